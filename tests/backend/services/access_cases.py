@@ -78,7 +78,12 @@ class Wire:
             if self._is_cut:
                 near.close()
                 continue
-            far = socket.create_connection(("127.0.0.1", self._to))
+            try:
+                far = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                # The server may have ended meanwhile.
+                near.close()
+                continue
             self._open += [near, far]
             self.connections += 1
             threading.Thread(target=self._carry, args=(near, far), daemon=True).start()

@@ -10,14 +10,17 @@ import pytest
 from backend.records.nodes import health
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
+from backend.ssh import persistent_connection
 from tests.backend.services.access_cases import Heart, Place
 from tests.backend.ssh.sshd_rig import Sshd
+from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node may be silent for three minutes: on a busy machine its beats come late."""
+    """A node may be silent for minutes: on a busy machine its beats and its answers come late."""
     monkeypatch.setattr(health, "_SHORTEST_S", 60.0)
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", LIMIT_S)
 
 
 # All other tests of the services and of the window mount their data root.

@@ -145,6 +145,8 @@ def test_a_silent_host_is_waited_for_once(
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
     assert {one.view.doubt[:13] for one in seen} == {"no news since"}
+    # The wire counts a connection when it gets to it, which may be later.
+    wait_for(lambda: far_place.wire.connections > before, "the connection")
     assert far_place.wire.connections == before + 1
 
 

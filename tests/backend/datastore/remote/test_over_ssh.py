@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry
-from backend.services.nodes import ssh_reading
+from backend.services.nodes import registry, ssh_reading
 from backend.services.nodes.registry import ClusterService
 from backend.services.nodes.service import _orphans
 from backend.ssh.banner_check import check_banner
@@ -34,6 +34,13 @@ def service(tmp_path: Path, sshd: Sshd) -> ClusterService:
     made = ClusterService(DataRoot(tmp_path), tmp_path / "desktop", sshd.ssh_config)
     made.trust(sshd.host_key)
     return made
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a server greets late."""
+    monkeypatch.setattr(check_banner, "__defaults__", (LIMIT_S,))
+    monkeypatch.setattr(registry, "KNOCK_LIMIT_S", LIMIT_S)
 
 
 @contextmanager

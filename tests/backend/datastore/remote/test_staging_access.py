@@ -13,6 +13,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.datastore.remote import staging_access
+from backend.node.metrics import heartbeats
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.config import Placement
@@ -89,6 +90,8 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     assert state.reading is not None
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
+    (far,) = services.share._far.values()  # type: ignore[attr-defined]
+    wait_for(lambda: not far._asking.is_alive(), "the look before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic
@@ -100,8 +103,8 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
 def test_who_looks_for_the_first_time_takes_a_slow_line_for_no_silence(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No connection is there so soon.
-    monkeypatch.setattr(health, "_SHORTEST_S", 0.001)
+    # No connection is there so soon; the beats may come late.
+    monkeypatch.setattr(heartbeats, "missed_after_s", lambda seen: 180.0 if seen else 0.003)
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     assert state_of(blind.desktop()).presence is Presence.ONLINE
 
@@ -391,17 +394,18 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
 ) -> None:
     services = stocked(blind)
     comes_online(services)
-    # The first look of the other desktop waits for a beat that this one has yet to fetch.
-    monkeypatch.setattr(health, "_SHORTEST_S", 1.0)
     view = services.jobs.create(on_node())
     blind.address = RemoteRoot("lab", str(blind.root))
     far = blind.desktop()
     FakeHead().instead_of(far)
     seen = (services, far)
-    wait_for(
-        lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
-        "what the other one fetches",
-    )
+    with monkeypatch.context() as patch:
+        # The first look of the other desktop waits for a beat that this one has yet to fetch.
+        patch.setattr(health, "_SHORTEST_S", 1.0)
+        wait_for(
+            lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
+            "what the other one fetches",
+        )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
         far.jobs.lifecycle.start(view.id)
     assert far.jobs.queries.show(view.id).state is JobState.CREATED

@@ -4,11 +4,13 @@ SFTP: the same behaviour."""
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import psutil
 import pytest
 
 from backend.base.errors import Cancelled
+from backend.datastore.jobs import files as job_files
 from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import Beat, Place, on_node
@@ -68,11 +70,20 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     ids=["at-once", "as-it-trains"],
 )
 def test_when_a_trial_is_cancelled_its_ranks_are_gone(
-    place: Place, beat: Beat, during: JobState | None
+    place: Place, beat: Beat, during: JobState | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = ready(place, beat)
-    slowly = {"PAUSE_S": "0.2"} if during else {}
-    view = services.jobs.create(on_node(environment=slowly, **ALONE))
+    gate = place.root.parent / "gate"
+    request_stop = job_files.request_stop
+
+    def request(*where: Any) -> bool:
+        """Only now the batch is read: it trains until then, however late that is seen."""
+        requested = request_stop(*where)
+        gate.touch()
+        return requested
+
+    monkeypatch.setattr(job_files, "request_stop", request)
+    view = services.jobs.create(on_node(environment={"GATE": str(gate)}, **ALONE))
     states: list[JobState] = []
     with pytest.raises(Cancelled):
         services.canary.run(

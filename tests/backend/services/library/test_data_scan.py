@@ -60,8 +60,24 @@ class Reports(Progress):
 def test_a_scan_is_made_once_for_the_same_files(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(services, tmp_path, "return torch.tensor([float(index % 2999)]), index % 3")
-    progress = Reports()
+    seen = tmp_path / "seen"
+    fill(
+        services,
+        tmp_path,
+        "import os, time\n"
+        f"        while not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
+        "        return torch.tensor([float(index % 2999)]), index % 3",
+    )
+
+    class Waited(Reports):
+        """No sample is read before a report of them was seen."""
+
+        def report(self, done: float, total: float, what: str) -> None:
+            super().report(done, total, what)
+            if total:
+                seen.touch()
+
+    progress = Waited()
     found = services.scans.scan("tiny", "tiny", progress)
     assert (found.samples, found.duplicates) == (3000, ((0, 2999),))
     assert progress.seen[0][1:] == (3000, "Reading training samples")
@@ -86,11 +102,19 @@ def test_a_sample_that_hangs_in_a_library_ends_the_scan_with_a_sentence(
         "        if index == 5: ctypes.PyDLL(None).pause()\n"
         "        return torch.rand(1), 0",
     )
-    monkeypatch.setattr(data_scan, "_STALL_S", 3.0)
+    now = data_scan.time.monotonic
+
+    class Waiting(Progress):
+        """From sample 5 on, two minutes pass at once."""
+
+        def report(self, done: float, total: float, what: str) -> None:
+            if done == 5:
+                monkeypatch.setattr(data_scan.time, "monotonic", lambda: now() + 121)
+
     with pytest.raises(ToolError) as caught:
-        services.scans.scan("tiny", "tiny")
+        services.scans.scan("tiny", "tiny", Waiting())
     assert str(caught.value) == (
-        "A sample after number 5 was not read within 3 s and cannot be interrupted "
+        "A sample after number 5 was not read within 120 s and cannot be interrupted "
         "(Reading training samples)."
     )
 

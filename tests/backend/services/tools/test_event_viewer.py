@@ -18,7 +18,7 @@ from backend.records.base.layout import DataRoot
 from backend.services.tools import event_viewer
 from backend.services.tools.event_viewer import EventViewers
 from backend.training.tensorboard import EventFile
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 OWNER = """
 import os, signal, sys
@@ -52,7 +52,7 @@ def events(root: DataRoot) -> None:
 def status(url: str) -> int:
     """The status of a response, 0 if there is no server."""
     try:
-        with urllib.request.urlopen(url, timeout=30) as response:
+        with urllib.request.urlopen(url, timeout=LIMIT_S) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -66,7 +66,7 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
     url = viewers.open("job")
     address = urlsplit(url)
     assert address.hostname == "127.0.0.1"
-    with urllib.request.urlopen(f"{url}data/plugin/scalars/tags", timeout=30) as response:
+    with urllib.request.urlopen(f"{url}data/plugin/scalars/tags", timeout=LIMIT_S) as response:
         assert b'"loss"' in response.read()
     for path in ("/", "/data/plugin/scalars/tags", "/data/logdir", f"{address.path[:-2]}/"):
         assert status(f"http://{address.netloc}{path}") == 404

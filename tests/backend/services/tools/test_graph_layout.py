@@ -10,13 +10,17 @@ from backend.base.errors import BackendError
 from backend.records.library.layer_graph import NODE_H, NODE_W, drawn
 from backend.records.library.layers import Layer
 from backend.services.tools import graph_layout
+from tests.waiting import LIMIT_S
 
 
 def layer(name: str, *inputs: str, ran: bool = True) -> Layer:
     return Layer(name, "Linear", (1, 4) if ran else None, 20, 16, 16, True, inputs)
 
 
-def test_layers_stand_below_those_they_read_and_none_covers_another() -> None:
+def test_layers_stand_below_those_they_read_and_none_covers_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graph_layout, "_LIMIT_S", LIMIT_S)
     rows = [
         *(layer("node"), layer("graph", "node"), layer('a"b', "node")),
         *(layer("end", "graph", 'a"b', "node"), layer("never", ran=False)),
