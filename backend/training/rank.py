@@ -207,8 +207,6 @@ class Rank:
         from backend.training.error_report import record_of
 
         traceback.print_exception(error)
-        if self._rank == 0:
-            __import__("time").sleep(0.5)
         trainer = self._trainer
         record = record_of(
             error,
