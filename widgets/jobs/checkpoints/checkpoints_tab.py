@@ -29,10 +29,12 @@ from widgets.jobs.checkpoints.exporter import Exporter
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
 _PROVED = "verified when it was saved"
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
-_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
-_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
+_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _SIZE_COLUMN = 1, 2, 3, 4
+_MARKS_COLUMN, _HASH_COLUMN = 6, 7
+_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 760, _STEP_COLUMN: 760, _SIZE_COLUMN: 640}
 """Below this width a column is hidden: the name has epoch and step, a file next to the checkpoint
-has the hash."""
+has the hash, and the sentence below says how large all are. So there is room for the longest moment
+too, which is of another year."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
