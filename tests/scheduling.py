@@ -25,6 +25,11 @@ class FileScheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return "cluster" if is_of_cluster(nodeid) else nodeid.partition("::")[0]
 
+    def _reschedule(self, node: WorkerController) -> None:
+        # One that still collects can be given nothing, and asks when it is done: see `schedule`.
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
     def remove_node(self, node: WorkerController) -> str | None:
         units = self.assigned_work.pop(node)
         pending = [

@@ -244,6 +244,10 @@ class Program:
     def has(self, name: str, kind: str = "") -> bool:
         return any(part.name == name and kind in ("", part.kind) for part in self.parts())
 
+    def has_said(self, text: str) -> bool:
+        """Whether a toast said it, which is gone after some seconds."""
+        return text in self.look().get("said", ())
+
     def hang_up(self) -> None:
         if self._line is not None:
             self._line.close()

@@ -165,7 +165,7 @@ def test_a_checkpoint_is_dragged_out_as_what_export_writes(
     row = program.find(CHECKPOINT, "row")
     begin = (row.box[0] + 40, row.middle[1])
     ready = "“kept.zip” is ready: drop it in a folder"
-    desk.drag(begin, neighbour.target, lambda: program.has(ready, "Toast"))
+    desk.drag(begin, neighbour.target, lambda: program.has_said(ready))
     told = neighbour.hear("dropped")
     written = tmp_path / "export.zip"
     services = open_services(root, catalogue)
@@ -217,7 +217,7 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
 
     row = program.find("slow", "row")
     desk.drag((row.box[0] + 60, row.middle[1]), place.middle, says("Compare “slow”"))
-    wait_for(lambda: program.has("1 job is compared", "Toast"), "the job to be compared")
+    wait_for(lambda: program.has_said("1 job is compared"), "the job to be compared")
 
     # Held over the place for a while, Compare itself comes, and takes it as well.
     key(desk, "ctrl+1")
@@ -239,7 +239,7 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
         wait_for(lambda: program.has("Compare “fast”", "DropSheet"), "what a drop would do")
     finally:
         desk.hands("mouseup", 1)
-    wait_for(lambda: program.has("2 jobs are compared", "Toast"), "the other one, too")
+    wait_for(lambda: program.has_said("2 jobs are compared"), "the other one, too")
     wait_for(lambda: program.has("slow", "") and program.has("fast", ""), "both of them")
 
 
@@ -254,7 +254,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     desk.drag(giver.source, row.middle, lambda: program.has(words, "DropSheet"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
-        lambda: program.has("New jobs of digits @ 1 start from these weights", "Toast"),
+        lambda: program.has_said("New jobs of digits @ 1 start from these weights"),
         "the weights to be copied",
     )
     assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()

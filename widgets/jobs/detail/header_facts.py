@@ -83,7 +83,8 @@ def what_stop_costs(
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
         rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its start"
-        return f"Stopping is taking too long. “Kill now” loses everything after {rest}."
+        # Short enough for a small window, whatever the day of the checkpoint.
+        return f"Stopping is slow. “Kill now” loses everything after {rest}."
     if view.state is JobState.STOPPING:
         return "Finishing this step and saving a checkpoint…"
     if view.state.is_live:

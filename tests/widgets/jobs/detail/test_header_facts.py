@@ -38,8 +38,10 @@ def said(view):
 def test_the_time_of_the_newest_checkpoint_needs_no_news_to_stay_true(state):
     if state is JobState.CREATED:
         return
-    costs = what_stop_costs(replace(LIVE, state=state), (checkpoint(10), checkpoint(20)))
-    made = formats.moment_long(instant(checkpoint(20).created), datetime.now().astimezone())
+    # Of another year: written alike before midnight and after it.
+    newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
+    costs = what_stop_costs(replace(LIVE, state=state), (checkpoint(10), newest))
+    made = formats.moment_long(instant(newest.created), datetime.now().astimezone())
     assert f"Newest checkpoint: epoch 2, {made}." in costs
 
 

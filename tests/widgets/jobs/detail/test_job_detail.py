@@ -175,7 +175,9 @@ def test_while_it_stops_there_is_nothing_to_press(detail):
 def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
     stopping = replace(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
-    detail.show_checkpoints("a", (checkpoint(20),))
+    # Of another year: no moment is written with more words.
+    made = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
+    detail.show_checkpoints("a", (made,))
     detail.show_view(stopping)
     act = detail.header.act
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
