@@ -385,7 +385,9 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
     job_id = filled.json("job", "create", job_file(tmp_path, **changes))["id"]
     process = filled.process("job", "start", job_id, "--wait")
     try:
-        jobs.queries.wait(job_id, until=lambda view: view.state.is_live)
+        # What is killed between the claim and the supervisor starts nothing.
+        attempt = services.data_root.job(job_id).attempt(1)
+        wait_for(attempt.supervisor.exists, "the supervisor")
         if state == "STOPPING":
             jobs.queries.wait(job_id, until=is_training)
             jobs.lifecycle.stop(job_id)
