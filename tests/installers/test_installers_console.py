@@ -37,7 +37,7 @@ def test_a_log_gets_a_whole_line_every_ten_seconds() -> None:
 def test_a_terminal_gets_one_line_that_moves() -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w") as terminal:
-        progress = Progress(terminal)
+        progress = Progress(terminal, Clock())
         with progress.step("Building"):
             progress.detail("50 %")
     with open(ours, "rb") as screen:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.node.system import process_cleanup
-from backend.records.base.layout import run_tag
+from backend.node.system import process_cleanup, process_identity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder, run_tag
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
@@ -55,8 +57,9 @@ def job_that_finished(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     view = services.jobs.queries.wait(view.id)
     services.close()
     assert view.state is JobState.FINISHED, view.error
-    wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
-    return services.data_root.job(view.id).path
+    folder = services.data_root.job(view.id)
+    wait_for(lambda: not has_supervisor(folder, view.run), "the end of the supervisor")
+    return folder.path
 
 
 @pytest.fixture
@@ -103,6 +106,12 @@ def services(opened: Callable[[], Services]) -> Services:
 def is_training(view: JobView) -> bool:
     """Steps are made; or it is over, and the test shall say why."""
     return view.state in WORKING or not view.state.is_live
+
+
+def has_supervisor(folder: JobFolder, run: int) -> bool:
+    """Whether one still writes there: a run is over before its last status is written."""
+    supervisor = ProcessIdentity.from_dict(read_json(folder.attempt(run).supervisor))
+    return process_identity.is_alive(supervisor)
 
 
 def leftovers(view: JobView) -> list[int]:

@@ -12,7 +12,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
-from tests.integration.conftest import leftovers
+from tests.integration.conftest import has_supervisor
 from tests.integration.tiny import ALONE, raw_job
 from tests.waiting import LIMIT_S, wait_for
 
@@ -40,9 +40,8 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
     job = services.jobs.create_and_start(raw_job(1, **ALONE))
     view = services.jobs.queries.wait(job.id)
     assert view.state is JobState.FINISHED
-    # Its last act is to remove the room that it kept for its last words.
-    wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
     folder = services.data_root.job(job.id)
+    wait_for(lambda: not has_supervisor(folder, view.run), "the end of the supervisor")
     before = contents(folder.path)
 
     command = services.jobs.command(job.id)

@@ -28,6 +28,17 @@ NOT_THERE = 4_194_000
 """No process has such a number: of a display of another user as little is seen."""
 
 
+GATE = """
+#include <unistd.h>
+
+__attribute__((constructor)) static void wait_until_it_is_open(void)
+{
+    while (access(OPEN, F_OK))
+        usleep(10000);
+}
+"""
+
+
 class Desk:
     """The command line of a computer with four GPUs."""
 
@@ -104,12 +115,17 @@ def gpus_of_ranks(job_id: str) -> dict[str, str]:
 
 
 def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
-    desk: Desk, make: Callable[..., str]
+    desk: Desk, make: Callable[..., str], tmp_path: Path
 ) -> None:
-    job_id = make(2, 1)
+    # Without CUDA a rank soon ends, so each waits at its very start until it was looked at.
+    gate, seen = tmp_path / "gate.so", tmp_path / "seen"
+    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{seen}"', "-o", str(gate), "-xc", "-"]
+    subprocess.run(build_gate, input=GATE, text=True, check=True)
+    job_id = make(2, 1, environment={"LD_PRELOAD": str(gate)})
     assert desk("job", "start", job_id)[0] == 0
     chosen = {"0": GPU.format(2), "1": GPU.format(1)}
     wait_for(lambda: gpus_of_ranks(job_id) == chosen, "two ranks with a GPU each")
+    seen.touch()
     # PyTorch has no CUDA here; what the rank itself sees stands in what it says about that.
     code, view = desk("job", "wait", job_id)
     assert (code, view["state"]) == (1, JobState.ERROR.value)

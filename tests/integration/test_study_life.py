@@ -47,7 +47,8 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
             "epochs": 3,
             "optimizer": {"name": "sgd", "lr": 0.1},
             "strategy": {"name": "alone"},
-            "environment": {**CALM, "PAUSED_UNTIL": str(released)},
+            # A job of 24 steps lasts for minutes: it is not over before it is stopped.
+            "environment": {**CALM, "PAUSE_S": "0.1", "PAUSED_UNTIL": str(released)},
         },
         "rows": [
             {"name": "large", "job": {"batch_size": 64}, "published": 50},

@@ -186,6 +186,8 @@ class RunStateReader:
         """
         folder, now = self._folder, self._monotonic()
         problems: list[str] = []
+        # Read first: the claim of a run ends the waiting, and neither would be seen after it.
+        is_queued = queue_entries.entry_of(folder) is not None
         run = folder.newest_run()
         if run != self._run:
             self._run, self._run_since = run, now
@@ -216,7 +218,7 @@ class RunStateReader:
             last_news=self._last_news,
             stop_requested=stop,
             stopped_by=stop_requested_by(folder.lock) if stop else "",
-            is_queued=queue_entries.entry_of(folder) is not None,
+            is_queued=is_queued,
             problems=tuple(problems),
         )
 

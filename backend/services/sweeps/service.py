@@ -168,6 +168,8 @@ class SweepService:
     def resume(self, tag: str) -> tuple[JobView, ...]:
         """Queue the jobs of a sweep that are not finished; each continues where it stopped.
 
+        One that was stopped before its first step has no checkpoint, and starts over.
+
         Raises:
             BackendError: The sweep has no jobs, or one cannot be queued; it names those.
         """
@@ -175,7 +177,9 @@ class SweepService:
         def resume(view: JobView) -> JobView:
             if view.state.is_live or view.state in (JobState.QUEUED, JobState.FINISHED):
                 return view
-            self._queue.enqueue(view.id)
+            is_stopped = view.state is JobState.INTERRUPTED
+            starts_over = is_stopped and not self._jobs.queries.checkpoints(view.id)
+            self._queue.enqueue(view.id, start_over=starts_over)
             return self._jobs.queries.show(view.id)
 
         return self._each(tag, resume, "queued")

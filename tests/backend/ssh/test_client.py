@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import re
+import secrets
 import socket
 import struct
 import subprocess
@@ -34,7 +35,8 @@ from tests.backend.ssh.sshd_rig import USER, Sshd, make_key
 from tests.waiting import LIMIT_S
 
 pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
-PASSPHRASE = "korrekt-pferd-batterie"
+PASSPHRASE = f"korrekt-pferd-{secrets.token_hex(8)}"
+"""In the list of processes, no test beside this one may show it."""
 
 
 def enter(sshd: Sshd, **changed: object) -> Shell:

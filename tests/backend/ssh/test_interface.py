@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paramiko
@@ -15,6 +16,7 @@ from paramiko.sftp import CMD_READ
 
 from backend.base.errors import BackendError
 from backend.ssh import client as ssh_client
+from backend.ssh import remote_command
 from backend.ssh.interface import LoginRefused, Shell, Unreachable
 from backend.ssh.remote_command import OUTPUT_LIMIT_BYTES
 from tests.backend.ssh.sshd_rig import Sshd
@@ -109,9 +111,20 @@ def test_a_background_process_with_the_output_open_holds_nobody_up(
     fifo.write_text("the process waited until now\n")
 
 
-def test_a_limit_ends_the_waiting_and_the_connection_lives_on(shell: Shell) -> None:
-    with pytest.raises(Unreachable, match=r"sleep.*had not ended after"):
-        shell.run(["sleep", "600"], limit_s=0.5)
+def test_a_limit_ends_the_waiting_and_the_connection_lives_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = 0.0
+    monkeypatch.setattr(remote_command, "time", SimpleNamespace(monotonic=lambda: clock_s))
+
+    def pass_the_limit(_: str) -> None:
+        nonlocal clock_s
+        clock_s = LIMIT_S
+
+    # Not before it has begun: a connection may be opened slowly.
+    script = "echo begun; sleep 600"
+    with pytest.raises(Unreachable, match=r"“sh”.*had not ended after"):
+        shell.run(["sh", "-c", script], on_line=pass_the_limit, limit_s=LIMIT_S)
     assert shell.run(["echo", "still here"]).out == "still here\n"
 
 
@@ -350,12 +363,13 @@ def test_a_node_that_stands_still_holds_nobody_up(
 
 
 def test_an_answer_to_files_that_never_comes_is_given_up(
-    sshd: Sshd, enter: Callable[..., Shell]
+    shell: Shell, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The limit is a default of `connect`, which holds the value of when it was defined.
-    shell = enter(sshd, silence_s=1.0)
+    # The first answer may take longer than the limit of the second one.
     assert shell.listing(str(sshd.home)) == ()
     sshd.freeze()
+    monkeypatch.setattr(shell, "_silence_s", 1.0)
+    shell._sftp.get_channel().settimeout(1.0)
     with pytest.raises(Unreachable, match="has not answered for 1 s"):
         shell.listing(str(sshd.home))
 

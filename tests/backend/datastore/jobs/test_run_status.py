@@ -23,9 +23,11 @@ from backend.node.run.run_outcome import final_status
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.queue.entry import QueueEntry
 from tests.fakes.runs import Run
 from tests.waiting import wait_for
 
@@ -66,6 +68,26 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
     assert judge(RunFacts()).state is JobState.CREATED
     assert judge(RunFacts(is_queued=True)).state is JobState.QUEUED
+
+
+def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path / "jobs" / "waits")
+    folder.attempts.mkdir(parents=True)
+    placement = (Placement(THIS_COMPUTER, 1),)
+    entry = QueueEntry("waits", "waits", 1, placement, machine="", host="")
+    replace_json(folder.queued, entry.to_dict())
+    newest_run = JobFolder.newest_run
+
+    def claimed_after(self: JobFolder) -> int:
+        run = newest_run(self)
+        self.attempt(1).path.mkdir(exist_ok=True)
+        return run
+
+    monkeypatch.setattr(JobFolder, "newest_run", claimed_after)
+    found = RunStateReader(folder).read().status
+    assert (found.state, found.run) == (JobState.STARTING, 1)
 
 
 def test_the_exit_record_is_believed_before_status_and_process() -> None:

@@ -77,11 +77,11 @@ def study(tmp_path: Path) -> Path:
     return folder / "study.toml"
 
 
-def end(services: Services, job_id: str) -> None:
-    """Write what a finished run leaves."""
+def end(services: Services, job_id: str, state: JobState = JobState.FINISHED) -> None:
+    """Write what a run that is over leaves."""
     folder = services.data_root.job(job_id)
     folder.attempt(1).path.mkdir(parents=True)
-    ended = RunExit(1, JobState.FINISHED, "")
+    ended = RunExit(1, state, "")
     replace_json(folder.attempt(1).exit, ended.to_dict())
 
 
@@ -151,6 +151,16 @@ def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
     assert [view.state for view in resumed] == [JobState.FINISHED, queued, queued, queued]
     waiting = [place.entry.job_id for place in services.queue.read().places]
     assert waiting == [view.id for view in made.jobs[1:]]
+
+
+def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_beginning(
+    services: Services, study: Path
+) -> None:
+    made = services.studies.start(str(study))
+    services.sweeps.stop(made.tag)
+    end(services, made.jobs[0].id, JobState.INTERRUPTED)
+    assert services.sweeps.resume(made.tag)[0].state is JobState.QUEUED
+    assert services.queue.read().places[0].entry.run == 2
 
 
 def test_a_study_whose_jobs_are_gone_is_not_listed(services: Services, study: Path) -> None:
