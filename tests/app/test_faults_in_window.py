@@ -5,6 +5,7 @@ The real window on a real data root; another desktop beside it makes the jobs.
 
 import errno
 import json
+import math
 import re
 import shutil
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 
 from app.runtime import stale_data
 from backend.base.progress import Progress
+from backend.datastore.jobs import run_status
 from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import run_tag
@@ -125,6 +127,8 @@ def services(library, tmp_path):
 @pytest.fixture
 def open_window(qapp, qtbot, tmp_path, monkeypatch):
     """Opens windows, each of a desktop of its own."""
+    # A run's heart beats when a test says so, which may take long on a busy machine.
+    monkeypatch.setattr(run_status, "DOUBT_AFTER_S", math.inf)
     with ExitStack() as stack:
         number = iter(range(9))
 
