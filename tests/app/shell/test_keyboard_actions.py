@@ -256,6 +256,8 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("3")
+    templates = program.form._sections.templates
+    hands.wait(lambda: "long one" in [button.text() for button in templates._buttons])
     hands.tab_to("long one", back=True)
     hands.press("Space")
     hands.wait(lambda: program.form.draft().raw["epochs"] == 77)
