@@ -54,6 +54,8 @@ class Seen:
         self.wait(lambda: jobs.model.line(job_id) is not None)
         jobs.open_job(job_id)
         self.wait(lambda: jobs.open_view is not None and jobs.detail._checkpoints is not None)
+        # What the list tells of it is there before the job itself was read for the first time.
+        self.wait(lambda: job_id in self.program._poller._cursors)
 
     def stand_still(self):
         """It looks when it is told to."""
