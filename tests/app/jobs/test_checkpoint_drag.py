@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt, QTimer
 from app.jobs.checkpoint_drag import CarryOut
 from app.runtime.background import Background
 from backend.base.errors import BackendError
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
 from widgets.common import lazy_file_drag
 from widgets.common.lazy_file_drag import Promise, PromisedFile
@@ -66,7 +66,9 @@ def detail(qtbot):
 
 
 @pytest.fixture
-def carry(jobs, background, detail):
+def carry(jobs, background, detail, monkeypatch):
+    # A busy machine may take longer than a drop waits.
+    monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", LIMIT_MS)
     carry = CarryOut(jobs, background, detail.job_actions)
     carry.heard = []
     background.notified.connect(carry.heard.append)

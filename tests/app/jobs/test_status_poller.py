@@ -242,8 +242,10 @@ def views(count):
 
 
 @pytest.fixture
-def slow(qapp):
-    """A poller of six live jobs, and the runner that it asks."""
+def slow(qapp, monkeypatch):
+    """A poller of six live jobs, and the runner that it asks; its clock stands still."""
+    now = time.monotonic()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: now)
     runner = Slow()
     listing = JobListing(views(6), total=6)
     by_id = {view.id: view for view in listing.views}

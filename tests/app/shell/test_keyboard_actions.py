@@ -256,6 +256,8 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("3")
+    templates = program.form._sections.templates
+    hands.wait(lambda: "long one" in [button.text() for button in templates._buttons])
     hands.tab_to("long one", back=True)
     hands.press("Space")
     hands.wait(lambda: program.form.draft().raw["epochs"] == 77)
@@ -277,5 +279,11 @@ def test_a_sweep_is_queued(hands, program):
     hands.tab_until(start)
     hands.press("Space")
     hands.wait(lambda: program.window.place == "jobs")
-    lines = program.jobs.model
-    hands.wait(lambda: sum(name in lines.line(one).name for one in lines.queue_places()) == 2)
+    model = program.jobs.model
+
+    def waiting():
+        """Of those in the queue the ones that the list knows."""
+        lines = (model.line(job_id) for job_id in model.queue_places())
+        return [line for line in lines if line is not None and name in line.name]
+
+    hands.wait(lambda: len(waiting()) == 2)

@@ -61,9 +61,18 @@ def go(program, hands, ids, place):
     if place in TABS or place in ("jobs", "table"):
         hands.wait(lambda: program.jobs.open_view is not None)
     if place == "settings":
-        # What is installed here comes late, and pushes the rest down.
+        # What is installed here, and what keys there are, comes late and pushes the rest down.
         hands.wait(lambda: program._pages.settings._checks.count() > 3)
+        for lane in ("notice settings", "ssh settings"):
+            wait_for_lane(program, hands, lane)
     window.side_bar._buttons["jobs"].setFocus()
+
+
+def wait_for_lane(program, hands, lane):
+    """Until what was begun in it before has come home."""
+    done = []
+    program._background.run(lane, lambda: True, done.append, done.append)
+    hands.wait(lambda: done)
 
 
 def stops(window):
@@ -196,9 +205,7 @@ def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands
     drafts = program._job_controller.drafts
     drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
     hands.press("Ctrl+N")
-    done = []
-    program._background.run("form", lambda: True, done.append, done.append)
-    hands.wait(lambda: done)
+    wait_for_lane(program, hands, "form")
     assert program.form.draft().raw["name"] == "half written"
 
 
