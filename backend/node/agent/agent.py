@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.detach:
         if child := os.fork():
-            # Before its starter goes on, who may look for it or end it at once.
+            # Before this process ends: its starter may look for the agent at once, to end it.
             lock.sign(child)
             return 0
         os.setsid()

@@ -60,7 +60,8 @@ _LOCK_S = 1.0
 _TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
 _LATE_DUMP_S = 10.0
-"""How long a rank may take that was asked for its stacks and had no processor yet."""
+"""The longest time for the stacks of a rank and its workers together, where they had no processor
+yet: one that waits for a lost share never takes the signal."""
 _TERM_S = 1.0
 _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
@@ -353,13 +354,14 @@ class Guard:
 
     def _ask_where(self) -> None:
         """Have the rank and its workers write their stacks, those that know how to."""
+        deadline = time.monotonic() + _LATE_DUMP_S
         for one in (process(self._child), *process_cleanup.descendants(self._child)):
             # An unhandled SIGUSR1 would end it.
             if one is None or not _has_usr1(f"/proc/{one.pid}", "SigCgt"):
                 continue
             before, blocking = os.fstat(self._dump_fd).st_size, _blocking_usr1(one.pid)
             send_signal(one, signal.SIGUSR1)
-            _wait_until_dumped(self._dump_fd, before, one.pid, blocking)
+            _wait_until_dumped(self._dump_fd, before, one.pid, blocking, deadline)
 
     def _dump(self) -> str:
         return _content(self._dump_fd)
@@ -400,15 +402,17 @@ def _content(memory: int) -> str:
     return os.pread(memory, _MEMORY_BYTES, 0).decode("utf-8", "replace")
 
 
-def _wait_until_dumped(descriptor: int, before: int, pid: int, blocking: Set[str]) -> None:
+def _wait_until_dumped(
+    descriptor: int, before: int, pid: int, blocking: Set[str], deadline: float
+) -> None:
     """Wait until the signal is taken and its handler has written all that it has to say."""
     asked = time.monotonic()
-    while (waited_s := time.monotonic() - asked) < _LATE_DUMP_S:
+    while (now := time.monotonic()) < deadline:
         time.sleep(0.02)
         # A signal is blocked in the thread that handles it.
         if _has_usr1(f"/proc/{pid}", "ShdPnd") or _blocking_usr1(pid) - blocking:
             continue
-        if os.fstat(descriptor).st_size > before or waited_s > _DUMP_WAIT_S:
+        if os.fstat(descriptor).st_size > before or now > asked + _DUMP_WAIT_S:
             return
 
 

@@ -45,7 +45,7 @@ class AgentLock:
         os.close(self._descriptor)
 
     def sign(self, pid: int) -> None:
-        """Record which process is the holder, for `holder`: this one, or a child that goes on."""
+        """Record which process is the holder, for `holder`: this one, or its child."""
         holder = process_identity.process(pid)
         if holder is not None:
             os.ftruncate(self._descriptor, 0)
