@@ -42,7 +42,7 @@ def dialog_of(program: Program) -> PreflightDialog:
 def mend(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
-    qtbot.waitUntil(lambda: not dialog._is_busy and not any(map(dialog._is_working, dialog._rows)))
+    qtbot.waitUntil(dialog._again.isEnabled)
     assert not [one.sentence for one in dialog._rows if one.check == check]
 
 
