@@ -30,8 +30,9 @@ _NO_NETWORK = re.compile(
     r"|Temporary failure resolving|Could not resolve|Network is unreachable|Connection refused"
     r"|Max retries exceeded|ConnectTimeout|ReadTimeout|Read timed out|ProxyError"
     r"|Connection broken|Connection aborted|IncompleteRead|Unable to connect to"
+    r"|error sending request|tcp connect error|dns error"
 )
-_NO_TRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED")
+_NO_TRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate")
 
 
 class PreparationError(Exception):
@@ -183,6 +184,8 @@ def explain(what: str, exit_code: int, output: str, log: Path) -> str:
             f"{what} stopped because the package index cannot be reached; check the network and "
             f"the proxy, then start again, it continues from here (details: {log})."
         )
-    errors = [line.strip() for line in output.splitlines() if re.search(r"\berror\b", line, re.I)]
+    # uv names the reason in lines of its own below the error.
+    said = re.sub(r"\n\s+cause: ", ": ", output)
+    errors = [line.strip() for line in said.splitlines() if re.search(r"\berror\b", line, re.I)]
     cause = f": {errors[0][:300]}" if errors else f" with exit code {exit_code}"
     return f"{what} stopped{cause} (its whole output is in {log})."

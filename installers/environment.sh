@@ -1,4 +1,6 @@
-# Sourced by run, test, bench and lock: sets $root, and `environment PURPOSE` sets $python.
+# Sourced by run, test, bench and lock: sets $root, and `environment PURPOSE [later]` sets $python.
+# With `later`, Horovod is built in the background, and $python has none until it is ready:
+# RINGMASTER_LATER then names the file that will hold the path of the Python with Horovod.
 #
 # The usual start costs one checksum and one read: a file named after the checksum of all
 # inputs of the environment holds the path of its Python.  Without that file, or without that
@@ -73,12 +75,20 @@ environment() {
     inputs=$(cat "$root/pyproject.toml" "$root/installers/constraints.txt" \
         "$root/installers/horovod-tools.in" "$root"/installers/*.py | sha256sum)
     ready=$ringmaster_cache/ready/${inputs%% *}-$1
-    [ "${RINGMASTER_WITHOUT_HOROVOD:-}" != 1 ] || ready=$ready-without-horovod
+    horovod=${2:-now}
+    if [ "${RINGMASTER_WITHOUT_HOROVOD:-}" = 1 ]; then
+        ready=$ready-without-horovod
+        horovod=never
+    fi
     if ! is_ready; then
         base_python
         # -P: the current folder must not shadow the standard library.
-        PYTHONPATH=$root "$base_python" -P -m installers.prepare \
+        PYTHONPATH=$root "$base_python" -P -m installers.prepare --horovod "$horovod" \
             --cache "$ringmaster_cache" --ready "$ready" "$1" </dev/null || exit
+        if [ "$horovod" = later ] && [ ! -e "$ready" ]; then
+            export RINGMASTER_LATER="$ready"
+            ready=$ready-without-horovod
+        fi
         is_ready || refuse "$ready was written, but its Python does not exist"
     fi
     PATH=${python%/*}:$PATH

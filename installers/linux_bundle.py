@@ -31,8 +31,6 @@ from installers.files import locked, replace_file, scratch
 from installers.prepare import STAMP, clean_environment, ended
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_PIP = "26.3"
-"""Fetches the wheels for the nodes; the same version that sets them up."""
 _ROOMS = ("app", "backend", "docs", "resources", "widgets")
 _FILES = ("main.py", "pyproject.toml", "CHANGELOG.md", "LICENSE")
 _INSTALLERS = ("*.py", "constraints.txt", "environment.sh", "horovod-tools.in", "menu-entry", "run")
@@ -96,7 +94,8 @@ class Builder:
         self._bases.mkdir(parents=True, exist_ok=True)
         self._table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
         self._constraints = project / "installers/constraints.txt"
-        self._requirements = (*self._table["dependencies"], f"pip=={_PIP}")
+        # pip fetches the wheels for nodes.
+        self._requirements = (*self._table["dependencies"], "pip")
         version, machine = self._table["version"], platform.machine()
         self.name = f"ringmaster-{version}-linux-{machine}"
         self._log = self._bases / f"{self._key()}.log"

@@ -27,6 +27,7 @@ from backend.records.nodes.reading import NodeState
 from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
+from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
 from widgets.jobs.actions.job_actions import ExportRequest
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -258,6 +259,8 @@ class JobController(QObject):
     def _example_started(self, view: JobView) -> None:
         self._page.first_start.show_busy("")
         self.show_new(view)
+        if awaits_horovod():
+            self._runner.notify(AWAITS_HOROVOD)
 
     @Slot(object)
     def show_new(self, view: JobView) -> None:

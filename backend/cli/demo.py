@@ -11,6 +11,7 @@ from backend.cli.printing import FAILED, OK, in_bytes, print_json, print_line, p
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 from backend.services.context.example import create_example
+from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -20,6 +21,8 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
     view = create_example(services, workers)
     print_note(f"Training “{view.name}” on this computer, {view.world_size} processes ({view.id})")
     services.jobs.lifecycle.start(view.id)
+    if awaits_horovod():
+        print_note(AWAITS_HOROVOD)
     try:
         view = watch(services, view.id, as_json)
     except KeyboardInterrupt:

@@ -43,6 +43,12 @@ for path in sys.argv[1:]:
         print(error, file=sys.stderr)"""
 """Prints what sha256sum prints, which is four times slower on Debian 12: it does not use the
 processor's SHA instructions."""
+_UNPACK_UV = """import os, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".data/scripts/uv"))
+    with open(sys.argv[2], "wb") as file:
+        file.write(wheel.read(name))
+os.chmod(sys.argv[2], 0o755)"""
 _AGAIN = "Set the node up again; it continues from here."
 
 Tell = Callable[[int, int], None]
@@ -144,16 +150,17 @@ class NodeEnvironments:
 
     def install(self, folder: PurePosixPath, house: Wheelhouse, wheels: Sequence[Wheel]) -> None:
         """Install wheels that are on the node; no index and none of the node's settings is used."""
-        pip = self._home.wheels / house.pip.name / "pip"
-        paths = [str(self._home.wheels / wheel.name) for wheel in wheels]
-        argv = ["env", "PIP_CONFIG_FILE=/dev/null", str(folder / "bin/python"), str(pip)]
-        argv += ["--isolated", "install", "--no-index", "--no-deps", "--no-compile"]
-        argv += ["--no-cache-dir", "--no-warn-script-location", "--root-user-action", "ignore"]
-        argv += ["--disable-pip-version-check", *paths]
+        python, uv = str(folder / "bin/python"), str(folder / "uv")
+        wheel = str(self._home.wheels / house.uv.name)
+        failed = "The packages could not be installed"
+        self._steps.must(self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failed, _AGAIN)
+        # Its cache in the environment's own file system, so that files are linked and not copied.
+        argv = ["env", f"TMPDIR={folder}", uv, "pip", "install", "--no-cache", "--no-config"]
+        argv += ["--offline", "--no-index", "--no-deps", "--python", python]
+        argv += [str(self._home.wheels / wheel.name) for wheel in wheels]
         self._steps.say(f"Installing {len(wheels)} packages")
-        self._steps.must(
-            self._shell, argv, "The packages could not be installed", _AGAIN, _INSTALL_LIMIT_S
-        )
+        self._steps.must(self._shell, argv, failed, _AGAIN, _INSTALL_LIMIT_S)
+        self._steps.must(self._shell, ["rm", "--", uv], failed, _AGAIN)
 
     def finish(self, folder: PurePosixPath, name: str, stamp: Mapping[str, Any]) -> PurePosixPath:
         """Rename a tested environment; use another desktop's if that one was faster."""

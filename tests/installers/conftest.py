@@ -1,4 +1,4 @@
-"""A small project, set up by the real code: real venv, real pip, real locks and checks.
+"""A small project, set up by the real code: real venv, real uv, real locks and checks.
 
 Only what is large is small here: torch, Open MPI and Horovod are wheels of one file, served from a
 folder, and Horovod's compiler is a function that puts such a wheel together.
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             """)
     )
     (project / "installers/constraints.txt").write_text(
-        "# all there is\ntorch==2.13.0\nopenmpi==5.0.11\nchecker==1.0\n"
+        f"# all there is\ntorch==2.13.0\nopenmpi==5.0.11\nchecker==1.0\nuv=={version('uv')}\n"
     )
     index = folder / "index"
     index.mkdir()
@@ -54,6 +55,14 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     return project
+
+
+def put_uv(cache: Path) -> None:
+    """Put the uv of these tests where a set-up looks for its own; the small index has none."""
+    programs = cache / f"tools/uv-{version('uv')}/bin"
+    programs.mkdir(parents=True)
+    (programs / "uv").symlink_to(Path(sys.executable).with_name("uv"))
+    (programs / "python").symlink_to(sys.executable)
 
 
 @pytest.fixture
@@ -70,6 +79,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = folder / "cache"
     with pytest.MonkeyPatch.context() as monkeypatch:
         project = lay_out(folder, monkeypatch)
+        put_uv(cache)
         Preparation(project, cache, "headless", Progress(io.StringIO()), put_horovod).python()
     return cache
 
@@ -98,8 +108,14 @@ def said() -> io.StringIO:
 def set_up(project: Path, cache: Path, said: io.StringIO) -> Callable[..., Path]:
     """Set the project up in this process."""
 
-    def set_up(purpose: str = "headless", build: Callable[[Workshop], Path] = put_horovod) -> Path:
-        return Preparation(project, cache, purpose, Progress(said), build).python()
+    def set_up(
+        purpose: str = "headless",
+        build: Callable[[Workshop], Path] = put_horovod,
+        has_horovod: bool = True,
+    ) -> Path:
+        if not (cache / "tools").exists():
+            put_uv(cache)
+        return Preparation(project, cache, purpose, Progress(said), build, has_horovod).python()
 
     return set_up
 

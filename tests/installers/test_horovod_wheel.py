@@ -106,33 +106,12 @@ def test_the_environments_mpi_comes_before_the_systems(tmp_path: Path) -> None:
     assert folders.index(str(tmp_path / "env/bin")) < folders.index("/usr/bin")
 
 
-@pytest.mark.parametrize(
-    ("files", "shown"),
-    [
-        (0, "0 %"),
-        (29, "12 %"),
-        (70, "41 %"),
-        (95, "51 %"),
-        (96, "51 %, the last file takes the rest"),
-        (99, "51 %, the last file takes the rest"),
-        (100, "100 %"),
-    ],
-)
-def test_the_progress_of_the_build_is_one_of_time(files: int, shown: str) -> None:
-    assert horovod_wheel.progress_by_time(files) == shown
-
-
-def test_the_progress_never_goes_back() -> None:
-    shown = [int(horovod_wheel.progress_by_time(files).split()[0]) for files in range(101)]
-    assert shown == sorted(shown)
-
-
 def test_the_recipe_changes_with_what_changes_the_wheel_and_with_nothing_besides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = horovod_wheel.recipe()
     with monkeypatch.context() as patch:
-        patch.setattr(horovod_wheel, "progress_by_time", lambda files: "")
+        patch.setattr(horovod_wheel, "_PERCENT", "")
         assert horovod_wheel.recipe() == before
     for name in ("_PATCHES", "_NO_CUDA", "_RUNPATH", "_SOURCE", "_OPTIONS"):
         with monkeypatch.context() as patch:

@@ -102,7 +102,7 @@ def test_half_an_environment_is_noticed_and_made_again(
     folder = ready.parent.parent
     (folder / "ringmaster.json").unlink()
     (folder / "packages-are-installed").unlink()
-    shutil.rmtree(next(folder.glob("lib/python*/site-packages/pip")))
+    next(folder.glob("lib/python*/site-packages/torch.py")).unlink()
     assert set_up() == ready
     assert "An earlier set-up did not finish" in said.getvalue()
     assert is_whole(folder)
@@ -205,15 +205,13 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
     set_up: SetUp, ready: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(cache / "wheels")
-    monkeypatch.setenv("RINGMASTER_WITHOUT_HOROVOD", "1")
     monkeypatch.setattr(system_packages, "BUILD", (system_packages.Need("g++", "", lambda _: 0),))
-    python = set_up(build=_refuse)
+    python = set_up(build=_refuse, has_horovod=False)
     facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
-    assert (facts["torch"], "horovod_wheel" in facts) == ("2.13.0+cpu", False)
+    assert "horovod_wheel" not in facts
     assert not list(python.parent.parent.glob("lib/python*/site-packages/horovod"))
     assert python != ready
     assert is_whole(ready.parent.parent)
-    monkeypatch.delenv("RINGMASTER_WITHOUT_HOROVOD")
     assert set_up(build=_refuse) == ready
 
 
@@ -293,15 +291,112 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("listed", "options"),
     [
-        ("Collecting nvidia-ml-py<14,>=12", "nvidia-ml-py"),
-        ("  Downloading torch-2.13.0-cp311-cp311-linux.whl (554.6 MB)", "torch (554.6 MB)"),
-        ("Processing ./wheels/PySide6_Essentials-6.11.3-cp310-abi3.whl", "PySide6_Essentials"),
-        ("Installing collected packages: mpmath, torch", "unpacking"),
+        (
+            "global.index-url='https://mirror.lab/simple'",
+            ["--default-index", "https://mirror.lab/simple"],
+        ),
+        (
+            "global.extra-index-url='file:///a b'\ninstall.extra-index-url='file:///a file:///b'",
+            ["--index", "file:///a", "--index", "file:///b"],
+        ),
+        (
+            ":env:.find-links='\\n/wheels\\n/more'\nglobal.find-links='/a'",
+            ["--find-links", "/wheels", "--find-links", "/more"],
+        ),
+        (":env:.trusted-host='mirror.lab'", ["--allow-insecure-host", "mirror.lab"]),
+        ("global.no-index='true'", ["--no-index"]),
+        (":env:.no-index='0'\nfreeze.timeout='10'\nWARNING: other words", []),
     ],
 )
-def test_what_pip_does_is_told_in_a_few_words(line: str, words: str) -> None:
-    found = prepare._PIP_NEWS.match(line)
-    assert found
-    assert prepare._in_words(*found.groups()) == words
+def test_uv_takes_packages_from_where_pip_does(listed: str, options: list[str]) -> None:
+    assert prepare.as_pip_does(listed)[0][3:] == options
+
+
+def test_uv_reaches_a_mirror_as_pip_does() -> None:
+    listed = "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
+    assert prepare.as_pip_does(listed)[1] == {
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "ALL_PROXY": "http://proxy:3128",
+        "UV_HTTP_TIMEOUT": "9",
+    }
+
+
+@pytest.fixture
+def later(
+    project: Path, cache: Path, made_once: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], int]:
+    """Prepare as `installers/run` does when Horovod is not built yet."""
+    monkeypatch.setattr(prepare, "_PROJECT", project)
+    cache.mkdir(parents=True)
+    subprocess.run(["cp", "--archive", made_once / "tools", cache], check=True)
+    ready = cache / "ready/key"
+    arguments = ["--cache", str(cache), "--ready", str(ready), "--horovod", "later", "headless"]
+    return lambda: prepare.main(arguments)
+
+
+def test_while_horovod_is_built_the_program_starts_without_it(
+    later: Callable[[], int],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    assert later() == 0
+    python = (cache / "ready/key-without-horovod").read_text().strip()
+    assert not list(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
+    assert not (cache / "ready/key").exists(), "it was to be made in the background"
+    ((nice, *_, purpose, _, _, _, ready),) = begun
+    assert (nice, purpose, ready) == ("nice", "headless", cache / "ready/key")
+    assert "until then, jobs on this computer train by DDP" in capsys.readouterr().err
+
+
+def test_a_build_that_failed_in_the_background_is_said_and_tried_again(
+    later: Callable[[], int],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    (cache / "horovod.log").write_text("Building …\nringmaster: This machine lacks g++.\n")
+    assert later() == 0
+    assert "Horovod was not built: This machine lacks g++." in capsys.readouterr().err
+    assert len(begun) == 1
+
+
+def test_one_build_at_a_time_runs_in_the_background(
+    later: Callable[[], int], project: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    lock = cache / f"environments/{Recipe.read(project, 'headless').name}.lock"
+    lock.parent.mkdir()
+    with locked(lock, "it", None):
+        assert later() == 0
+    assert begun == []
+
+
+def test_where_the_wheel_is_at_hand_nothing_is_left_for_later(
+    later: Callable[[], int], cache: Path, made_once: Path
+) -> None:
+    subprocess.run(["cp", "--archive", made_once / "wheels", cache], check=True)
+    assert later() == 0
+    python = Path((cache / "ready/key").read_text().strip())
+    assert list(python.parents[1].glob("lib/python*/site-packages/horovod"))
+
+
+def _note_background(
+    begun: list[list[object]], popen: Callable[..., subprocess.Popen[bytes]]
+) -> Callable[..., object]:
+    """Start every process but the one that is to go on in the background."""
+
+    def start(command: list[object], *arguments: object, **options: object) -> object:
+        if command[0] == "nice":
+            begun.append(command)
+            return None
+        return popen(command, *arguments, **options)
+
+    return start

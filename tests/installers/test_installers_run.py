@@ -130,7 +130,7 @@ def test_an_unreachable_index_is_told_in_one_sentence(start: Start, project: Pat
     assert answer.returncode == 1
     last = answer.stderr.splitlines()[-1]
     assert last.startswith(
-        "ringmaster: Installing Python packages stopped because the package index cannot be reached"
+        "ringmaster: Fetching uv stopped because the package index cannot be reached"
     )
     assert "Traceback" not in answer.stderr
 

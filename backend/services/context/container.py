@@ -41,7 +41,6 @@ from backend.services.queue.service import QueueService
 from backend.services.studies.service import StudyService
 from backend.services.sweeps.service import SweepService
 from backend.services.tools.event_viewer import EventViewers
-from backend.services.tools.training_python import training_python
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Shell
 
@@ -142,10 +141,9 @@ def open_services(
         host_key=lambda entry: cluster.host_key(entry.name),
         share=share,
     )
-    python = training_python()
-    nodes = NodeService(root, cluster, HeadNodeLauncher(cluster, set_up), place, python, share)
+    nodes = NodeService(root, cluster, HeadNodeLauncher(cluster, set_up), place, share=share)
     first_bytes = JobForecasts(root, library, opened, share).needed_bytes
-    preflight = PreflightService(root, cluster, set_up, python, share, first_bytes)
+    preflight = PreflightService(root, cluster, set_up, share=share, first_bytes=first_bytes)
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
     library.see_job = jobs.queries.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)

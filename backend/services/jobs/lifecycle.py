@@ -32,6 +32,7 @@ from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_starter import Prepared, RunStarter
 from backend.services.jobs.validation import JobChecker
 from backend.services.preflight.service import PreflightService
+from backend.services.tools.training_python import AWAITS_HOROVOD, of_next_run
 from backend.ssh.interface import Unreachable
 
 _log = logging.getLogger(__name__)
@@ -216,7 +217,10 @@ class JobLifecycle:
             how = "Started over" if run > 1 else "Started"
             if resume_from:
                 how = f"Resumed from {Path(resume_from).stem}"
-            audit_log.add(folder, f"{how} on {_places(file)}" if is_changed else how, self._share)
+            how = f"{how} on {_places(file)}" if is_changed else how
+            if of_next_run(file.config) != file.config:
+                how += f". {AWAITS_HOROVOD}"
+            audit_log.add(folder, how, self._share)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: JobFolder, progress: Progress | None = None) -> None:

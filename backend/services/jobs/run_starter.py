@@ -26,7 +26,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.library.item import Kind
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import lack_here, of_next_run
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -131,6 +131,7 @@ class RunStarter:
         Raises:
             BackendError: The job cannot run as it was made.
         """
+        file = replace(file, config=of_next_run(file.config))
         for key, pin in file.pins.items():
             self._library.verify(KINDS[key], pin)
         plan = self.plan(file.config, file.id, run)

@@ -38,7 +38,7 @@ from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, Node
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
-from backend.services.tools.training_python import has_horovod
+from backend.services.tools.training_python import awaits_horovod, has_horovod
 
 _RATES_SHOWN = 240
 
@@ -137,7 +137,7 @@ class JobChecker:
         entries = {node.name: node.entry for node in self._nodes.list()}
         for name in (one.node for one in config.placement):
             entry = entries.get(name)
-            if name == THIS_COMPUTER and not has_horovod():
+            if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
                 return True
             if entry and entry.installation and entry.installation.without_horovod:
                 return True

@@ -38,6 +38,7 @@ from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
+from backend.services.tools.training_python import training_python
 from backend.ssh.interface import Shell
 from backend.ssh.known_hosts import fingerprint_of
 
@@ -71,8 +72,9 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
     cache = platformdirs.user_cache_path("ringmaster")
     built = [cache / "wheels"]
     try:
-        # The environment of this program knows the origin of its own wheel.
-        stamp = json.loads((Path(sys.prefix) / "ringmaster.json").read_text("utf-8"))
+        # The environment for training knows the origin of its own wheel.
+        environment = Path(training_python()).parents[1]
+        stamp = json.loads((environment / "ringmaster.json").read_text("utf-8"))
         built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
     except (OSError, ValueError, KeyError, IndexError):
         pass

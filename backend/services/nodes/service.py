@@ -9,10 +9,9 @@ import contextlib
 import json
 import secrets
 import shlex
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orpha
 from backend.services.nodes import ssh_reading
 from backend.services.nodes.head_node import Head, HeadNodeLauncher
 from backend.services.nodes.registry import ClusterService
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import lack_here, training_python
 from backend.ssh.interface import Unreachable
 
 PAST_S = 7 * 86_400.0
@@ -58,7 +57,7 @@ class NodeService:
         cluster: ClusterService,
         heads: HeadNodeLauncher,
         catalogue: Path | None = None,
-        python: str = sys.executable,
+        python: Callable[[], str] = training_python,
         share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
@@ -222,11 +221,12 @@ class NodeService:
         self._heads.prepare(ranks)
 
     def _site(self) -> NodePaths:
+        python = self._python()
         if self._mpirun is None:
-            self._mpirun = find_mpirun(self._python)
+            self._mpirun = find_mpirun(python)
         return NodePaths(
             data_root=str(self._root.path.absolute()) if self.trains_here else "",
-            python=self._python,
+            python=python,
             code_root=str(CODE_ROOT),
             mpirun=self._mpirun.path if self._mpirun is not None else "",
             mpi_version=self._mpirun.version if self._mpirun is not None else "",
@@ -234,7 +234,7 @@ class NodeService:
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
         lack = lack_here()
-        places = DoctorPaths(self._root.path, self._catalogue, self._python, trains=lack is None)
+        places = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=lack is None)
         found = findings(places, smoke)
         if lack is not None:
             found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +47,7 @@ class PreflightContext:
     root: DataRoot
     cluster: ClusterService
     set_up: SetUpService
-    python: str
+    python: Callable[[], str]
     share: DataRootAccess = MOUNTED
 
 

@@ -68,7 +68,7 @@ class PreflightRun:
         self._root = ground.root
         self._cluster = ground.cluster
         self._set_up = ground.set_up
-        self._python = ground.python
+        self._python = ground.python()
         self._share = ground.share
         self._config = config
         self._needed_bytes = needed_bytes

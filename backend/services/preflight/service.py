@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import OnChange, PreflightMender
 from backend.services.preflight.node_findings import no_room
 from backend.services.preflight.run import OnFinding, PreflightRun
+from backend.services.tools.training_python import of_next_run, training_python
 
 
 class PreflightFailed(BackendError):
@@ -55,7 +55,7 @@ class PreflightService:
         root: DataRoot,
         cluster: ClusterService,
         set_up: SetUpService,
-        python: str = sys.executable,
+        python: Callable[[], str] = training_python,
         share: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
     ) -> None:
@@ -80,6 +80,7 @@ class PreflightService:
         Raises:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
+        config = of_next_run(config)
         return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(
             on_finding, cancelled
         )

@@ -3,6 +3,9 @@
 It is the Python of this program, unless the program is a bundle (`installers/bundle`). A bundle has
 no PyTorch, for which this computer may have to compile Horovod: it uses the Python of an
 environment that `installers/run` set up; without one, this computer cannot train.
+
+While `installers/run` still builds Horovod, this program runs without it; jobs of this computer
+train by DDP, and by Horovod as soon as its environment is ready.
 """
 
 from __future__ import annotations
@@ -12,23 +15,47 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"
 """Only in a bundle: ``requirements``, the content of an environment for training."""
 
 
+LATER_VARIABLE = "RINGMASTER_LATER"
+"""Names the file that holds the path of the Python with Horovod as soon as that is built."""
+
+AWAITS_HOROVOD = "Horovod is still being built; this run trains by DDP."
+
+
 def training_python() -> str:
-    """Return the path of a Python. A bundle looks each time: it may be installed meanwhile."""
-    return _found() or sys.executable
+    """Return the path of a Python. It is read each time: it may be installed meanwhile."""
+    return _built_later() or _found() or sys.executable
+
+
+def awaits_horovod() -> bool:
+    """Return whether Horovod is still being built for this computer."""
+    return LATER_VARIABLE in os.environ and not _built_later()
+
+
+def of_next_run(config: JobConfig) -> JobConfig:
+    """Return the job as it can run now: by DDP on a computer that awaits Horovod.
+
+    Both average the gradients of all ranks, so a later run may continue by Horovod.
+    """
+    is_here = all(placement.node == THIS_COMPUTER for placement in config.placement)
+    if config.strategy.name != "allreduce" or not is_here or not awaits_horovod():
+        return config
+    return replace(config, strategy=replace(config.strategy, name="ddp", settings={}))
 
 
 def has_horovod() -> bool:
     """Return whether jobs on this computer can train by Horovod."""
-    if python := _found():
+    if python := _built_later() or _found():
         return any(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
     return importlib.util.find_spec("horovod") is not None
 
@@ -42,6 +69,14 @@ def lack_here() -> BackendError | None:
         "This copy of Ringmaster has no PyTorch, so this computer cannot train.",
         f"Run {set_up} doctor once to set it up; other nodes can train without it.",
     )
+
+
+def _built_later() -> str:
+    try:
+        python = Path(os.environ.get(LATER_VARIABLE, "")).read_text("utf-8").strip()
+    except OSError:
+        return ""
+    return python if os.access(python, os.X_OK) else ""
 
 
 def _found() -> str:

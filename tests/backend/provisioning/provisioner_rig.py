@@ -12,7 +12,7 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan
-from backend.provisioning.wheelhouse import PIP, Wheelhouse, describe
+from backend.provisioning.wheelhouse import UV, Wheelhouse, describe
 from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
@@ -38,15 +38,18 @@ esac
 TORCH = "__version__ = '2.13.0+cpu'\nimport sys\nsys.modules['torch.distributed'] = sys\n"
 MPI4PY = "import sys\nsys.modules['mpi4py.MPI'] = rc = sys\n"
 HOROVOD = "def mpi_built():\n    return True\n"
-UNPACK = """
-import sys, sysconfig, zipfile
+UNPACK = """#!/usr/bin/python3
+import subprocess, sys, zipfile
 from pathlib import Path
 
+python = sys.argv[sys.argv.index('--python') + 1]
+ask = "import sys, sysconfig; print(sys.prefix); print(sysconfig.get_path('purelib'))"
+prefix, purelib = subprocess.check_output([python, '-c', ask], text=True).splitlines()
 for wheel in (one for one in sys.argv if one.endswith('.whl')):
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            prefix, found, rest = name.partition('.data/data/')
-            target = Path(sys.prefix, rest) if found else Path(sysconfig.get_path('purelib'), name)
+            _, found, rest = name.partition('.data/data/')
+            target = Path(prefix, rest) if found else Path(purelib, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(name))
             target.chmod(0o755 if found else 0o644)
@@ -69,21 +72,21 @@ def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:
     return path
 
 
-def put_pip(folder: Path) -> Path:
-    """Unpacks wheels as pip does and in a tenth of its time; the real one has its own test."""
-    return put_wheel(folder, "pip", PIP, "pip/__main__.py", UNPACK)
+def put_uv(folder: Path) -> Path:
+    """Unpacks wheels as uv does; the real one has its own test."""
+    return put_wheel(folder, UV, "0.13.9", "uv-0.13.9.data/scripts/uv", UNPACK)
 
 
 def house_of(folder: Path) -> Wheelhouse:
     """Whatever wheels a folder holds, as if they had been gathered."""
     wheels = [describe(path) for path in sorted(folder.glob("*.whl"))]
-    installer = next(wheel for wheel in wheels if wheel.package == "pip")
+    installer = next(wheel for wheel in wheels if wheel.package == UV)
     return Wheelhouse(folder, "3.11", tuple(w for w in wheels if w != installer), installer)
 
 
 def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
     folder.mkdir(parents=True)
-    put_pip(folder)
+    put_uv(folder)
     put_open_mpi(folder)
     put_wheel(folder, "torch", "2.13.0+cpu", "torch/__init__.py", torch)
     put_wheel(folder, "mpi4py", "4.1.2", "mpi4py/__init__.py", MPI4PY)

@@ -53,7 +53,7 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert Path(there.ssh_config).is_file()
     assert "horovod" in node.last.steps[4].output
     assert all(step.seconds > 0 for step in node.last.steps)
-    sent = sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+    sent = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
     assert sent <= node.shell.sent_bytes < sent + 500_000
 
 
@@ -437,7 +437,7 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     assert unprovision.remove_environment(entry, node.shell, old.environment) > 5000
     assert node.environments() == [new.environment]
     left = {path.name for path in (node.home / "wheels").iterdir()}
-    assert left == {wheel.name for wheel in (*node.house.wheels, node.house.pip)}
+    assert left == {wheel.name for wheel in (*node.house.wheels, node.house.uv)}
 
 
 def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:

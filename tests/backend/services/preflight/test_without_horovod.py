@@ -51,7 +51,9 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
     config = parse_job(raw_job(placement=placement, strategy={"name": strategy})).config
     assert config is not None
     cluster: Any = SimpleNamespace(list=lambda: entries)
-    ground = PreflightContext(DataRoot(Path("/lab/ring")), cluster, cluster, "/usr/bin/python3")
+    ground = PreflightContext(
+        DataRoot(Path("/lab/ring")), cluster, cluster, lambda: "/usr/bin/python3"
+    )
     return PreflightRun(ground, config, 0)
 
 

