@@ -77,8 +77,11 @@ class Table:
         value = self.take(key, default)
         if value is REQUIRED:
             return low
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            self.fault(key, f"must be a whole number, not {kind_of(value)}.")
+            shown = f"{value:g}" if isinstance(value, float) else kind_of(value)
+            self.fault(key, f"must be a whole number, not {shown}.")
             return low
         if value < low or (high is not None and value > high):
             self.fault(key, f"must be {span(low, high)}.")
