@@ -7,6 +7,9 @@
 # XDG_CACHE_HOME sets the place (default ~/.cache); RINGMASTER_PYTHON the Python to start from.
 # RINGMASTER_WITHOUT_HOROVOD=1 makes, and takes, an environment without Horovod: nothing is built.
 
+# They lead to another Python's modules; those for ranks are a setting of a job.
+unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE PYTHONINSPECT
+
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 
 case ${XDG_CACHE_HOME:-} in
@@ -83,5 +86,4 @@ environment() {
     fi
     PATH=${python%/*}:$PATH
     export PATH
-    unset PYTHONHOME
 }

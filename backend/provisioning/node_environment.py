@@ -67,7 +67,7 @@ class NodeEnvironments:
         if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
-        answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-c", _VERSION])
+        answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION])
         same = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and same else None
 
@@ -82,7 +82,7 @@ class NodeEnvironments:
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
         said = self._steps.must(
-            self._shell, [python, "-c", _VERSION], f"{python} does not start", remedy
+            self._shell, [python, "-I", "-c", _VERSION], f"{python} does not start", remedy
         )
         return said.strip()
 
@@ -96,7 +96,7 @@ class NodeEnvironments:
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
             self._shell,
-            [python, "-m", "venv", "--without-pip", str(folder)],
+            [python, "-I", "-m", "venv", "--without-pip", str(folder)],
             f"{python} cannot make an environment",
             "Let an administrator of the node run: apt-get install python3-venv.",
         )
@@ -146,7 +146,7 @@ class NodeEnvironments:
         """Install wheels that are on the node; no index and none of the node's settings is used."""
         pip = self._home.wheels / house.pip.name / "pip"
         paths = [str(self._home.wheels / wheel.name) for wheel in wheels]
-        argv = ["env", "PIP_CONFIG_FILE=/dev/null", str(folder / "bin/python"), str(pip)]
+        argv = ["env", "PIP_CONFIG_FILE=/dev/null", str(folder / "bin/python"), "-I", str(pip)]
         argv += ["--isolated", "install", "--no-index", "--no-deps", "--no-compile"]
         argv += ["--no-cache-dir", "--no-warn-script-location", "--root-user-action", "ignore"]
         argv += ["--disable-pip-version-check", *paths]

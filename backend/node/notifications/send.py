@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.base.log import suppress
-from backend.node.system.start_supervisor import CODE_ROOT
+from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.notifications.notification import (
@@ -62,7 +62,7 @@ def begin(folder: JobFolder, run: int) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            env=own_environment(),
             start_new_session=True,
             timeout=60,
             check=False,

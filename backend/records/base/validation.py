@@ -276,9 +276,7 @@ def variable_fault(name: str) -> str:
         or name[0].isdigit()
     ):
         return f"“{sanitize(name)}” cannot name an environment variable; use letters, digits and _."
-    if name.startswith(("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")) or name in (
-        "PYTHONPATH",
-        "CUDA_VISIBLE_DEVICES",
-    ):
+    own = ("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")
+    if name.startswith(own) or name == "CUDA_VISIBLE_DEVICES":
         return f"{name} is set by Ringmaster itself and cannot be changed by a job."
     return ""

@@ -28,6 +28,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.node.system.process_cleanup import descendants, tagged
+from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
 from backend.records.base.validation import sanitize
@@ -38,7 +39,6 @@ from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.output_file import partial_of, put_in_place, require_free
 from backend.services.tools.training_python import lack_here, training_python
 
-ROOT = Path(__file__).resolve().parents[3]
 _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
 _SHOWN_OUTPUT = 4_000
@@ -433,15 +433,13 @@ def plain(text: str) -> str:
 
 
 def _environment(tag: str) -> dict[str, str]:
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {
         # Threads that wait for each other on cores that a job keeps busy are slower than one
         # thread: 169 s against 6 s for the digits at a load of 13 on 2 cores.
         "OMP_NUM_THREADS": "1",
-        **os.environ,
+        **own_environment(),
         # As in the ranks of a job without a seed.
         "PYTHONHASHSEED": str(JobConfig.seed),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONFAULTHANDLER": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8:replace",

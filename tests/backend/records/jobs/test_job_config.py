@@ -123,7 +123,7 @@ def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> Non
         ("checkpoint.best_mode", "largest"),
         ("early_stop.patience_epochs", 0),
         ("environment.OMPI_MCA_btl", "tcp"),
-        ("environment.PYTHONPATH", "/"),
+        ("environment.CUDA_VISIBLE_DEVICES", "0"),
         ("environment.A", "nul\0byte"),
         ("placement", []),
         ("placement.0.processes", 0),
