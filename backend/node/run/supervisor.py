@@ -92,6 +92,7 @@ class Supervisor:
         self._launcher_pid = 0
         self._launcher_status: int | None = None
         self._begin = 0.0
+        self._clock = timestamps.EvenClock()
         self._over_since: float | None = None
         self._silent: list[RankPlan] = []
         self._logs_before: dict[int, int] = {}
@@ -377,7 +378,8 @@ class Supervisor:
         status: RunStatus | None = None,
         energy_j: float | None = None,
     ) -> RunExit:
-        record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
+        record = run_exit(found, leftovers, timestamps.now())
+        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)

@@ -78,7 +78,8 @@ def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) 
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all
-        started = status.started if status.run == run else _when(history, begins.get(run))
+        started = status.started if status.run == run else ended.started if ended else ""
+        started = started or _when(history, begins.get(run))
         found.append(
             JobRun(
                 number=run,
