@@ -31,6 +31,7 @@ from backend.cli import (
 )
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK, print_json, print_note
+from backend.records.base import account
 
 if TYPE_CHECKING:
     from backend.records.base.remote_root import RemoteRoot
@@ -52,6 +53,7 @@ def run(argv: Sequence[str], open_window: Window) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
+        account.begin()
         if arguments.command is None:
             return open_window(*_places(arguments), None)
         if arguments.command == "demo":

@@ -8,10 +8,10 @@ been set to.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.records.base.account import expanded
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -96,7 +96,7 @@ class SystemKeyring:
     def _name(self, identity: str) -> str:
         if self._service != SERVICE:
             return identity
-        return str(Path(identity).expanduser().absolute())
+        return str(expanded(identity).absolute())
 
 
 def _backend() -> KeyringBackend:

@@ -17,6 +17,7 @@ from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
 from backend.records.base.folder_modes import make_folder
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
@@ -78,7 +79,7 @@ def _fill(
     replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
     replace_json(
         folder.meta,
-        job_files.meta_of(job_id, config, pins, timestamps.now(), job_files.user_name()),
+        job_files.meta_of(job_id, config, pins, timestamps.now(), user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
