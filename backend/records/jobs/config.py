@@ -385,6 +385,14 @@ def without_secrets(config: JobConfig) -> dict[str, Any]:
     return raw
 
 
+def to_share(config: JobConfig) -> dict[str, Any]:
+    """Return the job file for other users and computers: no secrets, and no folder of this one."""
+    raw = without_secrets(config)
+    if config.start_from.startswith(("/", "~")):
+        raw["start_from"] = config.start_from.rpartition("/")[2]
+    return raw
+
+
 def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a job file without its ``beside``: that permission is for one job only."""
     copy = dict(raw)

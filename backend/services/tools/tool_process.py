@@ -22,10 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import tomli_w
-
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.node.system.process_cleanup import descendants, tagged
 from backend.node.system.start_supervisor import own_environment
@@ -214,22 +212,10 @@ def _hold(part: Path, second: Path) -> None:
             f"The run has just replaced the checkpoint {part.stem}.",
             "Try it again.",
         ) from None
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
             shutil.copyfile(part, second)
-
-
-def job_file_to_share(job: JobConfig) -> str:
-    """Return the job file to share: without local paths and values of variables.
-
-    Environment variables may be tokens, and an exported zip is often mailed.
-    """
-    raw = job.to_dict()
-    if "environment" in raw:
-        raw["environment"] = dict.fromkeys(raw["environment"], "")
-    if "start_from" in raw and Path(raw["start_from"]).is_absolute():
-        raw["start_from"] = Path(raw["start_from"]).name
-    return tomli_w.dumps(raw)
 
 
 def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
