@@ -9,6 +9,8 @@
 
 # They lead to another Python's modules; those for ranks are a setting of a job.
 unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE PYTHONINSPECT
+# Names of files are the same on all computers, whatever the locale is.
+export PYTHONUTF8=1
 
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 

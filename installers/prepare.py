@@ -55,10 +55,10 @@ class Recipe:
     @classmethod
     def read(cls, project: Path, purpose: str) -> Recipe:
         """Read the inputs from a checkout, for this Python."""
-        table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+        table = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
         extras = table["optional-dependencies"]
         wanted = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
-        lines = (project / "installers/constraints.txt").read_text().splitlines()
+        lines = (project / "installers/constraints.txt").read_text("utf-8").splitlines()
         is_without = os.environ.get("RINGMASTER_WITHOUT_HOROVOD") == "1"
         return cls(
             python="{}.{}".format(*sys.version_info[:2]),

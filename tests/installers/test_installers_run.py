@@ -92,7 +92,9 @@ def test_no_variable_leads_to_the_modules_of_another_python(
     (project / "main.py").write_text(show)
     done = start("doctor", **foreign)
     assert (done.returncode, done.stderr) == (0, "")
-    assert not set(done.stdout.split()) & set(foreign)
+    names = set(done.stdout.split())
+    assert not names & set(foreign)
+    assert "PYTHONUTF8" in names, "names of files do not depend on the locale"
 
 
 def test_tools_of_the_environment_come_first_in_path(

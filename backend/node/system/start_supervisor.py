@@ -21,7 +21,7 @@ _FOREIGN = (
 def own_environment(code_root: str = "") -> dict[str, str]:
     """Return the environment of a Python of the program; ``code_root`` as in `start_supervisor`."""
     kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-    return {**kept, "PYTHONPATH": code_root or str(CODE_ROOT)}
+    return {**kept, "PYTHONPATH": code_root or str(CODE_ROOT), "PYTHONUTF8": "1"}
 
 
 def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...]:
