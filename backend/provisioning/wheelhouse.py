@@ -29,6 +29,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import swallowed
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.records.base.atomic_files import read_json, replace_json
 
@@ -279,7 +280,8 @@ def _whole(home: Path) -> Wheelhouse | None:
         pip = next(wheel for wheel in wheels if wheel.package == "pip")
         rest = tuple(wheel for wheel in wheels if wheel != pip)
         return Wheelhouse(home, str(raw["python"]), rest, pip)
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        swallowed(error)
         return None
 
 

@@ -25,6 +25,7 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
+from backend.base.log import swallowed
 from backend.node.system.wording import seconds
 from backend.records.base.account import expanded, listed_home
 from backend.records.nodes.entry import NodeAddress
@@ -530,7 +531,8 @@ def _public_half(path: str) -> bytes:
     try:
         text = expanded(f"{path}.pub").read_text("utf-8", "replace")
         return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return b""
 
 

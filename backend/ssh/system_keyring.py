@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.base.account import expanded
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class SystemKeyring:
 
         try:
             return _backend().get_password(self._service, self._name(identity)) or ""
-        except (BackendError, KeyringError):
+        except (BackendError, KeyringError) as error:
+            swallowed(error)
             return ""
 
     def keep(self, identity: str, passphrase: str) -> None:
@@ -80,7 +82,8 @@ class SystemKeyring:
 
         try:
             backend = _backend()
-        except BackendError:
+        except BackendError as error:
+            swallowed(error)
             return False
         try:
             if backend.get_password(self._service, self._name(identity)) is None:

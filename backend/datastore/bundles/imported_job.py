@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tomli_w
 
+from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.archive_files import VerifiedArchive
@@ -116,14 +117,16 @@ def original_of(folder: JobFolder) -> str:
     """Return the job that this one replays, or ""."""
     try:
         return str(read_json(folder.origin).get("replay_of", ""))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return ""
 
 
 def is_imported(folder: JobFolder) -> bool:
     try:
         return "bundle" in read_json(folder.origin)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return False
 
 
@@ -131,7 +134,8 @@ def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
     """Return the environment of run ``run``, if it was recorded."""
     try:
         return RunEnvironment.from_dict(read_json(folder.attempt(run).environment))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
 
 

@@ -187,7 +187,14 @@ def read_job(folder: JobFolder) -> JobFile:
             f"{parsed.faults[0].sentence}"
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
-        changed = read_json(folder.placement)
+        try:
+            changed = read_json(folder.placement)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise BackendError(
+                f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
+            ) from error
         placement, faults = parse_placement(changed["placement"])
         config = config if faults else replace(config, placement=placement)
         batch_size = changed.get("batch_size")

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from backend.base.log import swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.agent_lock import AgentLock
 from backend.node.system.start_supervisor import CODE_ROOT, own_environment
@@ -244,7 +245,8 @@ def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
             errors="replace",
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired) as error:
+        swallowed(error)
         return False, ""
     return done.returncode == 0, done.stdout
 

@@ -64,10 +64,10 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
     """Collect all facts; a query that fails leaves its value out and stops no other."""
     try:
         account = pwd.getpwuid(os.getuid())
-        user, listed_home = account.pw_name, account.pw_dir
+        user, listed_home, shell = account.pw_name, account.pw_dir, account.pw_shell
     except KeyError:
         # In a container, or while the directory of users does not answer.
-        user, listed_home = str(os.getuid()), "/"
+        user, listed_home, shell = str(os.getuid()), "/", ""
     home = os.environ.get("HOME") or listed_home
     facts: dict[str, Any] = {
         "hostname": socket.gethostname(),
@@ -82,8 +82,8 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
         "memory_bytes": _memory_bytes(),
         "pythons": _pythons(),
         "interfaces": _interfaces(),
-        "login_shell": account.pw_shell,
-        "keeps_services": _keeps_services(account.pw_name),
+        "login_shell": shell,
+        "keeps_services": _keeps_services(user),
         "reached_at": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
     }
     facts.update(_mpi())

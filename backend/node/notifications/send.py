@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -113,7 +113,8 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
     while time.monotonic() < until:
         try:
             wait = telling.poll()
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             wait = _AFTER_TROUBLE_S
         if wait is None:
             return

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base import log
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.notifications import send as notifications
@@ -330,7 +330,8 @@ class Supervisor:
         fresh: list[tuple[int, RankExit]] = []
         try:
             names = set(os.listdir(self._attempt.path))
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return
         for plan in launch.ranks:
             path = self._attempt.rank_exit(plan.rank)
@@ -339,7 +340,8 @@ class Supervisor:
             try:
                 written = path.stat().st_mtime_ns
                 fresh.append((written, RankExit.from_dict(read_json(path))))
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                swallowed(error)
                 continue
         self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
 

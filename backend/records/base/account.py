@@ -16,6 +16,7 @@ def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
+        # No entry in the password file.
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
@@ -40,6 +41,7 @@ def begin() -> None:
     try:
         getpass.getuser()
     except (KeyError, OSError):
+        # For libraries that do not catch this themselves.
         os.environ["USER"] = user_name()
     try:
         Path.home()
@@ -56,4 +58,5 @@ def expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
+        # The sentence about a missing file names the path as it was typed.
         return Path(path)

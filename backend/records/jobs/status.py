@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from backend.base.log import swallowed
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -127,7 +128,8 @@ def last_status(folder: JobFolder) -> RunStatus | None:
     """Return the status that was written last; None if it cannot be read."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
 
 

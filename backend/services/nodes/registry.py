@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
@@ -242,7 +242,8 @@ class ClusterService:
 
         try:
             return identities_of(entry.address, self._ssh_config)
-        except BackendError:
+        except BackendError as error:
+            swallowed(error)
             return (entry.address.identity,) if entry.address.identity else ()
 
     def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:
