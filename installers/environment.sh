@@ -9,6 +9,11 @@
 # XDG_CACHE_HOME sets the place (default ~/.cache); RINGMASTER_PYTHON the Python to start from.
 # RINGMASTER_WITHOUT_HOROVOD=1 makes, and takes, an environment without Horovod: nothing is built.
 
+# They lead to another Python's modules; those for ranks are a setting of a job.
+unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE PYTHONINSPECT
+# Names of files are the same on all computers, whatever the locale is.
+export PYTHONUTF8=1
+
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 
 case ${XDG_CACHE_HOME:-} in
@@ -93,5 +98,4 @@ environment() {
     fi
     PATH=${python%/*}:$PATH
     export PATH
-    unset PYTHONHOME
 }

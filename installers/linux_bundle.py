@@ -42,7 +42,8 @@ _LAUNCHER = """\
 # Start Ringmaster: without arguments the window, with arguments the command line (--help).
 here=$(dirname -- "$(readlink -f -- "$0")")
 # Settings for another Python do not fit this one.
-unset PYTHONHOME PYTHONPATH PYTHONSTARTUP
+unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH PYTHONSTARTUP PYTHONUSERBASE PYTHONINSPECT
+export PYTHONUTF8=1
 export PYTHONNOUSERSITE=1
 # The path of a system's trusted certificates is compiled into OpenSSL, and differs.
 for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \\

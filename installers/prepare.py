@@ -73,10 +73,10 @@ class Recipe:
     @classmethod
     def read(cls, project: Path, purpose: str, *, has_horovod: bool = True) -> Recipe:
         """Read the inputs from a checkout, for this Python."""
-        table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+        table = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
         extras = table["optional-dependencies"]
         wanted = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
-        lines = (project / "installers/constraints.txt").read_text().splitlines()
+        lines = (project / "installers/constraints.txt").read_text("utf-8").splitlines()
         return cls(
             python="{}.{}".format(*sys.version_info[:2]),
             machine=platform.machine(),

@@ -35,6 +35,7 @@ _LONG_S = 1.0
 """A poll that takes longer is waiting for a share, and no longer counts against the limit."""
 _MOST_STUCK = 8
 """The limit of polls that wait for a share: each one holds a thread that others need."""
+_REAP_AGAIN_S = 60.0
 
 
 class StatusPoller(QObject):
@@ -75,8 +76,8 @@ class StatusPoller(QObject):
         """Polls that have not ended, and when they began."""
         self._waiting: dict[str, None] = {}
         self._reaping: set[str] = set()
-        self._not_reaped: set[str] = set()
-        """Jobs whose run could not be reaped; they are shown as they were read."""
+        self._not_reaped: dict[str, float] = {}
+        """Jobs whose run could not be reaped, and until when they are shown as they were read."""
         self._listing_since: float | None = None
         self._was_listed = False
         self._looks = 0
@@ -178,7 +179,7 @@ class StatusPoller(QObject):
             # The job was opened again in the meantime: these points belong to the earlier poll.
             self._look_at(job_id)
             return
-        if update.view.unrecorded_end is not None and job_id not in self._not_reaped:
+        if update.view.unrecorded_end is not None and not self._rests(job_id):
             # How it ended is known after reaping: its ranks may all have finished.
             self._begin_reaping(job_id)
             return
@@ -202,7 +203,9 @@ class StatusPoller(QObject):
     def _end_reaping(self, job_id: str, reason: UnrecordedEnd | None) -> None:
         self._reaping.discard(job_id)
         if reason is None:
-            self._not_reaped.add(job_id)
+            self._not_reaped[job_id] = time.monotonic() + _REAP_AGAIN_S
+        else:
+            self._not_reaped.pop(job_id, None)
         self._look_at(job_id)
 
     def _fail_reaping(self, job_id: str, error: BackendError) -> None:
@@ -236,8 +239,12 @@ class StatusPoller(QObject):
         self.all_listed.emit(replace(listing, views=views))
         self.listed.emit(views)
         for job_id in listing.to_reap:
-            if job_id not in self._not_reaped:
+            if not self._rests(job_id):
                 self._begin_reaping(job_id)
+
+    def _rests(self, job_id: str) -> bool:
+        """Return whether a run that could not be reaped is left alone for now."""
+        return time.monotonic() < self._not_reaped.get(job_id, 0.0)
 
     def _miss(self, job_id: str, error: BackendError) -> None:
         self._under_way.pop(job_id, None)

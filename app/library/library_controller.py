@@ -14,6 +14,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.records.base.account import expanded
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
@@ -407,7 +408,7 @@ class LibraryController(QObject):
 def _path_of(source: str) -> Path:
     """The path that the user typed; ``~`` of a user that does not exist is taken literally."""
     with suppress(RuntimeError):
-        return Path(source).expanduser()
+        return expanded(source)
     return Path(source)
 
 

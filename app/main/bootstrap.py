@@ -27,6 +27,7 @@ from app.runtime.settings import Settings
 from app.runtime.settings_writer import SettingsWriter
 from app.shell.window_geometry import WindowPlace
 from backend.base import log
+from backend.records.base.account import expanded
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
@@ -52,7 +53,7 @@ LIVE_INTERVAL_MS = 250
 """Interval of refreshes of side bar and tray; twenty jobs send forty updates a second."""
 
 
-_PAGE_MODULES = (
+_QT_MODULES = (
     "numpy",
     "pyqtgraph",
     "widgets.plots.curve_panel",
@@ -68,8 +69,12 @@ _PAGE_MODULES = (
     "app.main.pages",
     "app.shell.palette_commands",
     "app.shell.window_controller",
+    "app.library.library_controller",
+    "app.nodes.node_controller",
+    "app.jobs.job_controller",
+    "app.jobs.bulk_controller",
 )
-"""What the pages need, in pieces of at most 80 ms: half a second together.
+"""What the pages and their controllers need, in pieces of at most 80 ms: half a second together.
 
 Not on a worker: PySide 6.11 keeps its classes in a table that Qt reads without Python's lock. While
 a worker defined a class, a layout on the GUI thread crashed in `MetaObjectBuilder::update`, in 4 of
@@ -132,7 +137,7 @@ class Program(QObject):
     def show(self) -> None:
         """Show the window now, and build everything after its first frame."""
         self.window.show()
-        self._importing = iter(_PAGE_MODULES)
+        self._importing = iter(_QT_MODULES)
         QTimer.singleShot(0, self._import_next)
 
     def end(self) -> None:
@@ -535,6 +540,6 @@ def _short(path: Path | RemoteRoot) -> str:
     if isinstance(path, RemoteRoot):
         return path.label
     try:
-        return f"~/{path.expanduser().absolute().relative_to(Path.home())}"
+        return f"~/{expanded(path).absolute().relative_to(Path.home())}"
     except ValueError:
         return str(path)

@@ -82,12 +82,7 @@ class Opening(QObject):
         self._runner.run("open", self._open_services, self.opened.emit, self.refuse)
 
     def _open_services(self) -> Services:
-        # On the worker: these imports take longer than the first frame.
-        import app.jobs.bulk_controller
-        import app.jobs.job_controller
-        import app.jobs.list_controller
-        import app.jobs.queue_controller
-        import app.library.library_controller  # noqa: F401
+        # On the worker, because it takes longer than the first frame; it defines no class of Qt.
         from backend.services.context.container import open_services
 
         accepted, self.unknown_key = self.unknown_key, None

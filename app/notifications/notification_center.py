@@ -14,6 +14,7 @@ from app.notifications.tray import Tray
 from app.runtime.background import Runner
 from app.runtime.paths import notices_file
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView
 from widgets.common import formats
@@ -99,7 +100,7 @@ class NotificationCenter(QObject):
         self._keep()
 
     def _keep(self) -> None:
-        self._runner.run(_LANE, self._book.save, lambda _: None, lambda _: None)
+        self._runner.run(_LANE, self._book.save, lambda _: None, swallowed)
 
     @property
     def list(self) -> NoticeList:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.notifications.notification_rules import Notice, Run
+from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json, replace_bytes
 
 KEPT = 200
@@ -51,7 +52,8 @@ class NotificationStore:
             self.past = tuple(map(Notice.from_dict, _list(raw)))[:KEPT]
             self.unread = min(len(self.past), max(0, int(raw.get("unread", 0))))
             self._ends = _read_ends(raw.get("ends", {}))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            swallowed(error)
             self.past, self.unread = (), 0
 
     def add(self, notice: Notice) -> None:
@@ -101,7 +103,8 @@ class NotificationStore:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_bytes(self._path, json.dumps(raw).encode(), mode=0o600)
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return
 
 

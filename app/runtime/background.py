@@ -23,7 +23,7 @@ from weakref import WeakSet
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
 from backend.base import worker_yield
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, unforeseen
 from backend.base.progress import Progress
 
 T = TypeVar("T")
@@ -105,7 +105,8 @@ class Background(QObject):
     ) -> None:
         """Run ``work`` in its lane, then call ``then`` or ``otherwise`` on the GUI thread.
 
-        An exception other than `BackendError` is a bug, and is raised here for the excepthook.
+        An exception other than `BackendError` and `OSError` is a bug, and is raised here for the
+        excepthook.
         """
         if self._closed:
             return
@@ -171,6 +172,8 @@ class Background(QObject):
             task.then(future.result())
         elif isinstance(error, BackendError):
             task.otherwise(error)
+        elif isinstance(error, OSError):
+            task.otherwise(unforeseen(error))
         else:
             raise error
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from backend.base.log import swallowed
 from backend.records.base.atomic_files import replace_bytes
 from widgets.common.formats import Units
 from widgets.common.theme_manager import ThemeChoice
@@ -94,7 +95,8 @@ class Settings:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_bytes(self._path, content, mode=0o600)
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return
 
 
@@ -103,7 +105,8 @@ def _read(path: Path) -> Preferences:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return Preferences()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         _lay_aside(path)
         return Preferences()
     known = asdict(Preferences())
@@ -114,5 +117,6 @@ def _read(path: Path) -> Preferences:
 def _lay_aside(path: Path) -> None:
     try:
         os.replace(path, path.with_suffix(".damaged"))
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return

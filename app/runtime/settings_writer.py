@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.runtime.background import Runner
 from app.runtime.settings import Preferences, Settings
+from backend.base.log import swallowed
 
 _SAVE_AFTER_MS = 1000
 
@@ -46,4 +47,4 @@ class SettingsWriter(QObject):
 
     @Slot()
     def _save(self) -> None:
-        self._runner.run("settings", self._settings.save, lambda _: None, lambda _: None)
+        self._runner.run("settings", self._settings.save, lambda _: None, swallowed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from backend.base.log import swallowed
 from widgets.shell.help_page import Topic
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +34,8 @@ def read_terms(page: Path = DOCS / "terms.md") -> dict[str, str]:
     """
     try:
         lines = page.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return {}
     found: dict[str, str] = {}
     for line in lines:

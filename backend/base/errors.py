@@ -7,7 +7,15 @@ raises its own exception, which is not caught.
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 from collections.abc import Iterator
+
+_log = logging.getLogger(__name__)
+_REMEDIES = {
+    errno.EROFS: "Its disk or share is mounted read-only; mount it so that you may write there.",
+    errno.ESTALE: "Its share was replaced on the server; mount it again.",
+}
 
 
 class BackendError(Exception):
@@ -43,4 +51,15 @@ def as_backend_error(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BackendError(f"{what}: {error.strerror or error}.") from error
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        raise BackendError(f"{what}: {error.strerror or error}.", remedy) from error
+
+
+def unforeseen(error: OSError) -> BackendError:
+    """Return the sentence about an ``OSError`` that no caller turned into one, and log it."""
+    _log.info("Not expected here", exc_info=error)
+    where = f"{error.filename}: " if error.filename else ""
+    return BackendError(
+        f"{where}{error.strerror or str(error) or type(error).__name__}.",
+        _REMEDIES.get(error.errno or 0, "Check its disk or share, and whether you may use it."),
+    )

@@ -7,6 +7,7 @@ is imported by the command that needs it: listing jobs must not wait for numpy.
 from __future__ import annotations
 
 import argparse
+import locale
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base import log
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, unforeseen
 from backend.cli import (
     bundle,
     compare,
@@ -31,6 +32,7 @@ from backend.cli import (
 )
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK, print_json, print_note
+from backend.records.base import account
 
 if TYPE_CHECKING:
     from backend.records.base.remote_root import RemoteRoot
@@ -42,16 +44,17 @@ Window = Callable[["Path | RemoteRoot", Path | None, int | None], int]
 
 def run(argv: Sequence[str], open_window: Window) -> int:
     """Do what ``argv`` says; the exit code. The window is the caller's: here no Qt is known."""
-    parser = make_parser()
-    arguments = parser.parse_args(argv)
+    # Python reads and writes UTF-8 (PYTHONUTF8), the terminal what its locale says. A name may have
+    # characters that this lacks; a result is no reason to fail.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding=locale.getencoding(), errors="replace")
+    arguments = make_parser().parse_args(argv)
     as_json = getattr(arguments, "json", False)
     if getattr(arguments, "verbose", False):
         log.to_stderr()
-    # A name may hold what the terminal's encoding does not know; a result is no reason to fail.
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
     try:
+        account.begin()
         if arguments.command is None:
             return open_window(*_places(arguments), None)
         if arguments.command == "demo":
@@ -70,6 +73,9 @@ def run(argv: Sequence[str], open_window: Window) -> int:
         # Who read the output has enough of it (``| head``). Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        _tell(unforeseen(error), as_json)
+        return FAILED
     return code
 
 

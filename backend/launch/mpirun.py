@@ -22,7 +22,7 @@ from backend.records.jobs.launch import Launch, RankPlan, can_lose_nodes
 
 GUARD = "backend.node.run.rank_guard"
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
-EXPORTED = (RUN_VARIABLE, "PYTHONPATH", STALL_SHUTDOWN)
+EXPORTED = (RUN_VARIABLE, "PYTHONPATH", "PYTHONUTF8", STALL_SHUTDOWN)
 """Variables that mpirun passes to every rank; their values come from `environment`."""
 
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
@@ -97,6 +97,8 @@ def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> 
     return {
         RUN_VARIABLE: run_tag(job_id, run),
         "PYTHONPATH": code_root,
+        # The locales of the nodes may differ, and with them how text and names of files are read.
+        "PYTHONUTF8": "1",
         # The guard's limit must be reached first: it knows rank and line, Horovod knows neither.
         STALL_SHUTDOWN: str(int(config.stall_limit_s * 1.2) + 60),
     }

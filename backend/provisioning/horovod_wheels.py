@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.nodes.entry import NodeFacts, PythonFound
 
 LEAST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
@@ -69,7 +70,8 @@ def _read(ingredients: Path) -> Iterator[HorovodWheel]:
         yield HorovodWheel(
             path, checksum, target, str(raw["torch"]), str(raw["openmpi"]), _glibc(path)
         )
-    except (OSError, ValueError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, IndexError, TypeError, zipfile.BadZipFile) as error:
+        swallowed(error)
         return
 
 

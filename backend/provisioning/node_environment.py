@@ -73,7 +73,7 @@ class NodeEnvironments:
         if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
-        answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-c", _VERSION])
+        answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION])
         same = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and same else None
 
@@ -88,7 +88,7 @@ class NodeEnvironments:
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
         said = self._steps.must(
-            self._shell, [python, "-c", _VERSION], f"{python} does not start", remedy
+            self._shell, [python, "-I", "-c", _VERSION], f"{python} does not start", remedy
         )
         return said.strip()
 
@@ -102,7 +102,7 @@ class NodeEnvironments:
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
             self._shell,
-            [python, "-m", "venv", "--without-pip", str(folder)],
+            [python, "-I", "-m", "venv", "--without-pip", str(folder)],
             f"{python} cannot make an environment",
             "Let an administrator of the node run: apt-get install python3-venv.",
         )

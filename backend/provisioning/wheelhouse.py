@@ -30,6 +30,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import swallowed
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.records.base.atomic_files import read_json, replace_json
 
@@ -280,7 +281,8 @@ def _whole(home: Path) -> Wheelhouse | None:
         uv = next(wheel for wheel in wheels if wheel.package == UV)
         rest = tuple(wheel for wheel in wheels if wheel != uv)
         return Wheelhouse(home, str(raw["python"]), rest, uv)
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        swallowed(error)
         return None
 
 

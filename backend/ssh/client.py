@@ -25,7 +25,9 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
+from backend.base.log import swallowed
 from backend.node.system.wording import seconds
+from backend.records.base.account import expanded, listed_home
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh import errors as ssh_errors
 from backend.ssh.client_config import ask_ssh, readable, unreadable
@@ -387,7 +389,7 @@ class _Login:
     def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
         for path in paths:
             try:
-                content = Path(path).expanduser().read_bytes()
+                content = expanded(path).read_bytes()
                 key = self._loaded(content)
             except FileNotFoundError:
                 continue
@@ -404,7 +406,7 @@ class _Login:
                     yield path, key
 
     def _certified(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
-        certificate = Path(path).expanduser()
+        certificate = expanded(path)
         if not certificate.is_file():
             return
         key = self._loaded(content)
@@ -491,7 +493,7 @@ class _Agent(paramiko.Agent):  # type: ignore[misc] # paramiko has no types
         paramiko.agent.AgentSSH.__init__(self)
         self._conn = socket.socket(socket.AF_UNIX)
         self._conn.settimeout(_AGENT_LIMIT_S)
-        self._conn.connect(str(Path(path).expanduser()))
+        self._conn.connect(str(expanded(path)))
         kind, answer = self._send_message(paramiko.agent.cSSH2_AGENTC_REQUEST_IDENTITIES)
         if kind != paramiko.agent.SSH2_AGENT_IDENTITIES_ANSWER:
             raise SSHException("the agent does not list its keys")
@@ -527,19 +529,21 @@ def _agent(path: str | None = None) -> Any:
 def _public_half(path: str) -> bytes:
     """Return the public key next to a private one, which identifies it in an agent, or b""."""
     try:
-        text = Path(f"{path}.pub").expanduser().read_text("utf-8", "replace")
+        text = expanded(f"{path}.pub").read_text("utf-8", "replace")
         return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return b""
 
 
 def _lookup(ssh_config: Path | None) -> Lookup:
     """Return a lookup of the user's client settings for a host."""
     ssh = shutil.which("ssh")
-    if ssh is not None:
+    # ssh refuses a user without an entry in the password file.
+    if ssh is not None and listed_home() is not None:
         return cache(partial(ask_ssh, ssh, file=ssh_config))
     settings = paramiko.SSHConfig()
-    files = (ssh_config,) if ssh_config else (Path("~/.ssh/config").expanduser(), _SYSTEM_SETTINGS)
+    files = (ssh_config,) if ssh_config else (expanded("~/.ssh/config"), _SYSTEM_SETTINGS)
     for file in files:
         if file != ssh_config and not file.is_file():
             continue

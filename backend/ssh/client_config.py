@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shlex
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.records.base.account import listed_home, user_name
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 
@@ -35,7 +35,7 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
         BackendError: ssh refuses the settings, or has not answered in time.
     """
     argv = [ssh, "-G", "-T"]
-    if file is None and Path.home() != Path(f"~{getpass.getuser()}").expanduser():
+    if file is None and Path.home() != listed_home():
         # OpenSSH ignores HOME, which this program uses for everything it reads.
         own = Path.home() / ".ssh/config"
         argv += ["-F", str(own) if own.is_file() else "none"]
@@ -89,7 +89,7 @@ def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
         "n": address.host,
         "p": found.get("port", ""),
         "r": found.get("user", ""),
-        "u": getpass.getuser(),
+        "u": user_name(),
     }
 
     def expanded(text: str) -> str:

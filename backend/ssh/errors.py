@@ -10,10 +10,10 @@ import errno
 import shlex
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from backend.node.system.wording import last_said, seconds
+from backend.records.base.account import expanded
 from backend.records.base.program_name import to_remove
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
@@ -179,7 +179,7 @@ def unusable(path: str, content: bytes) -> Unusable:
 
 
 def _in_shell(path: str) -> str:
-    return shlex.quote(str(Path(path).expanduser()))
+    return shlex.quote(str(expanded(path)))
 
 
 def locked(path: str, hop: Hop, given: bool) -> Fault:

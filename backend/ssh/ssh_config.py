@@ -5,14 +5,13 @@ Pure: it sends nothing to the network.
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.records.base.account import expanded, user_name
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh.known_hosts import SSH_PORT
@@ -76,7 +75,7 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
 
 def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
     asked_for = (address.identity,) if address.identity else ()
-    if address.identity and not Path(address.identity).expanduser().is_file():
+    if address.identity and not expanded(address.identity).is_file():
         raise BackendError(
             f"There is no key file {address.identity}.", "Pass the private key with --identity."
         )
@@ -86,7 +85,7 @@ def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
         name=address.host,
         host=_checked(_text(settings, "hostname") or address.host),
         port=port,
-        user=address.user or _text(settings, "user") or getpass.getuser(),
+        user=address.user or _text(settings, "user") or user_name(),
         identities=(*asked_for, *(identities or (DEFAULT_KEYS if asked_for else ()))),
         asked_for=len(asked_for),
         identities_only=_text(settings, "identitiesonly").lower() == "yes",

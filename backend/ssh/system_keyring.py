@@ -8,10 +8,11 @@ been set to.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
+from backend.records.base.account import expanded
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -50,7 +51,8 @@ class SystemKeyring:
 
         try:
             return _backend().get_password(self._service, self._name(identity)) or ""
-        except (BackendError, KeyringError):
+        except (BackendError, KeyringError) as error:
+            swallowed(error)
             return ""
 
     def keep(self, identity: str, passphrase: str) -> None:
@@ -80,7 +82,8 @@ class SystemKeyring:
 
         try:
             backend = _backend()
-        except BackendError:
+        except BackendError as error:
+            swallowed(error)
             return False
         try:
             if backend.get_password(self._service, self._name(identity)) is None:
@@ -96,7 +99,7 @@ class SystemKeyring:
     def _name(self, identity: str) -> str:
         if self._service != SERVICE:
             return identity
-        return str(Path(identity).expanduser().absolute())
+        return str(expanded(identity).absolute())
 
 
 def _backend() -> KeyringBackend:

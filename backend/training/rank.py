@@ -33,6 +33,7 @@ from backend.training import lazy_dynamo, strategies
 
 # The workers of a process pool import this module, too, and must find the user's modules.
 from backend.training.user_code import sources  # noqa: F401
+from backend.training.user_code.variables import set_variables
 
 if TYPE_CHECKING:
     import torch
@@ -254,7 +255,7 @@ def _tell_guard(record: Mapping[str, Any]) -> None:
 def set_environment(launch: Launch, plan: RankPlan) -> None:
     """Set the job's variables and the one GPU of this rank, before torch is imported."""
     os.environ[RUN_VARIABLE] = run_tag(launch.job_id, launch.run)
-    os.environ.update(launch.config.environment)
+    set_variables(launch.config.environment)
     if plan.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = plan.gpu
     elif not launch.config.uses_gpus:

@@ -100,7 +100,8 @@ class Reporter:
         self._has_evaluations = False
         self._metrics: dict[str, float | None] = dict(begun.metrics)
         self._heartbeat = before.heartbeat if before is not None else 0
-        self._started = timestamps.now("microseconds")
+        self._clock = timestamps.EvenClock()
+        self._started = self._clock.now("microseconds")
         self._samples_per_second: float | None = None
         self._ranks = SlowRanks()
         self._breakdown = StepBreakdown(times_exchange=times_exchange)
@@ -242,7 +243,8 @@ class Reporter:
         if steps:
             self._note(steps)
         try:
-            blocks = [_block(part, self._run, JobState.TRAINING) for part in _by_epoch(steps)]
+            now = self._clock.now("microseconds")
+            blocks = [_block(part, self._run, JobState.TRAINING, now) for part in _by_epoch(steps)]
             self._history.append(blocks, flush=self._closing)
             self.trouble = ""
         except OSError as error:
@@ -309,7 +311,7 @@ class Reporter:
             earlier_energy_j=self._begun.earlier_energy_j,
             gpus=self._begun.gpus,
             is_planned=self._is_planned,
-            updated=timestamps.now("microseconds"),
+            updated=self._clock.now("microseconds"),
         )
         try:
             self._status_file.replace_json(status.to_dict())
@@ -341,7 +343,7 @@ def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
     return parts
 
 
-def _block(steps: Sequence[Step], run: int, state: JobState) -> Block:
+def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> Block:
     names = dict.fromkeys(name for step in steps for name in step.metrics)
     last = steps[-1]
     return Block(
@@ -350,7 +352,7 @@ def _block(steps: Sequence[Step], run: int, state: JobState) -> Block:
         epoch=last.epoch,
         epoch_step=last.epoch_step,
         first=steps[0].step,
-        timestamp=timestamps.now("microseconds"),
+        timestamp=timestamp,
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},
     )
 

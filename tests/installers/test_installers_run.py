@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.cli.main import _COMMANDS
+
+COMMANDS = sorted({command for command, _ in _COMMANDS} - {"demo"})
 Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -77,6 +80,23 @@ def test_it_starts_from_any_folder_and_through_a_link(
         assert done.returncode == 0, done.stderr
 
 
+def test_no_variable_leads_to_the_modules_of_another_python(
+    start: Start, ready: Path, project: Path, tmp_path: Path
+) -> None:
+    for module in ("logging", "json", "argparse", "pathlib", "sitecustomize", "ensurepip"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
+    folder = str(tmp_path)
+    foreign = {"PYTHONPATH": folder, "PYTHONHOME": folder, "PYTHONSTARTUP": folder}
+    foreign |= {"PYTHONSAFEPATH": "1", "PYTHONUSERBASE": folder, "PYTHONINSPECT": "1"}
+    show = "import json, logging, os\nprint(*(n for n in os.environ if n.startswith('PYTHON')))\n"
+    (project / "main.py").write_text(show)
+    done = start("doctor", **foreign)
+    assert (done.returncode, done.stderr) == (0, "")
+    names = set(done.stdout.split())
+    assert not names & set(foreign)
+    assert "PYTHONUTF8" in names, "names of files do not depend on the locale"
+
+
 def test_tools_of_the_environment_come_first_in_path(
     start: Start, ready: Path, project: Path
 ) -> None:
@@ -93,6 +113,11 @@ def test_tools_of_the_environment_come_first_in_path(
         (["demo", "--headless"], "headless"),
         (["--json", "job", "list"], "headless"),
         (["--help"], "headless"),
+        (["--data-root", "job"], "window"),
+        (["--data-root=/tmp/data", "rescan"], "headless"),
+        (["--verbose", "rescan"], "headless"),
+        (["--catalogue", "demo", "demo", "--workers", "3"], "window"),
+        *(([command], "headless") for command in COMMANDS),
     ],
 )
 def test_only_the_window_asks_for_a_desktops_libraries(

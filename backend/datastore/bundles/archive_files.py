@@ -26,6 +26,7 @@ from backend.datastore.access.hashes import manifest as listing_of
 from backend.datastore.library.ignore_rules import path_fault
 from backend.datastore.library.sources import SourceFile
 from backend.datastore.library.zip_source import ZipSource, scan_entries
+from backend.records.base.account import expanded
 from backend.records.base.atomic_files import FILE_MODE
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import (
@@ -75,7 +76,7 @@ def write_bundle(
         BackendError: The file exists, or a part does not match its hash.
         Cancelled: The user cancelled; nothing was written.
     """
-    target = target.expanduser().absolute()
+    target = expanded(target).absolute()
     if target.exists() and not overwrite:
         raise _exists(target)
     parts = sorted(parts, key=lambda part: part.path)
@@ -231,7 +232,7 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         BackendError: It is not a bundle, or was changed; the difference is named.
         Cancelled: The user cancelled.
     """
-    path = path.expanduser().absolute()
+    path = expanded(path).absolute()
     with _world(path):
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import tomli_w
 
+from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
 from backend.records.base.folder_modes import make_folder
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
@@ -78,7 +80,7 @@ def _fill(
     replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
     replace_json(
         folder.meta,
-        job_files.meta_of(job_id, config, pins, timestamps.now(), job_files.user_name()),
+        job_files.meta_of(job_id, config, pins, timestamps.now(), user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
@@ -115,14 +117,16 @@ def original_of(folder: JobFolder) -> str:
     """Return the job that this one replays, or ""."""
     try:
         return str(read_json(folder.origin).get("replay_of", ""))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return ""
 
 
 def is_imported(folder: JobFolder) -> bool:
     try:
         return "bundle" in read_json(folder.origin)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return False
 
 
@@ -130,7 +134,8 @@ def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
     """Return the environment of run ``run``, if it was recorded."""
     try:
         return RunEnvironment.from_dict(read_json(folder.attempt(run).environment))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
 
 

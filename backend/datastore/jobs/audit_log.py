@@ -11,8 +11,9 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.datastore.jobs.files import JobFile, user_name
+from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.audit_entry import AuditEntry
@@ -25,9 +26,12 @@ _log = logging.getLogger(__name__)
 def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
     """Record an action. A failure is logged and prevents nothing."""
     act = AuditEntry(timestamps.now(), what, user_name(), socket.gethostname())
-    path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:
         share.make_folder(folder.acts, exist_ok=True)
+        # After all others, also where a clock was set back: the number is their order.
+        newest = max(map(_number, share.names(folder.acts)), default=0)
+        number = max(time.time_ns(), newest + 1)
+        path = folder.acts / f"{number}-{secrets.token_hex(4)}.json"
         share.replace_json(path, act.to_dict())
     except (OSError, BackendError):
         _log.warning("%s: “%s” could not be recorded", folder.job_id, what, exc_info=True)
@@ -36,7 +40,7 @@ def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
 def add_once(folder: JobFolder, file: JobFile, what: str, share: DataRootAccess = MOUNTED) -> None:
     """Record repeated actions once: notes are saved while they are typed."""
     newest = acts_of(folder, file)[0]
-    lately = time.time() - timestamps.seconds(newest.time) < _IN_A_ROW_S
+    lately = abs(time.time() - timestamps.seconds(newest.time)) < _IN_A_ROW_S
     if not (lately and (newest.what, newest.user) == (what, user_name())):
         add(folder, what, share)
 
@@ -44,12 +48,17 @@ def add_once(folder: JobFolder, file: JobFile, what: str, share: DataRootAccess 
 def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
     """Return all actions on a job, the newest first, its creation last."""
     found = []
-    for path in folder.acts.glob("*.json"):
+    newest_first = sorted(folder.acts.glob("*.json"), key=lambda p: _number(p.name), reverse=True)
+    for path in newest_first:
         # Skip an incomplete file, or one of another program.
         with suppress(OSError, ValueError, AttributeError):
             found.append(_act_in(path))
-    found.sort(key=lambda act: act.time, reverse=True)
     return (*found, AuditEntry(file.created, "Created", file.user))
+
+
+def _number(name: str) -> int:
+    number = name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 @read_once(_REMEMBERED)

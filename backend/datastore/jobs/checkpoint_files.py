@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import (
@@ -67,7 +68,8 @@ def newest_name(folder: JobFolder) -> str:
     """Return the name in ``latest.json``, or ""."""
     try:
         return str(read_json(folder.latest)["name"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError) as error:
+        swallowed(error)
         return ""
 
 

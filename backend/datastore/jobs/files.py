@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import getpass
 import json
 import os
 import secrets
@@ -27,6 +26,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.schema import plain
@@ -100,14 +100,6 @@ def view_of(
         alarms=status.alarms,
         doubt=doubt,
     )
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's user may be missing in the password file.
-        return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
 def create_job(
@@ -195,7 +187,14 @@ def read_job(folder: JobFolder) -> JobFile:
             f"{parsed.faults[0].sentence}"
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
-        changed = read_json(folder.placement)
+        try:
+            changed = read_json(folder.placement)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise BackendError(
+                f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
+            ) from error
         placement, faults = parse_placement(changed["placement"])
         config = config if faults else replace(config, placement=placement)
         batch_size = changed.get("batch_size")

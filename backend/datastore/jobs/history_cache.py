@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.jobs.history_reader import Column, HistoryCursor, read_history
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -94,7 +94,8 @@ class HistoryReader:
                     reached=float(raw["reached"]),
                 ),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            swallowed(error)
             return None
 
     def _save(self, path: Path, update: HistoryUpdate, cursor: HistoryCursor) -> None:

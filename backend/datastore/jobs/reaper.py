@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-import time
 from dataclasses import replace
 
 from backend.base.errors import BackendError
@@ -18,7 +17,7 @@ from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.run_status import RunStateReader, judge
 from backend.node.run.finalize import Supervision, close_run
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.status import START_LIMIT_S, UnrecordedEnd
+from backend.records.jobs.status import UnrecordedEnd
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +54,9 @@ def _claim_age_s(folder: JobFolder, run: int) -> float:
     attempt = folder.attempt(run).path
     try:
         claimed = attempt.stat().st_mtime
-        if time.time() - claimed <= START_LIMIT_S:
-            return 0.0
-        # Our clock may be ahead of the file server's: a new file has that server's time.
-        with tempfile.NamedTemporaryFile(dir=attempt, prefix=".now-") as file:
+        # Our clock may differ from the file server's: a new file has that server's time. Not in the
+        # folder itself, whose time it would change.
+        with tempfile.NamedTemporaryFile(dir=folder.attempts, prefix=".now-") as file:
             return os.fstat(file.fileno()).st_mtime - claimed
     except OSError:
         _log.debug("The age of run %d of %s is unknown", run, folder.path, exc_info=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
@@ -274,5 +274,6 @@ def _ended_as(folder: JobFolder, run: int) -> JobState | None:
         return None
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit)).state
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.datastore.jobs.files import read_job, view_of
@@ -47,9 +46,7 @@ class JobFolderReader:
             )
         try:
             end = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
-            status = replace(
-                status, state=end.state, message=end.message, error=end.error, updated=end.ended
-            )
+            status = status.ended_as(end)
         except (OSError, ValueError):
             # The run is active, or its end was not recorded; the status is all there is.
             pass

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.datastore.access.hashes import MANIFEST, files_text, read_manifest
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json
@@ -136,7 +137,8 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
             f"It is in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
             f"to {folder.root.shown(folder.path)}.",
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError) as error:
+        swallowed(error)
         return f"There is no {folder.text} in the data root {folder.root.name}.", ""
 
 
@@ -231,12 +233,13 @@ def sync_folder(path: Path) -> None:
     """Flush the names in a folder; not every file system supports it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return
     try:
         os.fsync(descriptor)
-    except OSError:
-        pass
+    except OSError as error:
+        swallowed(error)
     finally:
         os.close(descriptor)
 

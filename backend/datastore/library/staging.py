@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
 from backend.records.base.folder_modes import make_folder
 from backend.records.jobs.status import ProcessIdentity
@@ -106,6 +106,7 @@ def _silence_s(path: Path) -> float:
         now = mark.stat().st_mtime
         mark.unlink()
         newest = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return 0.0
     return now - newest

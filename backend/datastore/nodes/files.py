@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.metrics.heartbeats import Heartbeat
@@ -160,7 +161,8 @@ def _readable(root: DataRoot) -> Iterator[NodeEntry]:
         path = root.node(name).entry
         try:
             found = _entry_at(path)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            swallowed(error)
             continue
         if found.name == name:
             yield found

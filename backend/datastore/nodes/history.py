@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base import worker_yield
+from backend.base.log import swallowed
 from backend.records.base.atomic_files import open_at_once
 from backend.records.base.layout import NodeFolder
 from backend.records.nodes.history import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
@@ -66,7 +67,8 @@ def _readings(path: Path, every_s: float) -> list[PastReading]:
     """
     try:
         descriptor = open_at_once(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return []
     with os.fdopen(descriptor, "rb") as file:
         text = file.read(LIMIT_BYTES + 1)

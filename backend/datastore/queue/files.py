@@ -10,9 +10,9 @@ import os
 
 from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.datastore.jobs import files as job_files
 from backend.node.queue import entries as queue_entries
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.launch import Launch
 from backend.records.queue.entry import QueueEntry
@@ -73,7 +73,7 @@ def leave(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) ->
 
 def pause(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
     share.make_folder(root.queue, exist_ok=True)
-    share.replace_json(root.paused, {"user": job_files.user_name(), "time": timestamps.now()})
+    share.replace_json(root.paused, {"user": user_name(), "time": timestamps.now()})
 
 
 def resume(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:

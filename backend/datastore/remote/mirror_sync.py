@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.library import library_files
 from backend.datastore.nodes import history as node_history
 from backend.records.base.atomic_files import replace_bytes
@@ -348,6 +348,7 @@ def make_here(folder: Path) -> None:
 def is_same(path: Path, far: RemoteFile) -> bool:
     try:
         here = path.stat()
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return False
     return here.st_mtime == far.mtime_s and (far.is_folder or here.st_size == far.bytes)

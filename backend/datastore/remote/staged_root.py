@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
@@ -351,7 +351,8 @@ def made_by(sidecar: Path) -> int:
     """Return the run that made a checkpoint; 0 if that cannot be read."""
     try:
         return Checkpoint.from_dict(read_json(sidecar)).run
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return 0
 
 

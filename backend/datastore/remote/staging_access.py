@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
@@ -280,7 +280,8 @@ class StagingAccess(Mounted):
 def _carried(folder: JobFolder) -> RemoteRun | None:
     try:
         carried = remote_run_of(folder.attempt(folder.newest_run()))
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return None
     return None if carried is None or carried.is_home else carried
 

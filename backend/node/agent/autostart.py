@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from backend.base.log import swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.agent_lock import AgentLock
+from backend.node.system.start_supervisor import CODE_ROOT, own_environment
 
-CODE_ROOT = Path(__file__).resolve().parents[3]
 _LIMIT_S = 30.0
 
 
@@ -224,7 +225,7 @@ def _start(service: AgentService) -> None:
         service.command(detach=True),
         stdin=subprocess.DEVNULL,
         cwd="/",
-        env={**os.environ, "PYTHONPATH": service.code_root},
+        env=own_environment(service.code_root),
         timeout=_LIMIT_S,
         check=True,
     )
@@ -244,7 +245,8 @@ def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
             errors="replace",
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired) as error:
+        swallowed(error)
         return False, ""
     return done.returncode == 0, done.stdout
 

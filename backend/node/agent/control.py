@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from backend.base.log import swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
@@ -78,7 +79,8 @@ def _living(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
     try:
         raw = read_json(folder.info)
         found = ProcessIdentity.from_dict(raw)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return []
     if (bundle and raw.get("bundle") != bundle) or not process_identity.is_alive(found):
         return []

@@ -62,14 +62,19 @@ print(json.dumps(["%d.%d.%d" % sys.version_info[:3], works]))
 
 def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
     """Collect all facts; a query that fails leaves its value out and stops no other."""
-    account = pwd.getpwuid(os.getuid())
-    home = os.environ.get("HOME") or account.pw_dir
+    try:
+        account = pwd.getpwuid(os.getuid())
+        user, listed_home, shell = account.pw_name, account.pw_dir, account.pw_shell
+    except KeyError:
+        # In a container, or while the directory of users does not answer.
+        user, listed_home, shell = str(os.getuid()), "/", ""
+    home = os.environ.get("HOME") or listed_home
     facts: dict[str, Any] = {
         "hostname": socket.gethostname(),
         "system": _system(),
         "machine": platform.machine(),
         "kernel": platform.release(),
-        "user": account.pw_name,
+        "user": user,
         "home": os.path.join(home, _FOLDER),
         "cores": len(os.sched_getaffinity(0)),
         "glibc": _glibc(),
@@ -77,8 +82,8 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
         "memory_bytes": _memory_bytes(),
         "pythons": _pythons(),
         "interfaces": _interfaces(),
-        "login_shell": account.pw_shell,
-        "keeps_services": _keeps_services(account.pw_name),
+        "login_shell": shell,
+        "keeps_services": _keeps_services(user),
         "reached_at": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
     }
     facts.update(_mpi())

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from backend.base.log import swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.process_info import age_s, owner_of
 from backend.records.base.layout import TOOL_TAG, DataRoot
@@ -80,7 +81,8 @@ def _wanted(text: str) -> tuple[int, int]:
 def _is_mine(pid: int) -> bool:
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return False
 
 
@@ -128,7 +130,8 @@ def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError):
+    except (OSError, IndexError) as error:
+        swallowed(error)
         return 0
 
 

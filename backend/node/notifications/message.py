@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import tidy
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -44,7 +44,8 @@ def message_of(
     """
     try:
         ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as failure:
+        swallowed(failure)
         return None
     if not channels.wants(ended.state, ended.ended):
         return None

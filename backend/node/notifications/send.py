@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.base.log import suppress
-from backend.node.system.start_supervisor import CODE_ROOT
+from backend.base.log import suppress, swallowed
+from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.notifications.notification import (
@@ -62,7 +62,7 @@ def begin(folder: JobFolder, run: int) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            env=own_environment(),
             start_new_session=True,
             timeout=60,
             check=False,
@@ -113,7 +113,8 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
     while time.monotonic() < until:
         try:
             wait = telling.poll()
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             wait = _AFTER_TROUBLE_S
         if wait is None:
             return

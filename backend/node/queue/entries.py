@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -35,7 +35,8 @@ def entry_of(folder: JobFolder) -> QueueEntry | None:
     """
     try:
         entry = QueueEntry.from_dict(read_json(folder.queued))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
     if entry.job_id != folder.job_id or entry.run <= folder.newest_run():
         return None
@@ -63,7 +64,8 @@ def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
         return True
     try:
         return os.stat(root.job(entry.job_id).queued_launch).st_uid == os.geteuid()
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return False
 
 
@@ -73,7 +75,8 @@ def who_paused(root: DataRoot) -> str | None:
         raw = read_json(root.paused)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return ""
     user = sanitize(str(raw.get("user", "")))
     return f" by {user}" if user else ""
@@ -97,7 +100,8 @@ def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
         return None
     try:
         claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
     return (
         claimer

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
@@ -121,8 +121,8 @@ class QueueWatch:
             with suppress(OSError):
                 if folder.queued.exists():
                     replace_json(folder.queued, replace(entry, refusal=refusal).to_dict())
-        except OSError:  # full, or unavailable: the next round tries again
-            pass
+        except OSError as error:
+            swallowed(error)  # full, or unavailable: the next round tries again
         return False
 
     # After an end in the middle of a start.
@@ -130,7 +130,8 @@ class QueueWatch:
     def _goes_on(self, folder: JobFolder) -> bool:
         try:
             entry = QueueEntry.from_dict(read_json(folder.queued))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            swallowed(error)
             return False
         run = folder.newest_run()
         is_mine = entry.run == run and self._leads(entry)

@@ -7,7 +7,7 @@ because a loader's workers inherit the same log and write into it at the same ti
 
 import sys
 
-if __name__ == "__main__":
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this folder, whose modules are not meant for a rank
 
 import faulthandler

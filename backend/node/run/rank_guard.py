@@ -261,6 +261,8 @@ class Guard:
                 del environment["TMPDIR"]
         environment["PYTHONHASHSEED"] = self._launch.config.hash_seed
         environment.update(self._launch.config.environment)
+        # The rank itself adds the job's folders, behind its own modules.
+        environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         environment.setdefault("OMP_NUM_THREADS", str(_cores_of_a_rank()))
         # Threads that wait by spinning eat the cores of those they wait for: where something else
         # computes on the node, a step of two threads took 800 ms, and 10 ms with this.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.run import run_files
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
@@ -79,7 +79,8 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 def _changed(path: Path) -> float:
     try:
         return os.stat(path).st_mtime
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return 0.0
 
 
@@ -90,5 +91,6 @@ def _tail(path: Path, limit_bytes: int) -> tuple[int, str]:
         with path.open("rb") as file:
             file.seek(begin)
             return begin, file.read(limit_bytes).decode(_ONE_TO_ONE)
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return begin, ""

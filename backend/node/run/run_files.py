@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
@@ -41,18 +41,21 @@ def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
     """Return name and run of the newest verified checkpoint, ("", 0) without one."""
     try:
         name = str(read_json(folder.latest).get("name", ""))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return "", 0
     try:
         return name, int(read_json(folder.checkpoints / f"{name}.json").get("run", 0))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError) as error:
+        swallowed(error)
         return name, 0
 
 
 def size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return 0
 
 
@@ -62,5 +65,6 @@ def text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
         with path.open("rb") as file:
             file.seek(offset)
             return file.read(limit_bytes).decode("utf-8", "replace")
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return ""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base import log
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.notifications import send as notifications
@@ -92,6 +92,7 @@ class Supervisor:
         self._launcher_pid = 0
         self._launcher_status: int | None = None
         self._begin = 0.0
+        self._clock = timestamps.EvenClock()
         self._over_since: float | None = None
         self._silent: list[RankPlan] = []
         self._logs_before: dict[int, int] = {}
@@ -329,7 +330,8 @@ class Supervisor:
         fresh: list[tuple[int, RankExit]] = []
         try:
             names = set(os.listdir(self._attempt.path))
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return
         for plan in launch.ranks:
             path = self._attempt.rank_exit(plan.rank)
@@ -338,7 +340,8 @@ class Supervisor:
             try:
                 written = path.stat().st_mtime_ns
                 fresh.append((written, RankExit.from_dict(read_json(path))))
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                swallowed(error)
                 continue
         self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
 
@@ -377,7 +380,8 @@ class Supervisor:
         status: RunStatus | None = None,
         energy_j: float | None = None,
     ) -> RunExit:
-        record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
+        record = run_exit(found, leftovers, timestamps.now())
+        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)

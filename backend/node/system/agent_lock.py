@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.node.system import process_identity
 from backend.records.jobs.status import ProcessIdentity
 
@@ -59,7 +60,8 @@ class AgentLock:
         """Return the agent that holds the lock, or None if no living one does."""
         try:
             found = ProcessIdentity.from_dict(json.loads(self.path.read_bytes()))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            swallowed(error)
             return None
         return found if process_identity.is_alive(found) else None
 

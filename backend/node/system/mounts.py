@@ -38,6 +38,7 @@ def network_mount(path: Path, mounts: Path = MOUNTS) -> tuple[str, str]:
     try:
         table = mounts.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
+        # Not Linux.
         return "", ""
     kind, mount = "", Path()
     for line in table.splitlines():

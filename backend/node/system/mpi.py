@@ -45,6 +45,7 @@ def find_mpirun(python: str = sys.executable) -> MpiRun | None:
             check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
+        # Reported as a missing mpirun, by a probe that has no log.
         return None
     version = version_in(answer.decode("utf-8", "replace"))
     return MpiRun(path, version) if version else None

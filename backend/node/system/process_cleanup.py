@@ -56,6 +56,7 @@ def environment(pid: int) -> list[bytes]:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 content = file.read()
         except OSError:
+            # It has ended, or is another user's.
             return []
         if content or not _is_loading(pid) or time.monotonic() > deadline:
             return content.split(b"\0")

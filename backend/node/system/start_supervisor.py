@@ -11,6 +11,17 @@ from backend.records.base.layout import JobFolder
 
 CODE_ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""
+_FOREIGN = (
+    *("PYTHONHOME", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"),
+    *("PYTHONINSPECT", "PYTHONPLATLIBDIR"),
+)
+"""Variables by which the user's own Python finds modules: with them, ours would find others."""
+
+
+def own_environment(code_root: str = "") -> dict[str, str]:
+    """Return the environment of a Python of the program; ``code_root`` as in `start_supervisor`."""
+    kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+    return {**kept, "PYTHONPATH": code_root or str(CODE_ROOT), "PYTHONUTF8": "1"}
 
 
 def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...]:
@@ -37,7 +48,7 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: st
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": code_root or str(CODE_ROOT)},
+            env=own_environment(code_root),
             start_new_session=True,
             timeout=60,
             check=False,

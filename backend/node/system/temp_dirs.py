@@ -29,6 +29,7 @@ def make_own(folder: Path) -> bool:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder.lstat().st_uid == os.geteuid()
     except OSError:
+        # The caller then uses the usual folder.
         return False
 
 

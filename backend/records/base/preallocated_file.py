@@ -79,5 +79,6 @@ class PreallocatedFile:
             with suppress(FileNotFoundError):
                 os.replace(kept, self._spare)
         except OSError:
+            # The caller raises the error of the write itself.
             return False
         return True

@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import time
+from datetime import datetime, timedelta, timezone
+
+_BOOT = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class EvenClock:
+    """A clock that was right when it was made and is never set since: its times are in order."""
+
+    def __init__(self) -> None:
+        self._begin = datetime.now(timezone.utc)
+        self._from_s = _measured_s()
+
+    def passed_s(self) -> float:
+        """Return the seconds since it was made."""
+        return _measured_s() - self._from_s
+
+    def now(self, timespec: str = "milliseconds") -> str:
+        return stamp(self._begin + timedelta(seconds=self.passed_s()), timespec)
+
+
+def _measured_s() -> float:
+    """Return a time that a computer's sleep is part of."""
+    return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+
+
+def earlier(text: str, by_s: float) -> str:
+    """Return the time ``by_s`` seconds before the time of a record; "" if it has none."""
+    found = instant(text)
+    return "" if found is None else stamp(found - timedelta(seconds=by_s))
 
 
 def now(timespec: str = "milliseconds") -> str:

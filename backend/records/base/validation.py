@@ -77,8 +77,11 @@ class Table:
         value = self.take(key, default)
         if value is REQUIRED:
             return low
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            self.fault(key, f"must be a whole number, not {kind_of(value)}.")
+            shown = f"{value:g}" if isinstance(value, float) else kind_of(value)
+            self.fault(key, f"must be a whole number, not {shown}.")
             return low
         if value < low or (high is not None and value > high):
             self.fault(key, f"must be {span(low, high)}.")
@@ -273,9 +276,7 @@ def variable_fault(name: str) -> str:
         or name[0].isdigit()
     ):
         return f"“{sanitize(name)}” cannot name an environment variable; use letters, digits and _."
-    if name.startswith(("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")) or name in (
-        "PYTHONPATH",
-        "CUDA_VISIBLE_DEVICES",
-    ):
+    own = ("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")
+    if name.startswith(own) or name == "CUDA_VISIBLE_DEVICES":
         return f"{name} is set by Ringmaster itself and cannot be changed by a job."
     return ""

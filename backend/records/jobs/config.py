@@ -385,6 +385,14 @@ def without_secrets(config: JobConfig) -> dict[str, Any]:
     return raw
 
 
+def to_share(config: JobConfig) -> dict[str, Any]:
+    """Return the job file for other users and computers: no secrets, and no folder of this one."""
+    raw = without_secrets(config)
+    if config.start_from.startswith(("/", "~")):
+        raw["start_from"] = config.start_from.rpartition("/")[2]
+    return raw
+
+
 def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a job file without its ``beside``: that permission is for one job only."""
     copy = dict(raw)
@@ -510,7 +518,7 @@ def _checkpoint(table: Table) -> CheckpointPolicy:
         keep_latest=table.whole("keep_latest", 2, 1),
         keep_best=table.whole("keep_best", 1, 0),
         best_metric=metric,
-        best_mode=table.choice("best_mode", usual_mode(metric) or "min", MODES),
+        best_mode=_mode(table, "best_mode", metric, usual_mode(metric)),
     )
     table.done(tuple(CheckpointPolicy.__dataclass_fields__))
     return policy
@@ -520,15 +528,26 @@ def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     """Parse the early stop; by default it watches the metric of the best checkpoint."""
     metric = table.text("metric", policy.best_metric, empty_ok=False)
     is_same = metric == policy.best_metric
-    usual = policy.best_mode if is_same else usual_mode(metric) or "min"
+    usual = policy.best_mode if is_same else usual_mode(metric)
     stop = EarlyStop(
         metric=metric,
-        mode=table.choice("mode", usual, MODES),
+        mode=_mode(table, "mode", metric, usual),
         patience_epochs=table.whole("patience_epochs", 5, 1),
         min_delta=table.number("min_delta", 0.0, lambda v: v >= 0, "0 or more"),
     )
     table.done(tuple(EarlyStop.__dataclass_fields__))
     return stop
+
+
+def _mode(table: Table, key: str, metric: str, usual: str) -> str:
+    """Take a direction; required if the metric's name does not suggest one."""
+    if key not in table and not usual:
+        table.fault(
+            key,
+            f"The name “{sanitize(metric)}” does not say which value is the best; choose lowest "
+            "(min) or highest (max).",
+        )
+    return table.choice(key, usual or MODES[0], MODES)
 
 
 def _texts(table: Table, key: str) -> tuple[str, ...]:

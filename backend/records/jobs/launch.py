@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
 from backend.records.base.schema import READ, STRICT, Record
 from backend.records.jobs.config import JobConfig, parse_job
@@ -95,6 +96,7 @@ def launch_of(path: Path, run: int) -> Launch | None:
     """Read the launch of run ``run``; None if the file cannot be read or is of another run."""
     try:
         launch = Launch.from_dict(read_json(path))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
     return launch if launch.run == run else None

@@ -10,13 +10,24 @@ import re
 from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION
 
 USUAL_METRICS = ("validation/loss", "validation/accuracy", "loss")
-_LOWER = frozenset(
-    {"loss", "error", "err", "perplexity", "mse", "mae", "rmse", "wer", "cer", "fid"}
+_LOSS = frozenset({"loss", "losses"})
+_LOWER = _LOSS | frozenset(
+    {"error", "err", "perplexity", "ppl", "nll", "bce", "crossentropy", "logloss", "brier", "ece"}
+    | {"mse", "mae", "rmse", "rmsle", "msle", "mape", "smape", "mase", "wer", "cer", "eer"}
+    | {"fid", "kid", "lpips", "hausdorff", "hd"}
 )
 _HIGHER = frozenset(
-    {"accuracy", "acc", "precision", "recall", "f1", "auc", "auroc", "iou", "miou", "map", "dice"}
-    | {"top", "top1", "top5", "bleu", "rouge", "psnr", "ssim", "r2"}
+    {"accuracy", "acc", "precision", "recall", "f1", "fscore", "auc", "auroc", "auprc", "ap", "map"}
+    | {"iou", "miou", "dice", "jaccard", "kappa", "qwk", "mcc", "sensitivity", "specificity"}
+    | {"bleu", "sacrebleu", "rouge", "meteor", "chrf", "psnr", "ssim", "r2", "ndcg", "mrr", "hits"}
+    | {"pearson", "spearman", "reward"}
 )
+_SPREAD = frozenset(
+    {"neg", "negative", "inverse", "inverted", "minus", "std", "var", "variance", "gap", "diff"}
+    | {"delta", "drop", "log"}
+)
+"""Words that make something else of the metric next to them."""
+_WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 
 def metric_words(name: str) -> str:
@@ -30,11 +41,27 @@ def short_metric(name: str) -> str:
 
 
 def usual_mode(name: str) -> str:
-    """Return ``min`` or ``max`` as the name of a metric suggests, or "" if it does not."""
-    words = set(re.split(r"[^a-z0-9]+", name.rpartition("/")[2].casefold()))
-    if words & _LOWER:
-        return "min"
-    return "max" if words & _HIGHER else ""
+    """Return ``min`` or ``max`` as the name of a metric suggests, or "" if it does not.
+
+    "" also for a name with words of both, such as ``error_recall``: a wrong direction keeps the
+    worst checkpoint, and a question costs one click.
+    """
+    group, _, own = name.removeprefix(VALIDATION).rpartition("/")
+    words, above = _words(own), _words(group)
+    if words & _SPREAD or own.startswith("1"):
+        return ""
+    lower, higher = words & _LOWER, words & _HIGHER
+    if lower and (not higher or words & _LOSS):
+        return "" if above & _HIGHER else "min"
+    is_higher = (higher or "top" in words) and not lower and not above & _LOWER
+    return "max" if is_higher else ""
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of ``valAcc``, ``mAP50`` and ``f1_macro``, with and without digits."""
+    parts = re.split(r"[^A-Za-z0-9]+", name)
+    words = {word.casefold() for part in parts for word in (part, *_WORD.findall(part))}
+    return words | {word.rstrip("0123456789") for word in words}
 
 
 def tells_how_good(name: str) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from backend.base.log import swallowed
+from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import Record
@@ -101,7 +103,15 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
         return self.earlier_energy_j + self.energy_j
 
     def ended_as(self, record: RunExit) -> RunStatus:
-        """Return the last status of a run: these figures, with the end that is on record."""
+        """Return the last status of a run: these figures, with the end that is on record.
+
+        A clock that was set during the run does not change how long it took.
+        """
+        started, ended = self.started, record.ended or self.updated
+        if record.took_s is not None:
+            started = record.started or started
+        elif timestamps.seconds(ended) < timestamps.seconds(started):
+            ended = self.updated
         return replace(
             self,
             state=record.state,
@@ -109,7 +119,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             error=record.error,
             eta_s=None,
             energy_j=record.energy_j,
-            updated=record.ended or self.updated,
+            started=started,
+            updated=ended,
         )
 
 
@@ -117,7 +128,8 @@ def last_status(folder: JobFolder) -> RunStatus | None:
     """Return the status that was written last; None if it cannot be read."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
 
 
@@ -186,6 +198,7 @@ class RunExit(Record, what="exit record"):
 
     ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).
     ``energy_j``: energy of its GPUs, None if it is not known.
+    ``took_s``: its duration, as its supervisor measured it; None if that did not see the end.
     """
 
     run: int
@@ -196,3 +209,9 @@ class RunExit(Record, what="exit record"):
     leftovers: tuple[int, ...] = ()
     ended: str = ""
     energy_j: float | None = None
+    took_s: float | None = None
+
+    @property
+    def started(self) -> str:
+        """The start, by the clock of the end; "" if it is not known."""
+        return "" if self.took_s is None else timestamps.earlier(self.ended, self.took_s)

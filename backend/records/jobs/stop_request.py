@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backend.base.log import swallowed
 from backend.records.base.validation import sanitize
 
 STOP_GRACE_S = 30.0
@@ -45,7 +46,8 @@ def _content(lock: Path) -> dict[str, Any]:
     try:
         with lock.open("rb") as file:
             found = json.loads(file.read(10_000))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        swallowed(error)
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -90,7 +90,9 @@ class JobSummary(NamedTuple):
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)
-        return self.earlier_s + end - self.started if self.started and end else None
+        if not self.started or not end:
+            return None
+        return self.earlier_s + max(0.0, end - self.started)
 
     def gpu_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs, up to ``now``."""

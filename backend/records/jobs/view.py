@@ -31,7 +31,7 @@ def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float
     """
     if earlier_s is None or not started or not ended:
         return None
-    found = earlier_s + gpus * (ended - started)
+    found = earlier_s + gpus * max(0.0, ended - started)
     return found if found > 0 else None
 
 

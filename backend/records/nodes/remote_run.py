@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import Record
@@ -24,5 +25,6 @@ def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
     """Read the record of a run, None if its files are written to the data root itself."""
     try:
         return RemoteRun.from_dict(read_json(attempt.staged_marker))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None

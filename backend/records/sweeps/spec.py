@@ -29,6 +29,10 @@ _NAME_BYTES = 255
 _SHUFFLED_UP_TO = 4 * MOST_JOBS
 _TRIES_A_JOB = 100
 _NOT_SWEPT = ("name", "notes", "tags")
+_TABLES = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+"""Tables of a job file whose settings depend on their name."""
+_OWNERS = {"checkpoint.best_mode": "checkpoint.best_metric", "early_stop.mode": "early_stop.metric"}
+"""Settings that belong to the value of another one."""
 _SPAN_KEYS = ("from", "to", "steps", "scale")
 
 
@@ -253,22 +257,71 @@ def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
         yield Fault(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
 
 
-def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
+def combinations(axes: Sequence[Axis]) -> int:
+    """Return the number of jobs of the whole grid.
+
+    A setting that only some names of a table have multiplies only the jobs of those.
+    """
+    names = _names(axes)
+    total = 0
+    for one in itertools.product(*names.values()):
+        chosen = dict(zip(names, one))
+        others = (axis for axis in axes if axis.path not in names)
+        total += math.prod(
+            len(axis.points()) for axis in others if _applies(axis.path, chosen, names)
+        )
+    return total
+
+
+def _names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
+    """Return the swept names of tables: ``{"optimizer.name": ("sgd", "adam")}``."""
+    wanted = {f"{part}.name" for part in _TABLES}
+    return {axis.path: axis.points() for axis in axes if axis.path in wanted}
+
+
+def _applies(path: str, chosen: Mapping[str, Any], names: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether a job with the ``chosen`` values has a setting; all have a wrong one."""
+    part, _, key = path.partition(".")
+    name = f"{part}.name"
+    if name not in names or name not in chosen:
+        return True
+    known = _TABLES[part]
+    return key in known.get(str(chosen[name]), ()) or not any(
+        key in known.get(str(other), ()) for other in names[name]
+    )
+
+
+def _fitting(
+    values: Sequence[tuple[str, Any]], names: Mapping[str, Sequence[Any]]
+) -> tuple[tuple[str, Any], ...]:
+    """Return the values that a job has, without the settings of another optimizer."""
+    chosen = dict(values)
+    return tuple(pair for pair in values if _applies(pair[0], chosen, names))
+
+
+def _grid(axes: Sequence[Axis]) -> list[tuple[tuple[str, Any], ...]]:
+    names = _names(axes)
+    columns = [[(axis.path, value) for value in axis.points()] for axis in axes]
+    jobs = (_fitting(one, names) for one in itertools.product(*columns))
+    return list({repr(job): job for job in jobs}.values())
+
+
+def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Fault | None]:
     axes = sweep.axes
-    grids = [axis.points() for axis in axes]
-    size = math.prod(map(len, grids))
+    names = _names(axes)
+    size = combinations(axes)
+    if sweep.draws is None and size > MOST_JOBS:
+        longest = max(axes, key=lambda axis: len(axis.points()))
+        return [], Fault(
+            longest.path,
+            f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
+            f"jobs; the limit is {MOST_JOBS}. Remove values, or draw some at random.",
+        )
     if sweep.draws is None:
-        if size > MOST_JOBS:
-            longest = max(axes, key=lambda axis: len(axis.points()))
-            return [], Fault(
-                longest.path,
-                f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
-                f"jobs; the limit is {MOST_JOBS}. Remove values, or draw some at random.",
-            )
-        return list(itertools.product(*grids)), None
+        return _grid(axes), None
     draw = random.Random(sweep.seed).random
     if all(axis.span is None for axis in axes) and size <= _SHUFFLED_UP_TO:
-        found = list(itertools.product(*grids))
+        found = _grid(axes)
         for number in range(len(found) - 1, 0, -1):
             other = int(draw() * (number + 1))
             found[number], found[other] = found[other], found[number]
@@ -279,7 +332,7 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
         for _ in range(_TRIES_A_JOB * sweep.draws):
             if len(found) == sweep.draws:
                 break
-            one = tuple(axis.at(draw()) for axis in axes)
+            one = _fitting([(axis.path, axis.at(draw())) for axis in axes], names)
             if repr(one) not in seen:
                 seen.add(repr(one))
                 found.append(one)
@@ -293,14 +346,12 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
     return found, None
 
 
-def _points(axes: Sequence[Axis], drawn: Iterable[tuple[Any, ...]]) -> tuple[Point, ...]:
-    paths = [axis.path for axis in axes]
-    words = _words(paths)
+def _points(
+    axes: Sequence[Axis], drawn: Iterable[tuple[tuple[str, Any], ...]]
+) -> tuple[Point, ...]:
+    words = _words([axis.path for axis in axes])
     return tuple(
-        Point(
-            " ".join(f"{words[path]}={value_text(value)}" for path, value in zip(paths, values)),
-            tuple(zip(paths, values)),
-        )
+        Point(" ".join(f"{words[path]}={value_text(value)}" for path, value in values), values)
         for values in drawn
     )
 
@@ -308,8 +359,14 @@ def _points(axes: Sequence[Axis], drawn: Iterable[tuple[Any, ...]]) -> tuple[Poi
 def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, ...]:
     base_name = sweep.base.get("name", "")
     jobs: dict[str, SweptJob] = {}
+    points = tuple(points)
+    names = {
+        f"{part}.name": [dict(point.values).get(f"{part}.name") for point in points]
+        + [_at(sweep.base, f"{part}.name")]
+        for part in _TABLES
+    }
     for point in points:
-        raw = copy.deepcopy(dict(sweep.base))
+        raw = copy.deepcopy(_fitting_base(sweep.base, dict(point.values), names))
         for path, value in point.values:
             _put(raw, path, copy.deepcopy(value))
         name = _cut(str(base_name), point.name)
@@ -324,6 +381,30 @@ def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, .
             raw["tags"] = [*others, tag]
         jobs[name] = SweptJob(name, raw, point.values)
     return tuple(jobs.values())
+
+
+def _fitting_base(
+    base: Mapping[str, Any], chosen: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    """Copy the base without settings that belong to another value than the one chosen."""
+
+    def stays(path: str) -> bool:
+        owner = _OWNERS.get(path, "")
+        was = _at(base, owner)
+        return _applies(path, chosen, names) and (was is None or chosen.get(owner, was) == was)
+
+    return {
+        part: {key: one for key, one in value.items() if stays(f"{part}.{key}")}
+        if isinstance(value, Mapping)
+        else value
+        for part, value in base.items()
+    }
+
+
+def _at(base: Mapping[str, Any], path: str) -> Any:
+    part, _, key = path.partition(".")
+    table = base.get(part)
+    return table.get(key) if isinstance(table, Mapping) else None
 
 
 def _words(paths: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The values of one field of a sweep: a list, or a range.
+"""The values of a field as users type them: one, and for a sweep a list or a range.
 
 Users type the same in the window and on the command line: ``0.01, 0.03, 0.1`` or
 ``1e-4..1e-1:4:log`` (from, to, how many, and ``log`` for equal factors instead of equal steps).
@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.validation import sanitize
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 
 LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
@@ -29,11 +29,15 @@ _NUMBERS = (
     *("optimizer.lr", "schedule.warmup_epochs", "gradient_norm", "stall_limit_s"),
     *("checkpoint.every_minutes", "early_stop.min_delta"),
 )
+_LISTS = ("pair", "texts")
+"""Kinds of a field whose value has commas; semicolons separate several."""
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(
     rf"^\s*({_NUMBER})\s*(?:\.\.|–)\s*({_NUMBER})\s*(?::\s*(\d+)\s*)?(?::\s*(\w+)\s*)?$"
 )
+_COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
+"""A comma without a space between two whole numbers: between values, or inside of a number."""
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 """Digits of a value of a range: as few as keep the values distinct."""
 
@@ -107,15 +111,15 @@ class Axis:
 
 
 def field_kind(path: str) -> str:
-    """Return the type of a field of a job file: whole, number, pair, flag or text."""
+    """Return the type of a field of a job file: whole, number, pair, flag, texts or text."""
     if path in _WHOLE:
         return "whole"
     if path in _NUMBERS:
         return "number"
-    if path in ("mixed_precision", "stop_on_nan"):
+    if path in ("mixed_precision", "stop_on_nan", "stop_on_divergence"):
         return "flag"
     part, _, key = path.partition(".")
-    known = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES}.get(part, {})
+    known = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "strategy": STRATEGIES}.get(part, {})
     return next((s[key].kind for s in known.values() if key in s), "text")
 
 
@@ -130,15 +134,21 @@ def parse_axis(path: str, text: str) -> Axis:
     if found is not None:
         low, high, steps, scale = found.groups()
         axis = Axis(
-            path, span=ValueRange(float(low), float(high), int(steps or 0), scale or LINEAR)
+            path,
+            span=ValueRange(
+                float(_with_point(low)), float(_with_point(high)), int(steps or 0), scale or LINEAR
+            ),
         )
     elif not text.strip():
         axis = Axis(path)
     else:
-        pieces = text.split(";" if kind == "pair" else ",")
+        if kind in ("whole", "number"):
+            _refuse_ambiguous(path, kind, text)
+        has_semicolons = kind in _LISTS or (";" in text and kind != "text")
+        pieces = text.split(";" if has_semicolons else ",")
         if not all(piece.strip() for piece in pieces):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
-        axis = Axis(path, tuple(_value(kind, piece.strip()) for piece in pieces))
+        axis = Axis(path, tuple(read_value(kind, piece.strip()) for piece in pieces))
     if axis.fault():
         raise ValueError(f"{path}: {axis.fault()}")
     return axis
@@ -164,27 +174,54 @@ def axis_text(axis: Axis) -> str:
     """Format the values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
     if axis.span is not None and not axis.span.steps:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
-    between = "; " if field_kind(axis.path) == "pair" else ", "
+    between = "; " if field_kind(axis.path) in _LISTS else ", "
     return between.join(map(value_text, axis.points()))
 
 
-def _value(kind: str, text: str) -> Any:
-    """Parse a value; what is not a number stays as typed and fails the check of job files."""
+def read_value(kind: str, text: str) -> Any:
+    """Parse one value that a user typed; other text stays as typed, for the check to name.
+
+    A comma in a number is a decimal comma: ``0,05`` is 0.05. ``16.0`` is a whole number.
+    """
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
-        return [_value("number", piece.strip()) for piece in text.split(",")]
-    if kind in ("whole", "number"):
-        return _number(text)
-    return text
+        return [read_value("number", piece) for piece in text.split(",")]
+    if kind == "texts":
+        return [piece.strip() for piece in text.split(",")]
+    if kind not in ("whole", "number"):
+        return text
+    number = _with_point("".join(text.split()))
+    with suppress(ValueError):
+        return int(number)
+    with suppress(ValueError):
+        value = float(number)
+        return int(value) if kind == "whole" and value.is_integer() else value
+    return text.strip()
 
 
-def _number(text: str) -> int | float | str:
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        return float(text)
-    return text
+def _with_point(number: str) -> str:
+    is_decimal = number.count(",") == 1 and "." not in number
+    return number.replace(",", ".") if is_decimal else number
+
+
+def _refuse_ambiguous(path: str, kind: str, text: str) -> None:
+    """Refuse a list with a comma that may be a decimal one, or one between thousands.
+
+    Raises:
+        ValueError: The list may mean other numbers.
+    """
+    if ";" in text:
+        return
+    is_unclear = kind == "number" and "." not in text and text.count(",") == 1
+    for comma in _COMMA.finditer(text):
+        left, right = comma.groups()
+        if is_unclear or (len(right) > 1 and right.startswith("0")):
+            one = left + ("." if kind == "number" else "") + right
+            raise ValueError(
+                f"{path}: “{left},{right}” could be one number or two. Write {one} for one, or "
+                f"“{left}; {int(right)}” for two."
+            )
 
 
 def _list_fault(values: Sequence[Any]) -> str:

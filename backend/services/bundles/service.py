@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tomli_w
 
@@ -39,7 +39,7 @@ from backend.records.bundles.job_archive import (
     Unbundled,
 )
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig
+from backend.records.jobs.config import NOTHING, JobConfig, to_share
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import Kind, LibraryItem, Pin
@@ -99,7 +99,7 @@ class BundleService:
         folder = self._root.job(job_id)
         file = read_job(folder)
         parts: list[ArchiveMember] = [
-            ArchiveMember.of(JOB_FILE, tomli_w.dumps(_shown(file.config)).encode())
+            ArchiveMember.of(JOB_FILE, tomli_w.dumps(to_share(file.config)).encode())
         ]
         things = self._things(file, with_data, parts, progress)
         record = self._checkpoint(folder, file.config, checkpoint, job_id)
@@ -331,17 +331,6 @@ def _missing(thing: BundledThing) -> str:
         f"The {thing.text} (SHA-256 {thing.sha256[:12]}…) is neither in this data root nor in "
         "the bundle."
     )
-
-
-def _shown(config: JobConfig) -> dict[str, Any]:
-    """Return the job file to share, with the names of variables only: values may be tokens."""
-    raw = config.to_dict()
-    if config.environment:
-        raw["environment"] = dict.fromkeys(config.environment, "")
-    if config.start_from and Path(config.start_from).is_absolute():
-        # Folders of one computer are meaningless on another.
-        raw["start_from"] = Path(config.start_from).name
-    return raw
 
 
 def _status(folder: JobFolder) -> RunStatus:

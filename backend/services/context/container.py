@@ -15,6 +15,7 @@ from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.remote.staging_access import StagingAccess
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry
@@ -118,7 +119,7 @@ def open_services(
         # One file for all data roots: the identity of a machine does not depend on them.
         profile = platformdirs.user_data_path("ringmaster") / "cluster"
     else:
-        place = catalogue.expanduser().absolute()
+        place = expanded(catalogue).absolute()
         cache = place.with_name(f"{place.name}.cache")
         mirror = place.with_name(f"{place.name}.mirror")
         profile = place.with_name(f"{place.name}.cluster")
@@ -186,8 +187,8 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     Raises:
         BackendError: It cannot be renamed; nothing was changed.
     """
-    root = data_root.expanduser().absolute() if isinstance(data_root, Path) else data_root
-    place = default_catalogue(root) if catalogue is None else catalogue.expanduser().absolute()
+    root = expanded(data_root).absolute() if isinstance(data_root, Path) else data_root
+    place = default_catalogue(root) if catalogue is None else expanded(catalogue).absolute()
     return set_aside(place)
 
 
@@ -233,7 +234,7 @@ def _carrying(root: DataRoot, cluster: ClusterService) -> DataRootAccess:
 
 
 def _checked(data_root: Path) -> Path:
-    path = data_root.expanduser().absolute()
+    path = expanded(data_root).absolute()
     try:
         path.mkdir(exist_ok=True)
     except FileExistsError as error:

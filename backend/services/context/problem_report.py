@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from backend import VERSION
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -125,7 +126,8 @@ def _end_of(log: Path) -> str:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
             return file.read().decode(errors="replace")
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return ""
 
 

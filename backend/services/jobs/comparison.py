@@ -14,6 +14,7 @@ from typing import Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.records.base.account import expanded
 from backend.records.base.atomic_files import replace_pieces
 from backend.records.jobs.comparison import (
     FEWEST_JOBS,
@@ -106,7 +107,7 @@ class ComparisonService:
             BackendError: A job does not exist, or the file cannot be written, or it exists and
                 ``replaces`` is not set. No partial file remains.
         """
-        path = path.expanduser().absolute()
+        path = expanded(path).absolute()
         if path.exists() and not replaces:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."

@@ -328,9 +328,10 @@ class JobIndex:
         now = time.time()
         begun, ended = self._key("started"), self._key("ended")
         over = np.where(self._key("group") == 0, now, np.where(ended > 0, ended, nan))
+        took = np.maximum(over - begun, 0.0)
         if order == "took":
-            return over - begun
-        used = self._key("earlier_gpu_s") + self._key("gpus") * (over - begun)
+            return took
+        used = self._key("earlier_gpu_s") + self._key("gpus") * took
         return np.where(used > 0, used, nan)
 
     def _key(self, name: str) -> Numbers:

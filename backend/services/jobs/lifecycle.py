@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
@@ -263,7 +263,8 @@ class JobLifecycle:
         for record in reversed(found):
             try:
                 verify(record, share=self._share)
-            except BackendError:
+            except BackendError as error:
+                swallowed(error)
                 continue
             return record
         return None

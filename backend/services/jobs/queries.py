@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
@@ -264,7 +264,8 @@ class JobQueries:
         """No job at all can be seen: it is the data root that is gone, and not one of them."""
         try:
             return not self._root.jobs.is_dir()
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return True
 
     def folder(self, job_id: str) -> JobFolder:
@@ -332,7 +333,8 @@ class JobQueries:
             notes = read_json(folder.notes)
         except FileNotFoundError:
             return False
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            swallowed(error)
             return True
         return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
             known.name,

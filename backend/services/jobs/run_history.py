@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.datastore.access.root_access import DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
@@ -78,7 +79,8 @@ def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) 
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all
-        started = status.started if status.run == run else _when(history, begins.get(run))
+        started = status.started if status.run == run else ended.started if ended else ""
+        started = started or _when(history, begins.get(run))
         found.append(
             JobRun(
                 number=run,
@@ -97,7 +99,8 @@ def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) 
 def _exit(folder: JobFolder, run: int) -> RunExit | None:
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        swallowed(error)
         return None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import mark_replay
@@ -42,7 +42,7 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours, without_secrets
+from backend.records.jobs.config import NOTHING, JobConfig, to_share, without_neighbours
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
@@ -201,7 +201,8 @@ class JobService:
         folder, file, view = self.queries.read(job_id)
         try:
             launch = Launch.from_dict(read_json(folder.launch))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            swallowed(error)
             with suppress(BackendError):
                 plan = self._starter.plan(file.config, job_id, view.run + 1)
                 return JobCommand(mpirun.shown(plan.argv, {}))
@@ -439,7 +440,7 @@ class JobService:
             self._library.open_content(Kind.MODEL, file.pins["model"].reference),
             part(Kind.LOADER, file.pins["loader"].reference),
             part(Kind.DATASET, file.pins["dataset"].reference),
-            files={"job.toml": tomli_w.dumps(without_secrets(file.config))},
+            files={"job.toml": tomli_w.dumps(to_share(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
             run_goes_on=view.state.is_live,

@@ -19,6 +19,7 @@ from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
 from backend.records.base import number_format
+from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import Fault, nearest, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
@@ -216,7 +217,7 @@ class JobChecker:
                 if own is not None and own.name == name:
                     sha256 = self._library.weights_hash(pin.reference)
                     return Weights(own, f"{pin.reference}/{name}", sha256=sha256)
-        path = Path(start_from).expanduser()
+        path = expanded(start_from)
         if not path.is_file():
             raise BackendError(
                 f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
@@ -76,8 +76,8 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
         environment = Path(training_python()).parents[1]
         stamp = json.loads((environment / "ringmaster.json").read_text("utf-8"))
         built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
-    except (OSError, ValueError, KeyError, IndexError):
-        pass
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        swallowed(error)
     # A bundle contains the one that was built with it.
     built.append(CODE_ROOT / "wheels")
     return DesktopPlaces(

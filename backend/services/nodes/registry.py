@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
+from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
@@ -72,12 +73,12 @@ class ClusterService:
         from backend.ssh.client import agent_keys
         from backend.ssh.ssh_config import DEFAULT_KEYS
 
-        config = self._ssh_config or Path("~/.ssh/config").expanduser()
+        config = self._ssh_config or expanded("~/.ssh/config")
         return SshFacts(
             config=str(config) if config.is_file() else "",
             known_hosts=str(self.known_hosts_path),
             accepted=self._known_hosts.all(),
-            keys=tuple(one for one in DEFAULT_KEYS if Path(one).expanduser().is_file()),
+            keys=tuple(one for one in DEFAULT_KEYS if expanded(one).is_file()),
             agent_keys=agent_keys(),
             passphrases=len(self._passphrases),
             keyring_fault=self.keyring.fault(),
@@ -241,7 +242,8 @@ class ClusterService:
 
         try:
             return identities_of(entry.address, self._ssh_config)
-        except BackendError:
+        except BackendError as error:
+            swallowed(error)
             return (entry.address.identity,) if entry.address.identity else ()
 
     def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:

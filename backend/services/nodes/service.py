@@ -18,7 +18,7 @@ from typing import Any
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes.files import NodeNews, StatusWatch
@@ -143,7 +143,8 @@ class NodeService:
         if name == THIS_COMPUTER:
             try:
                 return orphans.find(self._root)
-            except OSError:
+            except OSError as error:
+                swallowed(error)
                 return ()
         return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
 

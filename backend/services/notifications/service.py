@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import DataRootAccess
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
@@ -224,7 +224,8 @@ class NoticeService:
                 )
                 self._tellings[job_id, run] = telling
             wait = telling.poll()
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return DeliveryAttempt(_AGAIN_S)
         if wait is None:
             del self._tellings[job_id, run]
@@ -234,7 +235,8 @@ class NoticeService:
         try:
             size = self._share.size(path)
             return self._share.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
-        except OSError:
+        except OSError as error:
+            swallowed(error)
             return b""
 
     def _send_to(

@@ -7,7 +7,6 @@ leads are started by a keeper, a small process that outlives the window.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -25,8 +24,9 @@ from backend.node.queue.entries import entry_of, is_led_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system.machine_id import machine
-from backend.node.system.start_supervisor import CODE_ROOT, last_line
+from backend.node.system.start_supervisor import last_line, own_environment
 from backend.records.base import timestamps
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
@@ -151,7 +151,7 @@ class QueueService:
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=_lasts_s(view, start_over),
                 queued=timestamps.now(),
-                user=job_files.user_name(),
+                user=user_name(),
             )
             if placement:
                 job_files.write_placement(folder, config, self._share)
@@ -243,7 +243,7 @@ class QueueService:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 cwd="/",
-                env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+                env=own_environment(),
                 start_new_session=True,
                 timeout=_KEEPER_LIMIT_S,
                 check=False,

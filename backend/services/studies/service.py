@@ -11,6 +11,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
@@ -190,7 +191,7 @@ class StudyService:
         Raises:
             BackendError: The name ends otherwise, or the file exists or cannot be written.
         """
-        path = path.expanduser().absolute()
+        path = expanded(path).absolute()
         write = {".md": in_markdown, ".csv": in_csv}.get(path.suffix.lower())
         if write is None:
             raise BackendError(f"{path.name} is no name for a table.", "End it in .md or .csv.")
@@ -211,7 +212,7 @@ class StudyService:
     def _path(self, name: str) -> Path:
         if name in self._names():
             return self._gallery / name / FILE
-        path = Path(name).expanduser().absolute()
+        path = expanded(name).absolute()
         if path.is_dir():
             path = path / FILE
         if path.suffix == ".toml" and path.is_file():

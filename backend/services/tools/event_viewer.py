@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import select
 import shlex
@@ -17,8 +16,8 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.node.system.start_supervisor import own_environment
 from backend.records.base.layout import DataRoot
-from backend.services.tools.tool_process import ROOT
 from backend.services.tools.training_python import training_python
 
 _START_S = 120.0
@@ -90,10 +89,9 @@ def _start(folder: Path, progress: Progress) -> tuple[subprocess.Popen[str], str
 
 
 def _launched(python: str, folder: Path) -> subprocess.Popen[str]:
-    paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
     process = subprocess.Popen(
         [python, "-m", "backend.training.tools.event_viewer"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env=own_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

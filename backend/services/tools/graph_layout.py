@@ -10,14 +10,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.node.system.start_supervisor import own_environment
 from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, drawn
 from backend.records.library.layers import Layer
 
-_ROOT = Path(__file__).resolve().parents[3]
 _LIMIT_S = 30.0
 _POINTS_PER_INCH = 72.0
 _MOST_LAYERS = 5000
@@ -41,7 +40,7 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
             [sys.executable, "-m", "backend.services.tools.graph_layout"],
             input=request.encode(),
             capture_output=True,
-            cwd=_ROOT,
+            env=own_environment(),
             timeout=_LIMIT_S,
             check=True,
         )

@@ -22,12 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import tomli_w
-
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.node.system.process_cleanup import descendants, tagged
+from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
 from backend.records.base.validation import sanitize
@@ -38,7 +37,6 @@ from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.output_file import partial_of, put_in_place, require_free
 from backend.services.tools.training_python import lack_here, training_python
 
-ROOT = Path(__file__).resolve().parents[3]
 _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
 _SHOWN_OUTPUT = 4_000
@@ -214,22 +212,10 @@ def _hold(part: Path, second: Path) -> None:
             f"The run has just replaced the checkpoint {part.stem}.",
             "Try it again.",
         ) from None
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
             shutil.copyfile(part, second)
-
-
-def job_file_to_share(job: JobConfig) -> str:
-    """Return the job file to share: without local paths and values of variables.
-
-    Environment variables may be tokens, and an exported zip is often mailed.
-    """
-    raw = job.to_dict()
-    if "environment" in raw:
-        raw["environment"] = dict.fromkeys(raw["environment"], "")
-    if "start_from" in raw and Path(raw["start_from"]).is_absolute():
-        raw["start_from"] = Path(raw["start_from"]).name
-    return tomli_w.dumps(raw)
 
 
 def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -433,15 +419,13 @@ def plain(text: str) -> str:
 
 
 def _environment(tag: str) -> dict[str, str]:
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {
         # Threads that wait for each other on cores that a job keeps busy are slower than one
         # thread: 169 s against 6 s for the digits at a load of 13 on 2 cores.
         "OMP_NUM_THREADS": "1",
-        **os.environ,
+        **own_environment(),
         # As in the ranks of a job without a seed.
         "PYTHONHASHSEED": str(JobConfig.seed),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONFAULTHANDLER": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8:replace",

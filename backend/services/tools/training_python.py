@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 
@@ -94,7 +95,8 @@ def _found() -> str:
             python = str(told["python"])
             if wanted <= set(told["requirements"]) and os.access(python, os.X_OK):
                 return python
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            swallowed(error)
             continue
     return ""
 
@@ -102,5 +104,6 @@ def _found() -> str:
 def _age(stamp: Path) -> float:
     try:
         return -stamp.stat().st_mtime
-    except OSError:
+    except OSError as error:
+        swallowed(error)
         return 0.0

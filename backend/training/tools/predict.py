@@ -27,6 +27,7 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.export import fit
 from backend.training.tools.prediction_results import PredictionResults
 from backend.training.user_code import UserCodeError, UserData
+from backend.training.user_code.variables import set_variables
 
 OPEN_S, BATCH_S = 600.0, 120.0
 """For opening data and model; for reading one batch, and for one forward pass."""
@@ -61,7 +62,7 @@ class _Trial:
         self._files = [str(path) for path in request.get("files", ())]
         launch = Launch.from_dict(request["launch"])
         # A loader may read them, as in the ranks; the GPUs stay hidden.
-        os.environ.update(
+        set_variables(
             {k: v for k, v in launch.config.environment.items() if k != "CUDA_VISIBLE_DEVICES"}
         )
         torch.set_num_threads(_idle_cores())

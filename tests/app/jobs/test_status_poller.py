@@ -360,3 +360,17 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     assert jobs.reaped == ["a"]
     assert seen == [JobState.ERROR]
     assert said == ["The end of run 1 cannot be written: Read-only file system."]
+
+
+def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monkeypatch):
+    now = time.monotonic()
+    poller.poll_list()
+    jobs.is_read_only = True
+    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    look_at_all(poller)
+    assert jobs.reaped == ["a"]
+    jobs.is_read_only = False
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: now + 3600.0)
+    poller.poll_list()
+    assert jobs.reaped == ["a", "a"]
+    assert jobs.view.state is JobState.FINISHED

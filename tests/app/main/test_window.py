@@ -156,6 +156,43 @@ def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, 
         window.communicate()
 
 
+IMPORTS_IN_THREADS = """
+import importlib.abc, sys, threading
+
+class Watch(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        is_qt = name.partition(".")[0] in ("app", "widgets", "PySide6", "pyqtgraph", "superqt")
+        if is_qt and threading.current_thread() is not threading.main_thread():
+            print("imported on a thread:", name, flush=True)
+
+sys.meta_path.insert(0, Watch())
+
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+from app.main.bootstrap import Program
+
+app = QApplication([])
+program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
+program.show()
+
+def look(services):
+    print("is open", flush=True)
+    program.end()
+
+program.opening.opened.connect(look)
+code = app.exec()
+program.close()
+sys.exit(code)
+"""
+
+
+def test_a_module_with_classes_of_qt_is_never_imported_on_a_thread(places):
+    """PySide keeps its classes in a table that Qt reads without Python's lock."""
+    command = [sys.executable, "-c", IMPORTS_IN_THREADS, *map(str, places)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "is open\n"), done.stderr
+
+
 def test_threads_may_ask_for_qt_types_at_the_same_time():
     script = """
 import app, sys, threading

@@ -1,5 +1,6 @@
 """The one module that starts threads keeps its promises to those who use it."""
 
+import logging
 import threading
 import weakref
 
@@ -87,6 +88,29 @@ def test_expected_failures_are_handed_over(qtbot, background):
     errors = []
     background.run("any", refuse, pytest.fail, errors.append)
     qtbot.waitUntil(lambda: len(errors) == 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "/data/jobs"), "/data/jobs: Permission denied."),
+        (OSError(116, "Stale file handle", "/data/a.json"), "/data/a.json: Stale file handle."),
+        (OSError(5, "Input/output error"), "Input/output error."),
+        (TimeoutError("timed out"), "timed out."),
+        (FileNotFoundError(2, "No such file or directory", "x"), "x: No such file or directory."),
+        (OSError(), "OSError."),
+    ],
+)
+def test_an_error_of_a_disk_is_a_sentence(qtbot, background, error, sentence, caplog):
+    def fail():
+        raise error
+
+    errors = []
+    with caplog.at_level(logging.INFO, "backend"):
+        background.run("any", fail, pytest.fail, errors.append)
+        qtbot.waitUntil(lambda: len(errors) == 1)
+    assert str(errors[0]) == sentence
+    assert "Traceback" in caplog.text
 
 
 def test_a_bug_reaches_the_excepthook_and_frees_the_lane(qtbot, background):

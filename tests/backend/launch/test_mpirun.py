@@ -62,7 +62,7 @@ def command(config: JobConfig, ranks: Sequence[RankPlan], **options: Any) -> tup
 HERE = job([{"node": "this-computer", "processes": 2}])
 ONE_NODE = (
     "/venv/bin/mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib "
-    "-x RINGMASTER_RUN -x PYTHONPATH -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS "
+    "-x RINGMASTER_RUN -x PYTHONPATH -x PYTHONUTF8 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS "
     "-np 2 -H 127.0.0.1:2"
 )
 
@@ -115,7 +115,16 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
         *(keepalive, "oob_tcp_keepalive_time", "20"),
         *(keepalive, "oob_tcp_keepalive_intvl", "10"),
         *(keepalive, "oob_tcp_keepalive_probes", "4"),
-        *["-x", "RINGMASTER_RUN", "-x", "PYTHONPATH", "-x", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"],
+        *[
+            "-x",
+            "RINGMASTER_RUN",
+            "-x",
+            "PYTHONPATH",
+            "-x",
+            "PYTHONUTF8",
+            "-x",
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+        ],
         *["-np", "6", "-H", "10.77.0.1:2,10.77.0.2:4"],
         *GUARD,
     )

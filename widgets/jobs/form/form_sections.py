@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import (
     LAMBDAS,
-    MODES,
     USUAL_OPTIMIZERS,
     CheckpointPolicy,
     StrategyConfig,
@@ -269,12 +268,13 @@ class FormSections(QWidget):
 
     @Slot()
     def _say_usual_mode(self) -> None:
-        """Show the direction that the metric's name suggests as the default."""
+        """Show the direction that the metric's name suggests as the default, or ask."""
         control = self._fields.field("checkpoint.best_mode").control
         if isinstance(control, ComboBox):
             policy = self._fields.draft().get("checkpoint", {})
-            usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
-            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)} (default)")
+            usual = usual_mode(str(policy.get("best_metric", _BEST_BY)))
+            words = f"{value_words('checkpoint.best_mode', usual)} (default)"
+            control.setItemText(0, words if usual else "choose…")
 
 
 def section(name: str, *items: Any) -> Card:

@@ -18,7 +18,7 @@ from backend.records.base.validation import Fault
 from backend.records.jobs.setting_labels import CHOICES, name_and_unit
 from backend.records.jobs.torch_options import Setting
 from backend.records.sweeps.spec import Sweep
-from backend.records.sweeps.values import Axis
+from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.term_tooltips import term_tip
@@ -63,40 +63,6 @@ class JobDraft:
     def sweep(self) -> Sweep:
         """Return all jobs of the draft; without axes it is one job."""
         return Sweep(self.raw, self.axes, self.draws, self.seed)
-
-
-def whole_or_text(text: str) -> int | str:
-    """Parse ``"12"`` as 12; other text stays as typed, for the check to name."""
-    stripped = text.replace(" ", "").replace(" ", "").strip()
-    try:
-        return int(stripped)
-    except ValueError:
-        return text.strip()
-
-
-def number_or_text(text: str) -> float | int | str:
-    """Parse ``"0.05"``, ``"5e-2"`` and ``"0,05"`` as 0.05; other text stays as typed."""
-    stripped = text.replace(" ", "").strip()
-    if stripped.count(",") == 1 and "." not in stripped:
-        stripped = stripped.replace(",", ".")
-    whole = whole_or_text(stripped)
-    if isinstance(whole, int):
-        return whole
-    try:
-        return float(stripped)
-    except ValueError:
-        return text.strip()
-
-
-def pair_or_text(text: str) -> list[float | int | str] | str:
-    """Parse ``"0.9, 0.999"`` as [0.9, 0.999]; other text stays as typed."""
-    parts = text.split(",")
-    return [number_or_text(part) for part in parts] if len(parts) == 2 else text.strip()
-
-
-def texts(text: str) -> list[str]:
-    """Parse ``"features, head"`` as two names."""
-    return [part.strip() for part in text.split(",")]
 
 
 class JobFields(QObject):
@@ -302,14 +268,7 @@ class JobFields(QObject):
             return control.value() or None
         if not isinstance(control, LineEdit) or not control.text().strip():
             return "" if path == "name" else None
-        reads = {
-            "whole": whole_or_text,
-            "number": number_or_text,
-            "pair": pair_or_text,
-            "texts": texts,
-        }
-        read = reads.get(self._kinds[path])
-        return read(control.text()) if read else control.text()
+        return read_value(self._kinds[path], control.text())
 
     def _put(self, control: QWidget, value: Any) -> None:
         if isinstance(control, ComboBox):
@@ -362,7 +321,7 @@ def _shown(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:g}"
+        return value_text(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(_shown(part) for part in value)
     return str(value)

@@ -8,7 +8,8 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
-from backend.records.sweeps.spec import DRAWS, SEED
+from backend.records.sweeps.spec import DRAWS, SEED, combinations
+from backend.records.sweeps.values import read_value
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import StyledFrame
@@ -16,7 +17,7 @@ from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import CONTROL_H, S3, S4
-from widgets.jobs.form.job_fields import JobFields, whole_or_text
+from widgets.jobs.form.job_fields import JobFields
 
 _ALL, _RANDOM = "all", "random"
 _HEAD_W, _FIELD_W, _USUAL_DRAWS = 64, 104, "10"
@@ -65,11 +66,11 @@ class SweepCard(StyledFrame):
         """Return the number of jobs to draw, None for all; 0 for text that is not a number."""
         if self._kind.key() == _ALL:
             return None
-        typed = whole_or_text(_text(self._draws))
+        typed = read_value("whole", _text(self._draws))
         return typed if isinstance(typed, int) else 0
 
     def seed(self) -> int:
-        typed = whole_or_text(_text(self._seed))
+        typed = read_value("whole", _text(self._seed))
         return typed if isinstance(typed, int) else 1
 
     def show_draw(self, draws: int | None, seed: int) -> None:
@@ -101,18 +102,18 @@ class SweepCard(StyledFrame):
             field.setVisible(is_random)
         counts = [len(axis.points()) for axis in axes]
         product = " × ".join(map(str, counts))
+        size = combinations(axes) if all(counts) else 0
         if not all(counts):
             self._words.setText(
                 "Values of a range without steps are drawn from anywhere between its ends."
             )
         elif is_random:
             self._words.setText(
-                f"Drawn from {formats.count(math.prod(counts))} combinations. The same seed draws "
-                "the same jobs."
+                f"Drawn from {formats.count(size)} combinations. The same seed draws the same jobs."
             )
         else:
-            times = f"{product} = " if len(counts) > 1 else ""
-            jobs = formats.plural(math.prod(counts), "job")
+            times = f"{product} = " if len(counts) > 1 and size == math.prod(counts) else ""
+            jobs = formats.plural(size, "job")
             self._words.setText(f"{times}{jobs}, one per combination.")
 
 

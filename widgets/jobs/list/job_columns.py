@@ -111,7 +111,7 @@ def took_s(view: JobView, now: datetime) -> float | None:
     end = instant(view.ended) or (now if view.state.is_live else None)
     if begin is None or end is None:
         return None
-    return view.earlier_s + (end - begin).total_seconds()
+    return view.earlier_s + max(0.0, (end - begin).total_seconds())
 
 
 def best_words(view: JobView | JobSummary) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,25 @@ def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: JobFolder
     assert reap(folder) is UnrecordedEnd.NEVER_STARTED
     assert RunStateReader(folder).read().status.message == "The run did not start within 120 s."
     assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
+
+
+@pytest.mark.parametrize("ahead_s", [-7200.0, -130.0, 0.0, 130.0, 7200.0, 1e8])
+def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
+    folder: JobFolder, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.attempt(1).supervisor.unlink()
+    replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
+    ours = time.time
+    monkeypatch.setattr(time, "time", lambda: ours() + ahead_s)
+    attempt = folder.attempt(1).path
+    for age_s, reason in ((50, None), (200, UnrecordedEnd.NEVER_STARTED)):
+        claimed = ours() - age_s
+        os.utime(attempt, (claimed, claimed))
+        for _ in range(2):
+            if reason is None:
+                assert reap(folder) is None
+            assert attempt.stat().st_mtime == pytest.approx(claimed, abs=0.001)
+        assert reap(folder) is reason
 
 
 def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -128,6 +129,20 @@ def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
     assert variables["CUDA_VISIBLE_DEVICES"] == ""
     guards = Path(f"/proc/{guard.itself().pid}/environ").read_bytes()
     assert b"FAKE_STEPS" not in guards
+
+
+def test_the_jobs_pythonpath_does_not_reach_the_start_of_the_rank(tmp_path: Path) -> None:
+    shadowed = tmp_path / "shadowed"
+    shadowed.mkdir()
+    (shadowed / "logging.py").write_text("raise SystemExit('shadowed')\n")
+    doing = json.dumps({"0": "setsid"})
+    variables = {"FAKE": doing, "FAKE_STEPS": "1000000", "PYTHONPATH": str(shadowed)}
+    run = Run(tmp_path, ranks=1, strategy="alone", environment=variables)
+    try:
+        with begun(run):
+            assert environment_of_the_rank(run)["PYTHONPATH"] == f"{CODE_ROOT}:{FAKES}"
+    finally:
+        run.clean()
 
 
 def test_the_ranks_of_a_node_share_its_cores(run: Run) -> None:

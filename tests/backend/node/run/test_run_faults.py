@@ -17,6 +17,7 @@ from backend.datastore.jobs import files as job_files
 from backend.node.run.rank_guard import Guard
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.state import JobState
@@ -380,7 +381,7 @@ def test_f24_a_person_need_not_wait_for_a_rank_that_hangs_after_a_stop(make_run:
     job_files.ask_to_end(run.folder, 1)
     record = run.end()
     assert record.state is JobState.INTERRUPTED
-    assert f"by {job_files.user_name()}, by force, so no checkpoint could be made" in record.message
+    assert f"by {user_name()}, by force, so no checkpoint could be made" in record.message
     assert record.leftovers == ()
 
 

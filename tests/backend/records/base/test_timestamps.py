@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -36,3 +37,25 @@ def test_what_comes_later_is_later_within_a_second_too() -> None:
     assert timestamps.seconds("2026-11-23T18:42:44.100Z") > timestamps.seconds(
         "2026-11-23T18:42:44.099Z"
     )
+
+
+@pytest.mark.parametrize("set_to_h", [(0, -1, -2), (0, 5, -5), (0, 0, 0), (3, 2, 1), (-9, 9, 0)])
+def test_an_even_clock_does_not_follow_the_clock(
+    set_to_h: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        hours = 0
+
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return datetime(2026, 11, 24, 12, tzinfo=UTC) + timedelta(hours=cls.hours)
+
+    monkeypatch.setattr(timestamps, "datetime", Clock)
+    passed = iter(range(100))
+    monkeypatch.setattr(timestamps, "_measured_s", lambda: float(next(passed)))
+    clock = timestamps.EvenClock()
+    told = []
+    for Clock.hours in set_to_h:
+        told.append(timestamps.seconds(clock.now()))
+    assert all(later - earlier == 1.0 for earlier, later in pairwise(told))
+    assert told[0] == datetime(2026, 11, 24, 12, 0, 1, tzinfo=UTC).timestamp()

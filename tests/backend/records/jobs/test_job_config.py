@@ -12,7 +12,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 
 GOOD: dict[str, Any] = {
@@ -123,7 +123,7 @@ def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> Non
         ("checkpoint.best_mode", "largest"),
         ("early_stop.patience_epochs", 0),
         ("environment.OMPI_MCA_btl", "tcp"),
-        ("environment.PYTHONPATH", "/"),
+        ("environment.CUDA_VISIBLE_DEVICES", "0"),
         ("environment.A", "nul\0byte"),
         ("placement", []),
         ("placement.0.processes", 0),
@@ -389,3 +389,23 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
     read_back = config(tomllib.loads(tomli_w.dumps(job.to_dict())))
     assert read_back == job
     assert read_back.sha256() == job.sha256()
+
+
+@pytest.mark.parametrize(
+    ("start_from", "shared"),
+    [
+        ("/home/anna/weights.pt", "weights.pt"),
+        ("~/weights.pt", "weights.pt"),
+        ("~anna/a/b.safetensors", "b.safetensors"),
+        ("tiny@1/weights.pt", "tiny@1/weights.pt"),
+        ("20261124-abcdef/best", "20261124-abcdef/best"),
+        (NOTHING, NOTHING),
+        ("", None),
+    ],
+)
+def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
+    raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
+    raw |= {"start_from": start_from} if start_from else {}
+    told = to_share(parse_job(raw).config)
+    assert told.get("start_from") == shared
+    assert told["environment"] == {"TOKEN": ""}

@@ -31,6 +31,26 @@ def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, shor
         ("validation/mAP", "max"),
         ("accuracy/fake", ""),
         ("validation/my_score", ""),
+        ("validation/kappa", "max"),
+        ("valAcc", "max"),
+        ("mAP50-95", "max"),
+        ("acc@1", "max"),
+        ("ndcg@10", "max"),
+        ("f1_macro", "max"),
+        ("F1Score", "max"),
+        ("BLEU-4", "max"),
+        ("wer", "min"),
+        ("perplexity", "min"),
+        ("psnr", "max"),
+        ("FID50k", "min"),
+        ("loss_iou", "min"),
+        ("recall/error", ""),
+        ("error_recall", ""),
+        ("neg_mean_squared_error", ""),
+        ("1-acc", ""),
+        ("accuracy_std", ""),
+        ("Genauigkeit", ""),
+        ("samples_per_second", ""),
     ],
 )
 def test_the_name_of_a_metric_says_which_way_is_better(name, mode):
@@ -73,3 +93,22 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
     config = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop}).config
     assert (config.checkpoint.best_metric, config.checkpoint.best_mode) == best
     assert (config.early_stop.metric, config.early_stop.mode) == watched
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "early_stop", "asked"),
+    [
+        ({"best_metric": "validation/güte"}, {}, ["checkpoint.best_mode"]),
+        ({"best_metric": "validation/güte"}, {"metric": "loss"}, ["checkpoint.best_mode"]),
+        ({"best_metric": "validation/güte", "best_mode": "max"}, {}, []),
+        ({"best_metric": "validation/güte", "best_mode": "max"}, {"metric": "güte"}, ["mode"]),
+        ({}, {"metric": "validation/my_score"}, ["mode"]),
+        ({}, {"metric": "validation/my_score", "mode": "min"}, []),
+        ({"best_metric": "validation/kappa"}, {"metric": "valAcc"}, []),
+    ],
+)
+def test_a_direction_that_no_name_tells_is_asked_for(checkpoint, early_stop, asked):
+    parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
+    fields = [fault.field for fault in parsed.faults]
+    assert fields == [one if "." in one else f"early_stop.{one}" for one in asked]
+    assert all("lowest (min) or highest (max)" in fault.sentence for fault in parsed.faults)

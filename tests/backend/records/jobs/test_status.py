@@ -24,6 +24,29 @@ def test_energy_is_that_of_all_runs_or_not_known() -> None:
     assert older.ended_as(ended).total_energy_j is None
 
 
+@pytest.mark.parametrize(
+    ("started", "ended", "took_s", "begin", "end"),
+    [
+        ("05:40:00", "05:50:00", 600.0, "05:40:00.000", "05:50:00"),
+        ("05:40:00", "04:41:00", 60.0, "04:40:00.000", "04:41:00"),
+        ("05:40:00", "07:41:00", 60.0, "07:40:00.000", "07:41:00"),
+        ("05:40:00", "04:41:00", None, "05:40:00", "05:45:00"),
+        ("05:40:00", "05:50:00", None, "05:40:00", "05:50:00"),
+        ("", "05:50:00", 600.0, "05:40:00.000", "05:50:00"),
+        ("05:40:00", "", None, "05:40:00", "05:45:00"),
+    ],
+)
+def test_a_run_took_as_long_as_was_measured(started, ended, took_s, begin, end) -> None:
+    def at(time: str) -> str:
+        return time and f"2026-11-24T{time}Z"
+
+    status = RunStatus(JobState.TRAINING, run=1, started=at(started), updated=at("05:45:00"))
+    record = RunExit(1, JobState.FINISHED, "", ended=at(ended), took_s=took_s)
+    over = status.ended_as(RunExit.from_dict(record.to_dict()))
+    assert (over.started, over.updated) == (at(begin), at(end))
+    assert over.ended_as(record) == over
+
+
 GOOD = RunStatus(JobState.TRAINING).to_dict()
 
 

@@ -13,13 +13,22 @@ from backend.records.jobs.config import parse_job
 from backend.records.sweeps.spec import (
     MOST_JOBS,
     Sweep,
+    combinations,
     expand,
     read_sweep,
     sweep_name,
     sweep_of,
     swept_path,
 )
-from backend.records.sweeps.values import Axis, ValueRange, axis_text, parse_axis, value_text
+from backend.records.sweeps.values import (
+    Axis,
+    ValueRange,
+    axis_text,
+    field_kind,
+    parse_axis,
+    read_value,
+    value_text,
+)
 
 DIGITS: dict[str, Any] = {
     "name": "digits",
@@ -150,6 +159,17 @@ def test_what_is_written_of_a_value_reads_as_that_value(values) -> None:
         ("optimizer.betas", "0.9, 0.999; 0.8, 0.99", "0.9,0.999; 0.8,0.99"),
         ("optimizer.name", "sgd, adam", "sgd, adam"),
         ("mixed_precision", "on, off", "yes, no"),
+        ("stop_on_divergence", "on, off", "yes, no"),
+        ("optimizer.weight_decay", "0,0005; 0,01", "0.0005, 0.01"),
+        ("optimizer.weight_decay", "0, 5", "0, 5"),
+        ("optimizer.lr", "1e-3,5e-4", "0.001, 0.0005"),
+        ("optimizer.lr", "0.5,1", "0.5, 1"),
+        ("optimizer.lr", "0,1..0,3:3", "0.1, 0.2, 0.3"),
+        ("batch_size", "16,32", "16, 32"),
+        ("batch_size", "16.0, 1e3", "16, 1000"),
+        ("strategy.servers", "1,2", "1, 2"),
+        ("strategy.lambda", "0.5; 2", "0.5, 2"),
+        ("strategy.cut", "a, b; c, d", "a,b; c,d"),
     ],
 )
 def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: str) -> None:
@@ -168,6 +188,16 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: s
         ("optimizer.lr", "0.1..0.2:3:cubic", "has the scale “cubic”; it must be linear or log."),
         ("optimizer.lr", "1..1e999:3", "needs two numbers as the ends of its range."),
         ("batch_size", "1.2..1.8:2", "contains no whole number between 1.2 and 1.8."),
+        (
+            "optimizer.weight_decay",
+            "0,0005",
+            "“0,0005” could be one number or two. Write 0.0005 for one, or “0; 5” for two.",
+        ),
+        ("optimizer.lr", "1,10", "Write 1.10 for one, or “1; 10” for two."),
+        ("optimizer.lr", "0,01, 0,1", "“0,01” could be one number or two."),
+        ("optimizer.momentum", "0,9", "Write 0.9 for one, or “0; 9” for two."),
+        ("batch_size", "1,024", "Write 1024 for one, or “1; 24” for two."),
+        ("strategy.lambda", "0,04", "Write 0.04 for one"),
     ],
 )
 def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sentence) -> None:
@@ -188,7 +218,7 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
             None,
             [
                 "batch_size: “many” must be a whole number, not text.",
-                "batch_size: “0.5” must be a whole number, not a number.",
+                "batch_size: “0.5” must be a whole number, not 0.5.",
             ],
         ),
         ((Axis("epoch", (1, 2)),), None, ["epoch: is not a setting of a job. Did you mean"]),
@@ -310,3 +340,82 @@ def test_a_sweep_file_that_is_none_says_where(table, sentence) -> None:
 )
 def test_no_digit_of_a_value_is_lost_in_a_name(value: object, text: str) -> None:
     assert value_text(value) == text
+
+
+@given(st.sampled_from(["flag", "pair", "texts", "whole", "number", "text"]), st.text())
+def test_reading_a_value_never_raises(kind: str, text: str) -> None:
+    read_value(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "typed", "value"),
+    [
+        ("optimizer.lr", "12", 12),
+        ("optimizer.lr", "5e-2", 0.05),
+        ("optimizer.lr", "0,05", 0.05),
+        ("optimizer.lr", " 1 000,5 ", 1000.5),
+        ("optimizer.lr", "x", "x"),
+        ("optimizer.betas", "0.9, 0.999", [0.9, 0.999]),
+        ("epochs", "16.0", 16),
+        ("epochs", "2.5", 2.5),
+        ("strategy.cut", "features, head", ["features", "head"]),
+    ],
+)
+def test_a_value_alone_is_read_as_it_is_in_a_sweep(path, typed, value) -> None:
+    assert read_value(field_kind(path), typed) == value
+
+
+SGD = {**DIGITS, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
+OPTIMIZERS = Axis("optimizer.name", ("sgd", "adam"))
+
+
+@pytest.mark.parametrize(
+    ("base", "axes", "optimizers"),
+    [
+        (SGD, (OPTIMIZERS,), [SGD["optimizer"], {"name": "adam", "lr": 0.1}]),
+        (
+            DIGITS,
+            (OPTIMIZERS, Axis("optimizer.momentum", (0.5, 0.9))),
+            [
+                {**DIGITS["optimizer"], "name": "sgd", "momentum": 0.5},
+                {**DIGITS["optimizer"], "name": "sgd", "momentum": 0.9},
+                {"name": "adam", "lr": DIGITS["optimizer"]["lr"]},
+            ],
+        ),
+        (
+            SGD,
+            (Axis("optimizer.amsgrad", (True,)), OPTIMIZERS),
+            [SGD["optimizer"], {"name": "adam", "lr": 0.1, "amsgrad": True}],
+        ),
+    ],
+)
+def test_settings_of_some_optimizers_are_set_for_those(base, axes, optimizers) -> None:
+    found = expand(Sweep(base, axes))
+    assert found.faults == ()
+    assert [job.raw["optimizer"] for job in found.jobs] == optimizers
+    assert len(found.jobs) == combinations(axes)
+    drawn = expand(Sweep(base, axes, draws=len(optimizers)))
+    assert sorted(job.name for job in drawn.jobs) == sorted(job.name for job in found.jobs)
+
+
+def test_a_setting_that_no_optimizer_of_the_sweep_has_is_named() -> None:
+    axes = (OPTIMIZERS, Axis("optimizer.rho", (0.5, 0.9)))
+    assert sentences(Sweep(DIGITS, axes))[0].startswith("optimizer.rho: ")
+
+
+@pytest.mark.parametrize(
+    ("policy", "axes", "modes"),
+    [
+        ({"best_metric": "validation/accuracy", "best_mode": "max"}, (), ["max", "min", "max"]),
+        ({"best_metric": "validation/x", "best_mode": "min"}, (), ["max", "min", "max"]),
+        ({"best_mode": "max"}, (), ["max", "max", "max"]),
+        ({}, (), ["max", "min", "max"]),
+        ({}, (Axis("checkpoint.best_mode", ("min",)),), ["min", "min", "min"]),
+        ({"best_metric": "loss", "best_mode": "max"}, (), ["max", "max", "max"]),
+    ],
+)
+def test_the_direction_of_another_metric_is_not_taken(policy, axes, modes) -> None:
+    metrics = Axis("checkpoint.best_metric", ("validation/accuracy", "loss", "kappa"))
+    found = expand(Sweep({**DIGITS, "checkpoint": policy}, (*axes, metrics)))
+    jobs = [parse_job(job.raw).config for job in found.jobs]
+    assert [job.checkpoint.best_mode for job in jobs] == modes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.node.system.start_supervisor import CODE_ROOT, own_environment
 from backend.records.base.layout import DataRoot
 from backend.services.tools import event_viewer
 from backend.services.tools.event_viewer import EventViewers
@@ -83,10 +85,16 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
 @pytest.mark.usefixtures("events")
 def test_a_server_ends_with_the_program_that_was_killed(root: DataRoot) -> None:
     argv = [sys.executable, "-c", OWNER, str(root.path)]
-    owner = subprocess.run(argv, cwd=event_viewer.ROOT, capture_output=True, text=True, check=False)
+    owner = subprocess.run(argv, cwd=CODE_ROOT, capture_output=True, text=True, check=False)
     url = owner.stdout.strip()
     assert url.startswith("http://127.0.0.1:")
     wait_for(lambda: status(url) == 0)
+
+
+def put_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server find the modules of a folder before all others."""
+    paths = f"{CODE_ROOT}{os.pathsep}{folder}"
+    monkeypatch.setattr(event_viewer, "own_environment", lambda: own_environment(paths))
 
 
 def test_a_job_without_events_says_so(viewers: EventViewers) -> None:
@@ -99,7 +107,7 @@ def test_without_tensorboard_one_sentence_says_how_to_install_it(
     viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("raise ImportError('none')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    put_first(tmp_path, monkeypatch)
     with pytest.raises(BackendError) as caught:
         viewers.open("job")
     assert str(caught.value) == "TensorBoard is not installed."
@@ -111,7 +119,7 @@ def test_a_server_that_does_not_start_is_a_sentence(
     viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("import os; os._exit(3)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    put_first(tmp_path, monkeypatch)
     with pytest.raises(BackendError, match=r"did not start: its process ended\.$"):
         viewers.open("job")
 
@@ -121,7 +129,7 @@ def test_its_start_can_be_cancelled(
     viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    put_first(tmp_path, monkeypatch)
     monkeypatch.setattr(event_viewer, "_END_S", 0.1)
     progress = Progress()
     progress.cancel()

@@ -15,6 +15,7 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.waiting import LIMIT_S
@@ -284,6 +285,17 @@ def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> 
     assert progress.said[-1] == f"{IMPORTING}…"
 
 
+@pytest.mark.parametrize("module", ["logging", "json", "torch", "typing", "sitecustomize", "abc"])
+def test_a_tool_does_not_see_the_users_pythonpath(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    (tmp_path / "source").mkdir()
+    assert "here" in str(refused(model(tmp_path / "source", "raise ValueError('here')")))
+
+
 def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     os.mkfifo(mark)
@@ -297,7 +309,7 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     folder.mkdir()
     desktop = subprocess.Popen(
-        [sys.executable, "-c", program, str(source), str(folder)], cwd=tool_process.ROOT
+        [sys.executable, "-c", program, str(source), str(folder)], cwd=CODE_ROOT
     )
     child = int(mark.read_text())  # waits for who writes into the pipe
     tools = [pid for pid in _pids() if str(folder) in _command(pid) and pid != desktop.pid]
@@ -315,7 +327,7 @@ def test_f58_the_desktop_loads_neither_torch_nor_the_users_code() -> None:
         f"check_model(Path({str(GALLERY / 'model')!r}))\n"
         "assert not {'torch', 'numpy', 'bks_model'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=tool_process.ROOT, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=CODE_ROOT, check=True)
 
 
 def test_a_result_that_was_tampered_with_is_refused(

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -31,9 +29,6 @@ from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import (
     JobDraft,
     Origin,
-    number_or_text,
-    pair_or_text,
-    whole_or_text,
 )
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
@@ -247,20 +242,6 @@ def test_gpus_can_be_chosen_by_keys_alone(qtbot):
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
         qtbot.keyClick(cells, key)
     assert cells.chosen() == ("GPU-1", "GPU-2")
-
-
-@given(st.text())
-def test_reading_a_field_never_raises(text):
-    whole_or_text(text)
-    number_or_text(text)
-    pair_or_text(text)
-
-
-@pytest.mark.parametrize(
-    ("typed", "value"), [("12", 12), ("0.05", 0.05), ("5e-2", 0.05), ("0,05", 0.05), ("x", "x")]
-)
-def test_numbers_are_read_as_people_write_them(typed, value):
-    assert number_or_text(typed) == value
 
 
 def _at(x):

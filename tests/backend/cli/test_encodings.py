@@ -1,0 +1,47 @@
+"""Text for a terminal whose locale is not UTF-8."""
+
+from __future__ import annotations
+
+import io
+import locale
+import sys
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.cli import main
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "utf-8"])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["job", "--help"], ["job", "show", "--help"], ["study", "list", "--help"]]
+)
+def test_help_is_printed_in_any_locale(
+    encoding: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(locale, "getencoding", lambda: encoding)
+    with pytest.raises(SystemExit) as end:
+        main.run(words, lambda *_: 0)
+    assert end.value.code == 0
+    out.flush()
+    assert out.buffer.getvalue().decode(encoding).startswith("usage: ")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", "Gr??e ?\n"), ("iso8859-1", "Größe ?\n"), ("utf-8", "Größe 日\n")],
+)
+def test_an_error_is_printed_in_any_locale(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise BackendError("Größe 日")
+
+    told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stderr", told)
+    monkeypatch.setattr(locale, "getencoding", lambda: encoding)
+    assert main.run([], refuse) == 1
+    told.flush()
+    assert told.buffer.getvalue().decode(encoding) == shown  # type: ignore[attr-defined]

@@ -1,0 +1,51 @@
+"""Actions are listed in the order in which they were done, whatever the clocks said."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.datastore.jobs import audit_log, files
+from backend.datastore.jobs.files import JobFile
+from backend.records.base import timestamps
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import parse_job
+from tests.backend.records.jobs.test_job_config import GOOD
+
+_HOUR_NS = 3600 * 10**9
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> tuple[JobFolder, JobFile]:
+    root = DataRoot(tmp_path)
+    config = parse_job(GOOD).config
+    assert config is not None
+    file = files.create_job(root, config, {})
+    return root.job(file.id), file
+
+
+@pytest.mark.parametrize(
+    "clocks",
+    [
+        (1, 2, 3, 4),
+        (4, 3, 2, 1),
+        (5, 1, 2, 3),
+        (2, 9, 1, 2),
+        (3, 3, 3, 3),
+        (1, -2, 8, -7),
+    ],
+)
+def test_actions_are_in_the_order_of_their_doing(
+    job: tuple[JobFolder, JobFile], clocks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, file = job
+    begin = time.time_ns()
+    for number, hour in enumerate(clocks):
+        monkeypatch.setattr(time, "time_ns", lambda hour=hour: begin + hour * _HOUR_NS)
+        stamp = f"2026-01-01T{10 + hour:02d}:00:00Z"
+        monkeypatch.setattr(timestamps, "now", lambda stamp=stamp: stamp)
+        audit_log.add(folder, f"action {number}")
+    done = [act.what for act in audit_log.acts_of(folder, file)]
+    assert done == ["action 3", "action 2", "action 1", "action 0", "Created"]
