@@ -139,7 +139,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                expendable=frozenset(p.rank for p in launch.ranks if launch.can_lose(p.rank)),
+                expendable=launch.expendable,
                 launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
@@ -168,6 +168,7 @@ class Supervisor:
         """
         done = {one.rank for one in self._exits if one.outcome in ("finished", "interrupted")}
         failed = [one.rank for one in self._exits if one.error and not one.secondary]
+        failed.sort(key=launch.can_lose)
         silent = [plan.rank for plan in launch.ranks if plan.rank not in done]
         return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
 
