@@ -182,6 +182,37 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
         bound = norms(u + raised * difference)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("variant", PUBLISHED_VARIANTS)
+def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scale: float) -> None:
+    data, target, *_ = pictures()
+    model = digits_model(1).eval()
+    split = SplitTraining(ModelParts(model, ["features"], 2, data[:8]), Rules(variant=variant))
+    below, above = split.updates
+    x = below.forward(data[:8], None)
+    with torch.no_grad():
+        x.mul_(scale)
+    above.forward(data[:8], x.detach())
+    twin = split.parameters[-2:]
+    shown = above.answer()[0]
+    own = below._twin(data[:8], x)  # type: ignore[misc] # a published form has one
+
+    def square(value: torch.Tensor) -> torch.Tensor:
+        return value.flatten(1).square().sum(1)
+
+    size = square(own) + square(shown)
+    wanted = {
+        "dual-layer": square(own - shown),
+        "dual-layer-normalised": square(own - shown) / size.detach(),
+        "dual-layer-quotient": square(own - shown) / size,
+    }[variant].mean() / 2
+    found = below.objective([shown])
+    torch.testing.assert_close(found, wanted)
+    pairs = zip(torch.autograd.grad(found, twin), torch.autograd.grad(wanted, twin), strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("variant", ["dual-layer", "dual-layer-normalised"])
 def test_the_published_forms_stay_near_chance(variant: str) -> None:
     assert accuracy(Rules(variant=variant)) < 0.2
