@@ -34,16 +34,22 @@ from backend.cli.printing import FAILED, OK, print_json, print_note
 
 if TYPE_CHECKING:
     from backend.records.base.remote_root import RemoteRoot
+    from backend.records.studies.table import StudyTable
     from backend.services.context.container import Services
 
 Window = Callable[["Path | RemoteRoot", Path | None, int | None], int]
 """Opens the window on a data root and catalogue; a number starts the example with it."""
 
 
-def run(argv: Sequence[str], open_window: Window) -> int:
+Draw = Callable[["StudyTable", str], bytes]
+"""Draws the plot of a study for a file with this ending."""
+
+
+def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> int:
     """Do what ``argv`` says; the exit code. The window is the caller's: here no Qt is known."""
     parser = make_parser()
     arguments = parser.parse_args(argv)
+    arguments.draw = draw
     as_json = getattr(arguments, "json", False)
     if getattr(arguments, "verbose", False):
         log.to_stderr()

@@ -9,8 +9,8 @@ one round is:
     u  <-  u + β/rounds · (x - y)
 
 The step on y has the length 1/β, the minimum of the linearised problem. So u + β(x - y) is the
-gradient of the loss at y, and in the first round that of backpropagation, whatever β is. Three bounds keep several
-rounds from diverging:
+gradient of the loss at y, and in the first round that of backpropagation, whatever β is. Three
+bounds keep several rounds from diverging:
 
 - β is raised for a sample whose copy would leave x by more than a tenth of its norm: a copy that
   goes further fits the label by itself.

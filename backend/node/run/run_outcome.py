@@ -80,6 +80,7 @@ class EndedRun:
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
+    other_cpu: float | None = None
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
@@ -96,7 +97,8 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
         error = _explained(judged, found)
         message = _named(error)
     return RunExit(
-        found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
+        *(found.run, state, message, error, found.launcher_code, leftovers, ended),
+        other_cpu=found.other_cpu,
     )
 
 

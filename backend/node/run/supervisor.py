@@ -23,6 +23,7 @@ from backend.base import log
 from backend.base.log import suppress
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
+from backend.node.metrics.other_programs import OtherPrograms
 from backend.node.notifications import send as notifications
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
@@ -124,6 +125,7 @@ class Supervisor:
         self._logs_before = {
             plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
+        others = OtherPrograms()
         refusal = self._start(launch)
         energy_j = None
         if not refusal:
@@ -152,6 +154,7 @@ class Supervisor:
                 unreached=self._unreached,
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
+                other_cpu=others.share(),
                 logs=read_logs(self._folder, self._telling(launch), self._logs_before),
                 mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
             ),

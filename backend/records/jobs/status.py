@@ -85,6 +85,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     earlier_energy_j: float | None = None
     gpus: int = 0
     energy_j: float | None = None
+    other_cpu: float | None = None
     is_planned: bool = False
     schema: int = STATUS_SCHEMA
 
@@ -109,6 +110,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             error=record.error,
             eta_s=None,
             energy_j=record.energy_j,
+            other_cpu=record.other_cpu,
             updated=record.ended or self.updated,
         )
 
@@ -186,6 +188,7 @@ class RunExit(Record, what="exit record"):
 
     ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).
     ``energy_j``: energy of its GPUs, None if it is not known.
+    ``other_cpu``: the share of the head node's processors that other programs used meanwhile.
     """
 
     run: int
@@ -196,3 +199,4 @@ class RunExit(Record, what="exit record"):
     leftovers: tuple[int, ...] = ()
     ended: str = ""
     energy_j: float | None = None
+    other_cpu: float | None = None
