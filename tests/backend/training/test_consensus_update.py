@@ -87,8 +87,14 @@ def digits_model(seed: int) -> torch.nn.Module:
     return user_code.load_model(DIGITS / "model")
 
 
-def accuracy(rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03) -> float:
-    """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN."""
+def accuracy(
+    rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03, steps: int = 1
+) -> float:
+    """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN.
+
+    Args:
+        steps: Of the whole network on each batch.
+    """
     data, target, unseen, digits = pictures()
     model = digits_model(seed)
     seed_everything(seed + 1)
@@ -105,11 +111,12 @@ def accuracy(rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float =
             if rules is not None:
                 loss = split.train(data[batch], loss_of, optimizer.step)
             else:
-                optimizer.zero_grad()
-                whole = loss_of(model(data[batch]))
-                torch.autograd.backward(whole)
-                optimizer.step()
-                loss = whole.item()
+                for _ in range(steps):
+                    optimizer.zero_grad()
+                    whole = loss_of(model(data[batch]))
+                    torch.autograd.backward(whole)
+                    optimizer.step()
+                    loss = whole.item()
             if not math.isfinite(loss):
                 return math.nan
     model.eval()
@@ -153,6 +160,15 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
     seeds = range(1, 6)
     split = [accuracy(Rules(beta, rounds), seed=seed, epochs=8) for seed in seeds]
     assert sum(split) >= sum(whole(seed, 8) for seed in seeds) - 0.02 * len(seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.1, 1.0])
+def test_three_rounds_learn_as_well_as_three_steps_of_the_whole_network(beta: float) -> None:
+    seeds = range(1, 6)
+    split = [accuracy(Rules(beta, 3), seed=seed, epochs=8) for seed in seeds]
+    whole = [accuracy(None, seed=seed, epochs=8, steps=3) for seed in seeds]
+    assert sum(split) >= sum(whole) - 0.02 * len(seeds)
 
 
 @pytest.mark.parametrize(("rounds", "beta"), [(3, 0.001), (3, 1e5)])
