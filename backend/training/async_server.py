@@ -333,10 +333,9 @@ class AsyncServer(Leader):
     def _take(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Apply a push, and record it as a step of the job."""
         shard, state = self._shard, self._state
-        rate = self._rate()
         now = time.perf_counter()
         loss = message["loss"]
-        shard.apply(worker, {**message, "rate": rate}, gradients)
+        shard.apply(worker, message, gradients)
         self._commit(hold=False)
         self._arrivals.append(now)
         self._times[worker] = message["ms"]
@@ -363,7 +362,8 @@ class AsyncServer(Leader):
         losses = [0.0] * size
         losses[worker] = loss
         pending = PendingStep(
-            state.step, state.epoch, state.epoch_step, rate, seconds, "norm" in message, live
+            *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
+            *("norm" in message, live),
         )
         times = tuple(self._times.get(rank, 0.0) for rank in range(size))
         result = StepResult(

@@ -193,7 +193,7 @@ class Guard:
         )
 
     def end_lone_daemon(self, record: RankExit) -> None:
-        """Wait for the end of a run that goes on without this node, then end mpirun's daemon here.
+        """Wait for the end of a run that continues without this node, then end its daemon here.
 
         Without keepalive it never ends. If it ended before, and a packet about that reached mpirun,
         mpirun would end the whole run: PRRTE 3.0 has no option against that (`errmgr_dvm.c`).

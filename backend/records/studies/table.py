@@ -102,7 +102,7 @@ class StudyTable:
 
     @property
     def compares(self) -> bool:
-        """Whether it has differences."""
+        """True if the published values are of the same data."""
         return not self.published_on and any(row.published is not None for row in self.rows)
 
     @property
