@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from backend.cli.main import run
 from backend.records.base.remote_root import RemoteRoot
+from backend.records.studies.table import StudyTable
 
 
 def open_window(
@@ -19,5 +21,16 @@ def open_window(
     return main(data_root, catalogue, demo_workers)
 
 
+def draw_study(table: StudyTable, ending: str) -> bytes:
+    """Draw the plot of a study for a file with this ending."""
+    from PySide6.QtWidgets import QApplication
+
+    from app.jobs.study_picture import draw
+
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    _app = QApplication([])
+    return draw(table, ending)
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:], open_window))
+    sys.exit(run(sys.argv[1:], open_window, draw_study))

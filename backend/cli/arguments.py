@@ -199,7 +199,7 @@ def _job(words: SubcommandGroup) -> None:
     leaf.add_argument(
         "--staleness", type=int, required=True, metavar="N", help="updates between pull and push"
     )
-    leaf.add_argument("--random", action="store_true", help="up to N, by chance, in place of N")
+    leaf.add_argument("--random", action="store_true", help="by chance, N on average")
     for name, does in (
         ("start", "start a job from its first step"),
         ("stop", "stop a job after a checkpoint"),

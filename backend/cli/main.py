@@ -36,20 +36,27 @@ from backend.records.base import account
 
 if TYPE_CHECKING:
     from backend.records.base.remote_root import RemoteRoot
+    from backend.records.studies.table import StudyTable
     from backend.services.context.container import Services
 
 Window = Callable[["Path | RemoteRoot", Path | None, int | None], int]
 """Opens the window on a data root and catalogue; a number starts the example with it."""
 
 
-def run(argv: Sequence[str], open_window: Window) -> int:
+Draw = Callable[["StudyTable", str], bytes]
+"""Draws the plot of a study for a file with this ending."""
+
+
+def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> int:
     """Do what ``argv`` says; the exit code. The window is the caller's: here no Qt is known."""
     # Python reads and writes UTF-8 (PYTHONUTF8), the terminal what its locale says. A name may have
     # characters that this lacks; a result is no reason to fail.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding=locale.getencoding(), errors="replace")
-    arguments = make_parser().parse_args(argv)
+    parser = make_parser()
+    arguments = parser.parse_args(argv)
+    arguments.draw = draw
     as_json = getattr(arguments, "json", False)
     if getattr(arguments, "verbose", False):
         log.to_stderr()

@@ -10,7 +10,7 @@ from backend.cli.common_options import SubcommandGroup, placement_of, progress_b
 from backend.cli.printing import OK, print_json, print_line, print_note, print_table
 from backend.records.base.program_name import COMMAND
 from backend.records.studies.study import FormName, StartedStudy
-from backend.records.studies.table import Cell, StudyTable, figure, spread
+from backend.records.studies.table import Cell, StudyTable, figure, interval, spread
 from backend.records.sweeps.spec import sweep_name
 
 if TYPE_CHECKING:
@@ -35,16 +35,17 @@ def add_words(words: SubcommandGroup) -> None:
     leaf.add_argument("study", metavar="ID", help=_ID)
     leaf.description = (
         "The table of a started study. --json prints sweep, form, title, question, source, note, "
-        "seeds, measure {label, unit} and rows, each with name, series, place, jobs, n, mean, sd, "
-        "published, difference, and also: a list of {label, unit, n, mean, sd}."
+        "seeds, remarks, measure {label, unit} and rows, each with name, series, place, jobs, n, "
+        "mean, sd, interval (the 95 % interval of the mean), published, difference, best, busy, "
+        "and also: a list of {label, unit, n, mean, sd, interval}."
     )
     leaf = words.leaf("stop", "stop the jobs of a study; waiting ones leave the queue")
     leaf.add_argument("study", metavar="ID", help=_ID)
     leaf = words.leaf("resume", "queue the jobs of a study that are not finished")
     leaf.add_argument("study", metavar="ID", help=_ID)
-    leaf = words.leaf("export", "write the table of a started study to a file")
+    leaf = words.leaf("export", "write the table or the plot of a started study to a file")
     leaf.add_argument("study", metavar="ID", help=_ID)
-    leaf.add_argument("--output", required=True, type=Path, metavar="FILE.md|FILE.csv")
+    leaf.add_argument("--output", required=True, type=Path, metavar="FILE.md|.csv|.png|.svg|.pdf")
 
 
 def list_studies(services: Services, _: argparse.Namespace, as_json: bool) -> int:
@@ -104,16 +105,20 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
     ]
     rows = (
         (
-            row.name,
+            row.label,
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             spread(row.value),
+            interval(row.value),
             figure(row.published),
-            figure(row.difference, "+"),
+            *[figure(row.difference, "+")] * table.compares,
             *map(spread, row.also),
         )
         for row in table.rows
     )
-    print_table(("ROW", "JOBS", head[0], "PUBLISHED", "DIFFERENCE", *head[1:]), rows, "")
+    titles = ("ROW", "JOBS", head[0], "95 % INTERVAL", "PUBLISHED")
+    print_table((*titles, *["DIFFERENCE"] * table.compares, *head[1:]), rows, "")
+    for remark in table.remarks:
+        print_note(remark)
     return OK
 
 
@@ -128,7 +133,8 @@ def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 
 
 def export(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    path = services.studies.export(services.studies.named(arguments.study), arguments.output)
+    started = services.studies.named(arguments.study)
+    path = services.studies.export(started, arguments.output, draw=arguments.draw)
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size})
     else:
@@ -146,7 +152,7 @@ def _print_jobs(views: Any, as_json: bool) -> int:
 
 def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
     def cell(value: Cell) -> dict[str, Any]:
-        return {"n": value.n, "mean": value.mean, "sd": value.sd}
+        return {"n": value.n, "mean": value.mean, "sd": value.sd, "interval": value.interval}
 
     return {
         "sweep": started.sweep,
@@ -156,6 +162,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
         "source": table.source,
         "note": table.note,
         "seeds": table.seeds,
+        "remarks": table.remarks,
         "measure": {"label": table.value.label, "unit": table.value.unit},
         "rows": [
             {
@@ -166,6 +173,8 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
                 **cell(row.value),
                 "published": row.published,
                 "difference": row.difference,
+                "best": row.is_best,
+                "busy": row.busy,
                 "also": [
                     {"label": column.label, "unit": column.unit, **cell(value)}
                     for column, value in zip(table.also, row.also, strict=True)

@@ -7,7 +7,6 @@ gets its answer before all live ones have asked, so there is one state of all se
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -24,7 +23,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
-from backend.training.data import TrainingOrder
+from backend.training.data import TrainingOrder, spans
 from backend.training.leader import LOOK_S, Leader
 from backend.training.loop import make_optimizer, trained
 from backend.training.parameter_server import ParameterServer, shards
@@ -63,9 +62,12 @@ class _Shard:
         self.lock = threading.Lock()
 
     def apply(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
+        """Apply a push, if its worker says so to all servers."""
+        if not message["counts"]:
+            return
         unused = set(message["unused"])
         given = [None if n in unused else one for n, one in enumerate(gradients)]
-        self.server.push(worker, given, message["rate"])
+        self.server.push(worker, given, message["rate"], fetches=message["fetch"])
 
 
 @dataclass
@@ -170,31 +172,36 @@ class AsyncServer(Leader):
             head.send({n: one for n, one in states.items() if n in own}, parameters)
 
     @property
-    def _batches(self) -> int:
-        return self._order.steps_per_epoch
-
-    @property
     def _steps_per_epoch(self) -> int:
         """Pushes; with a quorum there may be fewer."""
         return self._config.steps_per_epoch(self._sizes[0])
+
+    @property
+    def _epoch_steps(self) -> int:
+        # Those that were made with another batch size count by their samples.
+        return self._state.position // self._step_samples
 
     @property
     def _step_samples(self) -> int:
         return self._config.global_batch_size
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        state = self._state
-        # A synchronous job took the first samples of the epoch.
-        if state.position and not state.done:
-            state.done = list(range(state.position // self._config.batch_size))
+        self._go_to_state()
+        # A synchronous job takes the first samples that are left of the epoch.
+        self._state.done = self._order.taken()
         if len(saved["ranks"]) == self._config.workers:
             self._saved_states = dict(zip(self._workers, saved["ranks"], strict=True))
 
-    def _epoch(self) -> bool:
+    def _go_to_state(self) -> None:
         state = self._state
+        self._order.go_to(state.epoch, state.position, tuple(state.done))
+
+    def _epoch(self) -> bool:
         self._begin_epoch()
         with self._changed:
-            left = sorted(set(range(self._batches)) - set(state.done))
+            self._go_to_state()
+            self._pieces = self._order.pieces()
+            left = list(range(len(self._pieces)))
             if self._launch.steps_limit:
                 left = left[: self._launch.steps_limit * len(self._live)]
             self._portions = self._dealt(left)
@@ -307,7 +314,7 @@ class AsyncServer(Leader):
                 self._given[worker] = list(portion[1])
                 return {
                     "kind": "train",
-                    "epoch": self._state.epoch,
+                    "order": (self._order.epoch, self._order.position, self._order.done),
                     "batches": portion[1],
                     "rate": self._rate(),
                 }
@@ -320,24 +327,23 @@ class AsyncServer(Leader):
 
     def _rate(self) -> float:
         state = self._state
-        step = (state.epoch - 1) * self._steps_per_epoch + state.epoch_step
+        step = (state.epoch - 1) * self._steps_per_epoch + self._epoch_steps
         return learning_rate(self._config, self._steps_per_epoch, step)
 
     def _take(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Apply a push, and record it as a step of the job."""
         shard, state = self._shard, self._state
-        rate = self._rate()
         now = time.perf_counter()
         loss = message["loss"]
-        if math.isfinite(loss):
-            shard.apply(worker, {**message, "rate": rate}, gradients)
+        shard.apply(worker, message, gradients)
         self._commit(hold=False)
         self._arrivals.append(now)
         self._times[worker] = message["ms"]
         state.step += 1
         state.epoch_step += 1
-        state.done += message["batches"]
-        state.position = len(state.done) * self._config.batch_size
+        for number in message["batches"]:
+            state.done += spans(self._pieces[number])
+            state.position += len(self._pieces[number])
         given = self._given.get(worker)
         if given is not None:
             del given[: len(message["batches"])]
@@ -356,7 +362,8 @@ class AsyncServer(Leader):
         losses = [0.0] * size
         losses[worker] = loss
         pending = PendingStep(
-            state.step, state.epoch, state.epoch_step, rate, seconds, "norm" in message, live
+            *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
+            *("norm" in message, live),
         )
         times = tuple(self._times.get(rank, 0.0) for rank in range(size))
         result = StepResult(

@@ -8,6 +8,7 @@ al. (NIPS 2012), algorithm 7.1. For a coordinator it sums the gradients of a por
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class AsyncWorker:
         self._model = subject.model
         self._traits = traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
-        self._epoch_batches: tuple[int, list[BatchIndices]] = (0, [])
+        self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
         on_gpu = self.device.type == "cuda"
         self._chosen, self._judged = Chosen(), Chosen()
         self._batches = loader(subject.training, self._chosen, config.loader_workers, on_gpu)
@@ -165,9 +166,9 @@ class AsyncWorker:
         strategy = self.launch.config.strategy
         self._fetch()
         self._model.train()
-        if self._epoch_batches[0] != task["epoch"]:
-            self._order.epoch, self._order.position = task["epoch"], 0
-            self._epoch_batches = task["epoch"], list(self._order)
+        if self._epoch_batches[0] != task["order"]:
+            self._order.go_to(*task["order"])
+            self._epoch_batches = task["order"], list(self._order.batches(self._order.pieces()))
         numbers = task["batches"]
         self._chosen.batches = [self._epoch_batches[1][number] for number in numbers]
         pushed: list[int] = []
@@ -190,11 +191,12 @@ class AsyncWorker:
                 continue
             meta |= {"batches": pushed, "ms": (time.perf_counter() - began) * 1e3}
             meta["loss"] = sum(losses) / len(losses)
+            meta["counts"] = math.isfinite(meta["loss"])
             wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
             answer = self._push(meta | {"fetch": wants, "rate": rate})
             if wants:
                 self._since_fetch = 0
-            else:
+            elif meta["counts"]:
                 with torch.no_grad():
                     for parameter in self._parameters:
                         if parameter.grad is not None:

@@ -9,8 +9,8 @@ one round is:
     u  <-  u + β/rounds · (x - y)
 
 The step on y has the length 1/β, the minimum of the linearised problem. So u + β(x - y) is the
-gradient of the loss at y, and in the first round that of backpropagation. Three bounds keep several
-rounds from diverging:
+gradient of the loss at y, and in the first round that of backpropagation, whatever β is. Three
+bounds keep several rounds from diverging:
 
 - β is raised for a sample whose copy would leave x by more than a tenth of its norm: a copy that
   goes further fits the label by itself.
@@ -19,7 +19,9 @@ rounds from diverging:
 - u and y last for one batch; the next one has other samples.
 
 The published forms have no y: both parts have the layer after the cut, and the one below learns to
-agree with the one above. No label reaches it, and activations of zero agree best.
+agree with the one above. No label reaches it, and activations of zero agree best. Equation 9.3 of
+the source divides the disagreement by the size of both; “dual-layer-normalised” holds that size
+constant in a step, “dual-layer-quotient” has the gradient of the whole quotient.
 
 No process and no message here, so that a test or a study trains all parts in one process.
 """
@@ -156,9 +158,10 @@ class PartUpdate:
         own = self._twin(self._data, x)
         self._measure("residual", own.detach() - shown)
         error = _square(own - shown)
-        if self._rules.variant == "dual-layer-normalised":
-            # A constant of the step: otherwise large activations would be a way to make it small.
-            error = error / (_square(own.detach()) + _square(shown) + _EPSILON)
+        if self._rules.variant != "dual-layer":
+            size = _square(own) + _square(shown) + _EPSILON
+            is_constant = self._rules.variant == "dual-layer-normalised"
+            error = error / (size.detach() if is_constant else size)
         return error.mean() / 2
 
     def answer(self) -> list[torch.Tensor]:

@@ -2,8 +2,9 @@
 
 An epoch is one shuffled order of all samples, the same on every rank, derived only from seed and
 epoch. A step takes the next ``batch_size × ranks`` of it, so the position is one number, the
-samples taken, which is valid for any number of ranks. The samples at the end of an epoch that do
-not fill a step are left out; the next epoch's order includes them again.
+samples taken, which is valid for any number of ranks and any batch size. Asynchronous workers do
+not take the first ones, so for them the places in the order are kept too. The samples at the end of
+an epoch that do not fill a step are left out; the next epoch's order includes them again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,7 @@ from backend.base.errors import BackendError
 from backend.records.base import number_format
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
+from backend.training.train_state import Span
 
 if TYPE_CHECKING:
     from backend.training.user_code import UserData
@@ -38,8 +40,24 @@ class BatchIndices(list[int]):
         return BatchIndices, (list(self), self.number)
 
 
+def spans(places: torch.Tensor) -> list[Span]:
+    """Return rising places as spans."""
+    found: list[Span] = []
+    for place in places.tolist():
+        if found and found[-1][1] == place:
+            found[-1] = found[-1][0], place + 1
+        else:
+            found.append((place, place + 1))
+    return found
+
+
 class TrainingOrder(Sampler[BatchIndices]):
-    """This rank's batches of one epoch, from any position on."""
+    """This rank's batches of what is left of an epoch.
+
+    Attributes:
+        position: The samples taken: those in ``done``, and then the first of the others.
+        done: The places in the order that asynchronous workers have taken.
+    """
 
     def __init__(self, samples: int, batch_size: int, rank: int, world_size: int, seed: int):
         self._samples = samples
@@ -47,8 +65,7 @@ class TrainingOrder(Sampler[BatchIndices]):
         self._rank = rank
         self._world_size = world_size
         self._seed = seed
-        self.epoch = 1
-        self.position = 0
+        self.go_to(1, 0)
         if self.steps_per_epoch == 0:
             raise BackendError(
                 f"The dataset has {number_format.count(samples)} samples, but one step of "
@@ -56,6 +73,9 @@ class TrainingOrder(Sampler[BatchIndices]):
                 f"Choose a batch size of {number_format.count(max(1, samples // world_size))} "
                 + ("or less, or fewer processes." if world_size > 1 else "or less."),
             )
+
+    def go_to(self, epoch: int, position: int, done: Sequence[Span] = ()) -> None:
+        self.epoch, self.position, self.done = epoch, position, done
 
     @property
     def global_batch(self) -> int:
@@ -70,18 +90,46 @@ class TrainingOrder(Sampler[BatchIndices]):
         """Return the steps of the epoch from the position on."""
         return max(0, self._samples - self.position) // self.global_batch
 
+    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the places that were taken besides `done`, and those that are left."""
+        free = torch.ones(self._samples, dtype=torch.bool)
+        for first, end in self.done:
+            free[first:end] = False
+        others = free.nonzero().flatten()
+        count = self.position - (self._samples - len(others))
+        return others[:count], others[count:]
+
+    def taken(self) -> list[Span]:
+        return [*self.done, *spans(self._places()[0])]
+
+    def pieces(self) -> list[torch.Tensor]:
+        """Return the places of each batch that is left, for workers that take any of them.
+
+        After another batch size the batches may be smaller, so that no sample is left out; but a
+        single one is, on which batch normalization cannot train.
+        """
+        whole = self._samples // self._batch_size * self._batch_size
+        left = self._places()[1][: max(0, whole - self.position)]
+        if len(left) < min(2, self._batch_size):
+            return []
+        return list(_even(left, self._batch_size))
+
+    def batches(self, pieces: Sequence[torch.Tensor]) -> Iterator[BatchIndices]:
+        """Make the batches with the samples at these places."""
+        generator = torch.Generator()
+        generator.manual_seed(mixed_seed(self._seed, self.epoch))
+        order = torch.randperm(self._samples, generator=generator)
+        for places in pieces:
+            number = mixed_seed(self._seed, self.epoch, int(places[0]))
+            yield BatchIndices(order[places].tolist(), number)
+
     def __len__(self) -> int:
         return self.steps_left
 
     def __iter__(self) -> Iterator[BatchIndices]:
-        generator = torch.Generator()
-        generator.manual_seed(mixed_seed(self._seed, self.epoch))
-        order = torch.randperm(self._samples, generator=generator)
-        start = self.position + self._rank * self._batch_size
-        for _ in range(self.steps_left):
-            share = order[start : start + self._batch_size].tolist()
-            yield BatchIndices(share, mixed_seed(self._seed, self.epoch, start))
-            start += self.global_batch
+        left = self._places()[1][: self.steps_left * self.global_batch]
+        pieces = torch.split(left, self._batch_size)[self._rank :: self._world_size]
+        return self.batches(pieces)
 
 
 def portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:

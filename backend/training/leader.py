@@ -95,6 +95,11 @@ class Leader(ABC):
     def _steps_per_epoch(self) -> int: ...
 
     @property
+    def _epoch_steps(self) -> int:
+        """The steps of the current epoch that are made."""
+        return self._state.epoch_step
+
+    @property
     @abstractmethod
     def _step_samples(self) -> int:
         """The samples of one step."""
@@ -146,7 +151,7 @@ class Leader(ABC):
             saved = load_checkpoint(path)
             fit_weights(self._model, saved["model"], path.name)
             load_optimizer(self._optimizer, saved["optimizer"], config.optimizer)
-            self._state = TrainState(**saved["course"])
+            self._state = TrainState.of(saved["course"])
             put_buffers(self._model, saved["ranks"][0]["buffers"])
             self._saved_step = self._state.step
             self._restore(saved)
@@ -159,7 +164,7 @@ class Leader(ABC):
         self._services.reporter.plan(
             step=state.step,
             epoch=min(state.epoch, config.epochs),
-            total_steps=state.step + max(0, epochs_left * every - state.epoch_step),
+            total_steps=state.step + max(0, epochs_left * every - self._epoch_steps),
             steps_per_epoch=every,
             evaluation_batches=-(-self._validation.batches // config.workers),
             step_samples=self._step_samples,
@@ -209,9 +214,7 @@ class Leader(ABC):
         is_over = state.epoch >= config.epochs or state.ended_early
         every = config.checkpoint.every_epochs
         due = (every is not None and state.epoch % every == 0) or self._is_due()
-        state.epoch += 1
-        state.epoch_step = state.position = 0
-        state.done = []
+        state.next_epoch()
         if is_over or due:
             self._save("last" if is_over else "policy", measured)
         return False

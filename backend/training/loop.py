@@ -138,7 +138,7 @@ class Trainer:
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
         self._rehearse_validation()
-        self._order.epoch, self._order.position = self.course.epoch, self.course.position
+        self._order.go_to(self.course.epoch, self.course.position, self.course.done)
         if self.workers is not None:
             left = self._order.steps_left
             left += (config.epochs - self.course.epoch) * self._order.steps_per_epoch
@@ -165,7 +165,7 @@ class Trainer:
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
-        self.course = TrainState(**state["course"])
+        self.course = TrainState.of(state["course"])
         ranks = state["ranks"]
         # The start state of every rank: `share_model` distributes rank 0's.
         put_buffers(self._model, ranks[0]["buffers"])
@@ -200,7 +200,7 @@ class Trainer:
     def _epoch(self) -> bool:
         """Train the rest of the current epoch; return True if the ranks agreed to stop in it."""
         course, config = self.course, self.config
-        self._order.epoch, self._order.position = course.epoch, course.position
+        self._order.go_to(course.epoch, course.position, course.done)
         self._model.train()
         self._tell(JobState.TRAINING)
         if self.workers is not None:
@@ -377,9 +377,7 @@ class Trainer:
         every = config.checkpoint.every_epochs
         due = self._save_at_end or (every is not None and course.epoch % every == 0)
         self._save_at_end = False
-        course.epoch += 1
-        course.epoch_step = 0
-        course.position = 0
+        course.next_epoch()
         if is_over or due:
             self._save("last" if is_over else "policy", measured)
         return False

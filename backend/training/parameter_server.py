@@ -27,7 +27,7 @@ MEAN_SQUARE = "mean_square"
 
 
 class Staleness:
-    """Updates of the server between a worker's pull and its push, over the last 100 pushes."""
+    """Other workers' updates between a worker's pull and its push, over the last 100 pushes."""
 
     def __init__(self) -> None:
         self._last: deque[int] = deque(maxlen=_WINDOW)
@@ -36,7 +36,9 @@ class Staleness:
         self._last.append(updates)
 
     def metrics(self) -> dict[str, float]:
-        """Return mean, 95th percentile and maximum, as curves of the job."""
+        """Return mean, 95th percentile and maximum, as curves of the job; none without a push."""
+        if not self._last:
+            return {}
         ordered = sorted(self._last)
         return {
             "staleness mean": sum(ordered) / len(ordered),
@@ -77,17 +79,30 @@ class ParameterServer:
         return self._copies[worker]
 
     @torch.no_grad()
-    def push(self, worker: int, gradients: Sequence[torch.Tensor | None], rate: float) -> int:
+    def push(
+        self,
+        worker: int,
+        gradients: Sequence[torch.Tensor | None],
+        rate: float,
+        *,
+        fetches: bool = True,
+    ) -> int:
         """Apply a worker's gradients; return their staleness.
 
         Args:
             gradients: One of each parameter, None where the worker's steps did not use it.
             rate: The learning rate of this update.
+            fetches: The worker pulls next. Otherwise it makes this update in its own copy.
         """
         staleness = self.version - self._pulled[worker]
+        self._pulled[worker] += 1
+        drifts: list[torch.Tensor] = []
+        if self._strength:
+            pairs = zip(self.parameters, self._copies[worker], strict=True)
+            drifts = [parameter - copy for parameter, copy in pairs]
         for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is not None and self._strength:
-                gradient = gradient + self._compensation(worker, place, gradient)
+                gradient = gradient + self._compensation(place, gradient, drifts[place])
             parameter.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -96,15 +111,22 @@ class ParameterServer:
         for place, mean in self._new_means.items():
             self._optimizer.state[self.parameters[place]][MEAN_SQUARE] = mean
         self._new_means.clear()
+        if not fetches:
+            # What is late is what others did: the way to the parameters stays as it was.
+            for copy, parameter, drift in zip(
+                self._copies[worker], self.parameters, drifts, strict=False
+            ):
+                torch.sub(parameter, drift, out=copy)
         self.version += 1
         self.staleness.add(staleness)
         return staleness
 
-    def _compensation(self, worker: int, place: int, gradient: torch.Tensor) -> torch.Tensor:
-        """Return lambda_t · g · g · (w − w_bak), elementwise."""
+    def _compensation(
+        self, place: int, gradient: torch.Tensor, drift: torch.Tensor
+    ) -> torch.Tensor:
+        """Return lambda_t · g · g · drift, elementwise; the drift is w − w_bak."""
         parameter = self.parameters[place]
         square = gradient * gradient
-        drift = parameter - self._copies[worker][place]
         if not self._is_adaptive:
             return self._strength * square * drift
         mean = self._optimizer.state.get(parameter, {}).get(MEAN_SQUARE)
@@ -135,7 +157,7 @@ def shards(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[
 
 @dataclass(frozen=True)
 class Delays:
-    """A made order of arrival: every push is ``delay`` updates late, or up to that by chance."""
+    """A made order of arrival: every push is ``delay`` updates late, or so many on average."""
 
     delay: int
     is_random: bool = False
@@ -149,6 +171,7 @@ class Delays:
         """Return the worker of each push; a worker pulls as soon as it has pushed.
 
         In turn, each of ``delay + 1`` workers is late by ``delay`` updates, once all have pushed.
+        If each is as likely to be the next, the number has this mean, and a geometric distribution.
         """
         if not self.is_random:
             return [number % self.workers for number in range(pushes)]

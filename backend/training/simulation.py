@@ -6,6 +6,7 @@ push is given (`Delays`). So the effect of staleness is seen without any of spee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -67,15 +68,16 @@ class Simulator:
             loss, gradients = self._gradients(worker, batch)
             rate = learning_rate(self._config, every, step)
             losses.append(loss)
-            staleness.append(self._server.push(worker, gradients, rate))
+            if math.isfinite(loss):
+                staleness.append(self._server.push(worker, gradients, rate))
             self._copies[worker] = self._server.pull(worker)
         values = self._evaluation.run(self.model, lambda: False) if self._evaluation else {}
         return SimulatedEpoch(
             epoch,
             len(losses),
             sum(losses) / len(losses),
-            sum(staleness) / len(staleness),
-            max(staleness),
+            sum(staleness) / max(1, len(staleness)),
+            max(staleness, default=0),
             values or {},
         )
 

@@ -14,6 +14,9 @@ from backend.training.checkpoint import Checkpointer
 from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
 
+Span = tuple[int, int]
+"""Places in the order of an epoch: the first, and the one after the last."""
+
 
 class Outcome(Enum):
     FINISHED = "finished"
@@ -26,8 +29,8 @@ class TrainState:
 
     ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
     have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
-    that its values are recorded at that step. ``done`` are the batches of the epoch that
-    asynchronous workers have trained on: not always the first ones.
+    that its values are recorded at that step. ``done`` are the places in the order of the epoch
+    that asynchronous workers have trained on: not always the first ones.
     """
 
     epoch: int = 1
@@ -38,7 +41,21 @@ class TrainState:
     epochs_without_gain: int = 0
     ended_early: bool = False
     held: dict[str, float] | None = None
-    done: list[int] = field(default_factory=list)
+    done: list[Span] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> TrainState:
+        """Read the state of a checkpoint; in older ones ``done`` are numbers of batches."""
+        done: list[Any] = saved.get("done", [])
+        if done and isinstance(done[0], int):
+            size = saved["position"] // len(done)
+            done = [(number * size, (number + 1) * size) for number in done]
+        return cls(**{**saved, "done": done})
+
+    def next_epoch(self) -> None:
+        self.epoch += 1
+        self.epoch_step = self.position = 0
+        self.done = []
 
     def judge(self, rule: EarlyStop, value: float | None, measured: Mapping[str, float]) -> None:
         """Apply the early stop to the value that its metric has at the end of an epoch.

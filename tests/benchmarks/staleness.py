@@ -1,69 +1,88 @@
-"""Test error by staleness: asynchronous SGD, both forms of delay compensation, and plain SGD.
+"""Test error by staleness: the full form of the study “staleness”, in which the delay is made.
 
 Zheng et al. (arXiv 1609.08326, table 1) find the error of delay-compensated SGD below that of
-asynchronous SGD and close to that of plain SGD. Here the delay is made (`Simulator`), so only the
-updates differ: the built-in digits, 8 epochs, batches of 16, learning rate 0.1, five seeds.
+asynchronous SGD and close to that of plain SGD, each with a rate that was tuned. A row of n workers
+is simulated (`Simulator`) with gradients that are n - 1 updates late, so only the updates differ.
+``python -m tests.benchmarks.staleness`` writes the table into its page.
 """
 
 from __future__ import annotations
 
-import statistics
-from typing import Any
+import sys
+from pathlib import Path
 
 import torch
 
 from backend.records.jobs.launch import Launch
+from backend.records.studies.study import (
+    FormName,
+    Measure,
+    StartedStudy,
+    StudyJob,
+    read_study,
+    sweep_of_study,
+)
+from backend.records.studies.table import Measured, StudyTable, in_markdown, study_table
+from backend.records.sweeps.spec import expand
 from backend.services.context.example import EXAMPLE
+from backend.services.jobs.job_file import read_job_file
+from backend.services.studies.service import FILE, GALLERY
 from backend.training.parameter_server import Delays
 from backend.training.simulation import Simulator
-from tests.backend.training.training_rig import job, parsed
+from tests.backend.training.training_rig import parsed
 from tests.benchmarks.figures import Figure
+from tests.benchmarks.study_pages import PAGES, write
 
-SEEDS = range(1, 6)
-STALENESS = (8, 16)
-STRATEGIES: dict[str, dict[str, Any]] = {
-    "asgd": {"name": "downpour"},
-    "dc-asgd constant": {"name": "dc-asgd", "variant": "constant"},
-    "dc-asgd adaptive": {"name": "dc-asgd"},
-}
+NAME = "staleness"
+FORM = FormName.FULL
 
 
 def measure() -> list[Figure]:
-    torch.set_num_threads(1)
-    plain = [error("asgd", 0, seed) for seed in SEEDS]
+    """Return what delay compensation gains, each at its best learning rate, by seed."""
+    table, errors = simulated(GALLERY / NAME / FILE)
+    best = {row.series: row for row in table.rows if row.is_best}
     figures = []
-    for staleness in STALENESS:
-        errors = {name: [error(name, staleness, seed) for seed in SEEDS] for name in STRATEGIES}
-        gain = tuple(
-            asgd - dc for asgd, dc in zip(errors["asgd"], errors["dc-asgd adaptive"], strict=True)
+    for late in (8, 16):
+        asgd, dc_asgd = (
+            best[f"{name}, {late + 1} workers"] for name in ("asgd", "dc-asgd adaptive")
         )
-        shown = {"plain SGD": plain, **errors}
-        context = "; ".join(f"{name} {_mean(values)}" for name, values in shown.items())
+        pairs = zip(errors[asgd.name], errors[dc_asgd.name], strict=True)
         figures.append(
             Figure(
-                "staleness",
-                f"error, asgd − dc-asgd, {staleness} updates late",
-                gain,
+                NAME,
+                f"error, asgd − dc-asgd, {late} updates late, each at its best rate",
+                tuple(one - other for one, other in pairs),
                 0.0,
                 "%",
                 at_least=True,
-                context=context,
+                context=f"{asgd.name} {asgd.value.mean}; {dc_asgd.name} {dc_asgd.value.mean}",
             )
         )
     return figures
 
 
-def error(name: str, staleness: int, seed: int) -> float:
-    """Return the error on the validation digits after training, in percent."""
-    config = parsed(
-        job(
-            seed=seed,
-            epochs=8,
-            batch_size=16,
-            optimizer={"name": "sgd", "lr": 0.1},
-            strategy=STRATEGIES[name],
-        )
-    )
+def simulated(path: Path) -> tuple[StudyTable, dict[str, list[float]]]:
+    """Simulate a study; return its table, and the errors of each row."""
+    torch.set_num_threads(1)
+    study = read_study(read_job_file(path))
+    library = dict.fromkeys(("dataset", "loader", "model"), "digits")
+    sweep, cells = sweep_of_study(study, FORM, (), library)
+    workers = {row.name: row.workers for row in study.rows}
+    jobs: list[StudyJob] = []
+    measured: dict[str, Measured] = {}
+    errors: dict[str, list[float]] = {}
+    for job, (row, seed) in zip(expand(sweep).jobs, cells, strict=True):
+        jobs.append(StudyJob(str(len(jobs)), row, seed))
+        found = measured[jobs[-1].id] = error(job.raw, workers[row] - 1)
+        errors.setdefault(row, []).append(found[Measure.ERROR])
+        sys.stderr.write(f"{len(jobs)} of {len(cells)}: {row}, {seed}: {found}\n")
+    started = StartedStudy(NAME, FORM, "", tuple(jobs))
+    return study_table(study, started, measured), errors
+
+
+def error(raw: object, late: int) -> Measured:
+    """Return the error on the validation digits after training, and the staleness."""
+    config = parsed(raw)  # type: ignore[arg-type] # it is a job file
     sources = {kind: str(EXAMPLE / kind) for kind in ("model", "loader", "dataset")}
     launch = Launch(
         job_id="simulation",
@@ -75,10 +94,11 @@ def error(name: str, staleness: int, seed: int) -> float:
         loader_source=sources["loader"],
         dataset_files=sources["dataset"],
     )
-    accuracy = Simulator(launch, Delays(staleness)).run()[-1].values["validation/accuracy"]
+    last = Simulator(launch, Delays(late)).run()[-1]
+    accuracy = last.values["validation/accuracy"]
     assert accuracy is not None
-    return 100 * (1 - accuracy)
+    return {Measure.ERROR: 100 * (1 - accuracy), Measure.STALENESS: last.staleness_mean}
 
 
-def _mean(values: list[float]) -> str:
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} %"
+if __name__ == "__main__":
+    write(PAGES / f"{NAME}.md", in_markdown(simulated(GALLERY / NAME / FILE)[0]))

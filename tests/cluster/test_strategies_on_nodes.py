@@ -115,6 +115,23 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     leaves_nothing(stocked)
 
 
+def test_a_lost_node_that_comes_back_does_not_end_the_job(
+    stocked: ReadyCluster, train: Train
+) -> None:
+    go = Path(stocked.cluster.data_root, "go-again")
+    view = train("downpour", epochs=60, environment={**CALM, "PAUSED_UNTIL": str(go)})
+    daemon = next(p for p in stocked["node3"].processes() if "prted" in " ".join(p.argv[:1]))
+    stocked["node3"].cut()
+    tells(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
+    leaves_nothing_on(stocked, "node3")
+    stocked["node3"].mend()
+    assert daemon.pid in {p.pid for p in stocked["node3"].processes()}
+    (stocked.cluster.share / go.name).touch()
+    view = is_over(stocked, view.id)
+    assert (view.state, view.epoch) == (JobState.FINISHED, 60), view.message
+    leaves_nothing(stocked)
+
+
 @pytest.mark.parametrize(
     ("strategy", "cut"), [*((one, "node3") for one in ALONE_TO_FAIL), ("sandblaster", "node1")]
 )

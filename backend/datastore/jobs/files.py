@@ -86,6 +86,7 @@ def view_of(
         # If an older version wrote the job's first run, there is none before it.
         earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
         energy_j=status.total_energy_j,
+        other_cpu=status.other_cpu,
         user=file.user,
         notes=file.notes,
         tags=file.tags,

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,8 +88,14 @@ _LAUNCHERS = re.compile(
     r"|RayTaskError|HorovodInternalError|SystemExit)$"
 )
 """Messages that only report the end of another process."""
+_OF_SUCCESS = (
+    r"\[c10d\] The (?:hostname of the client socket cannot be retrieved"
+    r"|(?:client|server) socket cannot be initialized [^\n]*errno: 97\b)"
+)
+"""Warnings of c10d about a name or an address family, after which its connection works."""
 _HARMLESS = re.compile(
-    r"^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
+    _OF_SUCCESS
+    + r"|^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
     r"|NCCL INFO"
     r"|(?:^|\W)\w*Warning: |^\s*warnings\.warn\("
     r"|\b(?:DEBUG|INFO|WARN|WARNING)\b(?=\s*[|:\]-])(?<!NCCL WARN)"
@@ -110,6 +117,8 @@ class Failure:
     """The rank recorded its exception itself; its log is not searched for one."""
     is_first: bool = False
     """This rank is known to have failed first; errors of the other ranks follow from it."""
+    signal: str = ""
+    """The name of the signal that ended it."""
 
 
 def explain(
@@ -142,6 +151,9 @@ def explain(
     if nameless and (best is None or best.rule.weight is Weight.ECHO):
         return _raised(Blame.NOBODY, nameless, parts)
     if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
+        line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
+        for found in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
+            return replace(_told(found, ()), evidence=())
         last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
         return Explanation(UNKNOWN, evidence=last)
     return _told(best, _lines_of(chain, parts))
@@ -345,7 +357,9 @@ def _last_lines(parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
     if not parts:
         return ()
     last = parts[-1]
-    told = [i for i, line in enumerate(last.lines) if line.strip()][-LAST_LINES:]
+    lines = enumerate(last.lines)
+    told = [i for i, line in lines if line.strip() and not re.search(_OF_SUCCESS, line)]
+    told = told[-LAST_LINES:]
     return tuple(EvidenceLine(last.file, last.number(i), _cut(last.lines[i])) for i in told)
 
 

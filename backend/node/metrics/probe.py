@@ -86,7 +86,7 @@ class Probe:
 
     def _core_use_percent(self) -> dict[str, float]:
         """Return the use by the kernel's name of a core; "cpu" is all of them together."""
-        counts = _cpu_counts()
+        counts = cpu_counts()
         last, self._last_cpu = self._last_cpu, counts
         if not last or counts["cpu"][0] <= last["cpu"][0]:
             return {}
@@ -131,7 +131,7 @@ def main() -> None:
     sys.stdout.write(json.dumps(read_once(name, Path(data_root)).to_dict()) + "\n")
 
 
-def _cpu_counts() -> dict[str, tuple[int, int]]:
+def cpu_counts() -> dict[str, tuple[int, int]]:
     """Return the total and idle ticks since boot."""
     found = {}
     with open("/proc/stat", encoding="ascii") as file:

@@ -65,6 +65,7 @@ def close_run(
             run=run,
             ranks=launch.ranks if launch is not None else (),
             exits=_rank_exits(folder, run, launch),
+            expendable=launch.expendable if launch is not None else frozenset(),
             launcher_error=why,
         ),
         leftovers,

@@ -68,7 +68,7 @@ _HURRIED_TERM_S = 0.3
 _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
 _DAEMON_S = 10.0
-"""mpirun ends all ranks within 2.2 s of a failure."""
+"""The time between two looks whether a run that lost this node is over."""
 _WRITE_LIMIT_S = 90.0
 """A share that is back after a minute shall have it; the rank is gone and holds nothing."""
 _LOG_LIMIT_S = 2.0
@@ -165,10 +165,9 @@ class Guard:
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
-        if is_cut_off and os.getppid() == self._launcher:
+        if is_cut_off and not (self._launch.can_lose_nodes and self._has_begun):
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
-            with suppress(OSError):
-                os.kill(self._launcher, signal.SIGKILL)
+            self._end_launcher()
         error, secondary = self._error_of_rank()
         dump = self._dump()
         if dump:
@@ -194,11 +193,23 @@ class Guard:
         )
 
     def end_lone_daemon(self, record: RankExit) -> None:
-        """End mpirun's daemon on a node that the run has lost: without keepalive it never ends."""
+        """Wait for the end of a run that continues without this node, then end its daemon here.
+
+        Without keepalive it never ends. If it ended before, and a packet about that reached mpirun,
+        mpirun would end the whole run: PRRTE 3.0 has no option against that (`errmgr_dvm.c`).
+        """
         if not self._launch.can_lose_nodes or self._is_head or not record.secondary:
             return
-        # Where the run is over, mpirun ends its daemons and these their guards.
-        if signal.sigtimedwait((signal.SIGTERM,), _DAEMON_S) is None:
+        # Where mpirun can be reached, it ends its daemons and these their guards.
+        while signal.sigtimedwait((signal.SIGTERM,), _DAEMON_S) is None:
+            # The share may be away with the network.
+            with suppress(OSError):
+                if self._attempt.exit.exists() or os.getppid() != self._launcher:
+                    self._end_launcher()
+                    return
+
+    def _end_launcher(self) -> None:
+        if os.getppid() == self._launcher:
             with suppress(OSError):
                 os.kill(self._launcher, signal.SIGKILL)
 

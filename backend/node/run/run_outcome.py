@@ -3,7 +3,7 @@
 mpirun's exit code is not used: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
 for a killed rank. A run is FINISHED when every rank wrote that it finished; a worker of an
 asynchronous job may be lost. Otherwise the first failure that is not a consequence of another one
-is reported.
+is reported, and of an asynchronous job the first one after which it could not continue.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class EndedRun:
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
+    other_cpu: float | None = None
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
@@ -96,7 +97,8 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
         error = _explained(judged, found)
         message = _named(error)
     return RunExit(
-        found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
+        *(found.run, state, message, error, found.launcher_code, leftovers, ended),
+        other_cpu=found.other_cpu,
     )
 
 
@@ -160,6 +162,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
             error.traceback if raised else "",
             has_record=raised,
             is_first=record is not None and not record.secondary,
+            signal=record.signal if record is not None else "",
         ),
         found.logs,
         found.mpirun_log,
@@ -196,7 +199,7 @@ def _says_all(judged: _Judgement, told: Explanation) -> bool:
         # The rank quotes its exception where it does not know it; its own words are better.
         first = told.evidence[-1].text.partition(": ")[2][:60] if told.evidence else ""
         return not first or first not in error.sentence
-    return record.outcome == "signal" and told.cause in ("killed", "crash")
+    return record.outcome == "signal" and told.cause in ("killed", "crash", "ended")
 
 
 def _named(error: RankError) -> str:
@@ -232,14 +235,21 @@ def _abort_codes(found: EndedRun) -> set[int | None]:
 
 
 def _first_failure(found: EndedRun) -> _Judgement:
-    failures = [_Judgement(one.error, one) for one in found.exits if one.error is not None]
-    primary = next((one for one in failures if one.record and not one.record.secondary), None)
-    if primary is not None:
-        return primary
+    failures = [(one.error, one) for one in found.exits if one.error is not None]
+    for error, record in failures:
+        # Rank 0 reports the loss of a worker's batch, and that worker ends as an echo.
+        is_cause = not record.secondary or error.rank in found.expendable
+        if is_cause and record.rank not in found.expendable:
+            return _Judgement(error, record)
     seen = _seen_from_outside(found)
     if seen is not None:
         return seen
-    return failures[0] if failures else _Judgement(_silent(found), knows_why=False)
+    missing = {plan.rank for plan in found.ranks} - {one.rank for one in found.exits}
+    if not failures or (found.expendable and missing - found.expendable):
+        return _Judgement(_silent(found), knows_why=False)
+    # A job that can lose workers continues until the last one has ended.
+    survived = [one for one in failures if not one[1].secondary]
+    return _Judgement(*[failures[0], *survived][-1])
 
 
 def _seen_from_outside(found: EndedRun) -> _Judgement | None:

@@ -23,6 +23,7 @@ from backend.base import log
 from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
+from backend.node.metrics.other_programs import OtherPrograms
 from backend.node.notifications import send as notifications
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
@@ -125,6 +126,7 @@ class Supervisor:
         self._logs_before = {
             plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
+        others = OtherPrograms()
         refusal = self._start(launch)
         energy_j = None
         if not refusal:
@@ -140,7 +142,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                expendable=frozenset(p.rank for p in launch.ranks if launch.can_lose(p.rank)),
+                expendable=launch.expendable,
                 launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
@@ -153,6 +155,7 @@ class Supervisor:
                 unreached=self._unreached,
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
+                other_cpu=others.share(),
                 logs=read_logs(self._folder, self._telling(launch), self._logs_before),
                 mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
             ),
@@ -169,6 +172,7 @@ class Supervisor:
         """
         done = {one.rank for one in self._exits if one.outcome in ("finished", "interrupted")}
         failed = [one.rank for one in self._exits if one.error and not one.secondary]
+        failed.sort(key=launch.can_lose)
         silent = [plan.rank for plan in launch.ranks if plan.rank not in done]
         return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
 

@@ -74,6 +74,11 @@ class Launch(Record, what="launch record", rules=STRICT):
         return 0 < servers <= rank
 
     @property
+    def expendable(self) -> frozenset[int]:
+        """The ranks without which the job continues."""
+        return frozenset(plan.rank for plan in self.ranks if self.can_lose(plan.rank))
+
+    @property
     def can_lose_nodes(self) -> bool:
         """Return whether the job continues without any node but the first."""
         return can_lose_nodes(self.config, self.ranks)

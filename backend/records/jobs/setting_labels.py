@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "strategy.portion": "Portion, samples",
         "strategy.history": "History, steps",
         "strategy.cut": "Cut after",
-        "strategy.beta": "Beta",
+        "strategy.beta": "Beta (from 2 rounds)",
         "strategy.inner_rounds": "Rounds of each batch",
         "optimizer.momentum": "Momentum",
         "optimizer.dampening": "Dampening",
@@ -99,6 +99,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
         "admm": "ADMM",
         "dual-layer": "Dual layer",
         "dual-layer-normalised": "Dual layer, normalised",
+        "dual-layer-quotient": "Dual layer, quotient",
     },
     "strategy.policy": {
         "none": "wait for all",

@@ -87,6 +87,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     earlier_energy_j: float | None = None
     gpus: int = 0
     energy_j: float | None = None
+    other_cpu: float | None = None
     is_planned: bool = False
     schema: int = STATUS_SCHEMA
 
@@ -119,6 +120,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             error=record.error,
             eta_s=None,
             energy_j=record.energy_j,
+            other_cpu=record.other_cpu,
             started=started,
             updated=ended,
         )
@@ -199,6 +201,7 @@ class RunExit(Record, what="exit record"):
     ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).
     ``energy_j``: energy of its GPUs, None if it is not known.
     ``took_s``: its duration, as its supervisor measured it; None if that did not see the end.
+    ``other_cpu``: the share of the head node's processors that other programs used meanwhile.
     """
 
     run: int
@@ -210,6 +213,7 @@ class RunExit(Record, what="exit record"):
     ended: str = ""
     energy_j: float | None = None
     took_s: float | None = None
+    other_cpu: float | None = None
 
     @property
     def started(self) -> str:

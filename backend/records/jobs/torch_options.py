@@ -97,8 +97,9 @@ _SERVED = {
     "policy": Setting("choice", "none", choices=("none", "quorum", "portion")),
 }
 
-PUBLISHED_VARIANTS = ("dual-layer", "dual-layer-normalised")
-"""Of “consensus”; they do not learn, and are there to show why."""
+PUBLISHED_VARIANTS = ("dual-layer", "dual-layer-normalised", "dual-layer-quotient")
+"""Of “consensus”; they do not learn reliably, and are there to show why. The last two are readings
+of the source's equation 9.3: the denominator is a constant of the step, or its gradient counts."""
 
 STRATEGIES: dict[str, dict[str, Setting]] = {
     "allreduce": {

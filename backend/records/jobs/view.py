@@ -61,6 +61,8 @@ class JobView:
     """The same, each times its GPUs; None if that was not recorded."""
     energy_j: float | None = None
     """Energy of the GPUs in all its runs; None while it runs, and if it is not known."""
+    other_cpu: float | None = None
+    """The share of the head node's processors that other programs used during the newest run."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()

@@ -41,6 +41,8 @@ class Measure(str, Enum):
         return _UNITS.get(self, "")
 
 
+TIMED = frozenset({Measure.EPOCH_TIME, Measure.GROWTH, Measure.RATE, Measure.EFFICIENCY})
+"""The measures that other programs on the computer change."""
 _UNITS = {
     Measure.ERROR: "%",
     Measure.EPOCH_TIME: "s",
@@ -97,7 +99,14 @@ class StudyForm:
 
 @dataclass(frozen=True)
 class Study(Record, what="study", rules=STRICT):
-    """A study file. ``x`` is the title of the plot's axis; without one the rows are its places."""
+    """A study file.
+
+    Attributes:
+        x: The title of the plot's axis; without one the rows are its places.
+        published_on: What the published values were measured on, if it is not what the jobs are:
+            then the table has no differences.
+        best: The rows of a series differ in a setting that is tuned: the best is marked.
+    """
 
     title: str
     question: str
@@ -109,6 +118,8 @@ class Study(Record, what="study", rules=STRICT):
     job: Mapping[str, Any]
     also: tuple[Measure, ...] = ()
     x: str = ""
+    published_on: str = ""
+    best: bool = False
 
     def form(self, name: FormName) -> StudyForm:
         return self.small if name is FormName.SMALL else self.full

@@ -1,4 +1,8 @@
-"""The table of a study: measured and published values."""
+"""The table of a study: measured and published values.
+
+Mean, standard deviation and the 95 % interval of the mean, by Student's t (“Student”, *The probable
+error of a mean*, Biometrika 6, 1908).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,24 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 
 from backend.records.jobs.metric_names import in_spreadsheet
-from backend.records.studies.study import FormName, Measure, StartedStudy, Study, StudyRow
+from backend.records.studies.study import (
+    TIMED,
+    FormName,
+    Measure,
+    StartedStudy,
+    Study,
+    StudyRow,
+)
 
 Measured = Mapping[Measure, float]
 """What one finished job gave."""
-_HEAD = ("Row", "Jobs", "Mean", "SD", "Published", "Difference")
+_HEAD = ("Row", "Jobs", "Mean", "SD", "95 % low", "95 % high", "Published", "Difference")
+_BUSY = 0.1
+"""The share of all processors that other programs use on a busy computer."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +39,14 @@ class Cell:
     n: int = 0
     mean: float | None = None
     sd: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean."""
+        if self.mean is None or self.sd is None:
+            return None
+        half = _student_t(self.n - 1) * self.sd / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
 
 
 @dataclass(frozen=True)
@@ -36,7 +59,14 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row. ``jobs`` are those that fill it, ``also`` has a cell for each further column."""
+    """A row. ``jobs`` are those that fill it, ``also`` has a cell for each further column.
+
+    Attributes:
+        difference: None also where the published value is of other data.
+        is_best: The best row of its series, if the study compares by that.
+        busy: The largest share of the processors that other programs used during one of its jobs,
+            if the table has times and the computer was busy.
+    """
 
     name: str
     series: str
@@ -45,12 +75,13 @@ class TableRow:
     value: Cell
     published: float | None
     also: tuple[Cell, ...] = ()
+    difference: float | None = None
+    is_best: bool = False
+    busy: float | None = None
 
     @property
-    def difference(self) -> float | None:
-        if self.value.mean is None or self.published is None:
-            return None
-        return self.value.mean - self.published
+    def label(self) -> str:
+        return f"{self.name}{', best' if self.is_best else ''}{' *' if self.busy else ''}"
 
 
 @dataclass(frozen=True)
@@ -67,12 +98,44 @@ class StudyTable:
     x: str
     rows: tuple[TableRow, ...]
     seeds: tuple[int, ...] = ()
+    published_on: str = ""
+
+    @property
+    def compares(self) -> bool:
+        """True if the published values are of the same data."""
+        return not self.published_on and any(row.published is not None for row in self.rows)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about how to read the figures."""
+        found = ["Mean ± standard deviation; the interval is that of the mean (Student's t)."]
+        if self.published_on and any(row.published is not None for row in self.rows):
+            found.append(
+                f"The published values are for {self.published_on}, so a difference means nothing."
+            )
+        if any(row.is_best for row in self.rows):
+            found.append("Compare the rows marked “best”, which were chosen by these same values.")
+        busy = max((row.busy or 0.0 for row in self.rows), default=0.0)
+        if busy:
+            found.append(
+                f"* Other programs used up to {100 * busy:.0f} % of the processors meanwhile, so "
+                "these times are too long."
+            )
+        return tuple(found)
 
 
 def study_table(
-    study: Study, started: StartedStudy, measured: Mapping[str, Measured]
+    study: Study,
+    started: StartedStudy,
+    measured: Mapping[str, Measured],
+    busy: Mapping[str, float] = MappingProxyType({}),
 ) -> StudyTable:
-    """Return the table. ``measured`` is by id, of the finished jobs."""
+    """Return the table.
+
+    Args:
+        measured: By id, of the finished jobs.
+        busy: The share of the processors that other programs used during a job, where known.
+    """
     rows = study.rows_of(started.form)
     found: dict[tuple[str, int], Measured] = {
         (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
@@ -90,23 +153,33 @@ def study_table(
         )
         return cell_of([value for value in values if value is not None])
 
-    made = tuple(
-        TableRow(
-            row.name,
-            row.series,
-            row.place,
-            sum(job.row == row.name for job in started.jobs),
-            cell(row, study.measure),
-            row.published,
+    cells = {row.name: cell(row, study.measure) for row in rows}
+    is_timed = not TIMED.isdisjoint((study.measure, *study.also))
+
+    def made_of(row: StudyRow) -> TableRow:
+        ids = [job.id for job in started.jobs if job.row == row.name]
+        shares = [busy[one] for one in ids if is_timed and one in measured and one in busy]
+        mean = cells[row.name].mean
+        series = [cells[one.name].mean for one in rows if one.series == row.series]
+        return TableRow(
+            *(row.name, row.series, row.place, len(ids), cells[row.name], row.published),
             tuple(cell(row, measure) for measure in study.also),
+            None
+            if mean is None or row.published is None or study.published_on
+            else mean - row.published,
+            study.best
+            and mean is not None
+            and mean == min(one for one in series if one is not None),
+            max((one for one in shares if one > _BUSY), default=None),
         )
-        for row in rows
-    )
+
+    made = tuple(map(made_of, rows))
     columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *study.also))
     note = study.form(started.form).note
     return StudyTable(
         *(study.title, study.question, study.source, note, started.form),
         *(columns[0], columns[1:], study.x, made, seeds),
+        published_on=study.published_on,
     )
 
 
@@ -142,7 +215,8 @@ def in_markdown(table: StudyTable) -> str:
     notes = [f"**Source.** {table.source}.", f"**Form.** {table.form.value}, seeds {seeds}."]
     if table.note:
         notes[-1] += f" {table.note}"
-    head = [f"{table.value.label}{_in_unit(table.value)}", "published", "difference", "jobs"]
+    head = [f"{table.value.label}{_in_unit(table.value)}", "95 % interval", "published"]
+    head += [*["difference"] * table.compares, "jobs"]
     head += [f"{column.label}{_in_unit(column)}" for column in table.also]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
@@ -150,12 +224,13 @@ def in_markdown(table: StudyTable) -> str:
     lines += [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for row in table.rows:
         cells = [
-            *(spread(row.value), figure(row.published), figure(row.difference, "+")),
+            *(spread(row.value), interval(row.value), figure(row.published)),
+            *[figure(row.difference, "+")] * table.compares,
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             *map(spread, row.also),
         ]
-        lines.append(f"| {row.name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"| {row.label} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *table.remarks]) + "\n"
 
 
 def in_csv(table: StudyTable) -> str:
@@ -163,11 +238,13 @@ def in_csv(table: StudyTable) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     also = [f"{column.label} {part}" for column in table.also for part in ("mean", "SD")]
-    writer.writerow([*_HEAD, "Unit", *also])
+    writer.writerow([*_HEAD, "Unit", "Busy", *also])
     for row in table.rows:
         value, others = row.value, [part for cell in row.also for part in (cell.mean, cell.sd)]
-        numbers = (value.n, value.mean, value.sd, row.published, row.difference)
-        writer.writerow([in_spreadsheet(row.name), *numbers, table.value.unit, *others])
+        ends = value.interval or (None, None)
+        numbers = (value.n, value.mean, value.sd, *ends, row.published, row.difference)
+        unit = table.value.unit
+        writer.writerow([in_spreadsheet(row.name), *numbers, unit, row.busy, *others])
     return text.getvalue()
 
 
@@ -187,6 +264,38 @@ def spread(cell: Cell) -> str:
         return figure(cell.mean)
     digits = 1 if abs(cell.mean) >= 10 else 2
     return f"{cell.mean:.{digits}f} ± {cell.sd:.{digits}f}"
+
+
+def interval(cell: Cell) -> str:
+    """Return the ends of the 95 % interval: ``2.3 to 6.1``."""
+    if cell.mean is None or cell.interval is None:
+        return ""
+    digits = 1 if abs(cell.mean) >= 10 else 2
+    return " to ".join(f"{end:.{digits}f}" for end in cell.interval)
+
+
+@cache
+def _student_t(freedom: int) -> float:
+    """Return the t that 95 % of the values of Student's distribution do not exceed in size.
+
+    By the series of Abramowitz and Stegun, *Handbook of mathematical functions*, 26.7.3 and 26.7.4.
+    """
+
+    def share(angle: float) -> float:
+        cosine, is_odd = math.cos(angle), freedom % 2
+        term, total = 1.0, 0.0
+        for power in range(is_odd, freedom - 1, 2):
+            if power > 1:
+                term *= (power - 1) / power
+            total += term * cosine**power
+        total *= math.sin(angle)
+        return 2 / math.pi * (angle + total) if is_odd else total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) < 0.95 else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
 
 
 def _in_unit(column: Column) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.base.errors import BackendError, as_backend_error
@@ -39,6 +39,7 @@ from backend.services.sweeps.service import SweepService
 
 GALLERY = EXAMPLE.parent / "studies"
 FILE = "study.toml"
+PICTURES = ("png", "svg", "pdf")
 
 
 class StudyService:
@@ -172,7 +173,7 @@ class StudyService:
         # It imports numpy, which most commands do not need.
         from backend.services.studies.measures import measures_of
 
-        measured = {}
+        measured, busy = {}, {}
         for job in started.jobs:
             # A job may be in the trash.
             with suppress(BackendError):
@@ -183,24 +184,44 @@ class StudyService:
                         history = self._jobs.history(job.id)
                         self._measured[key] = measures_of(view.config, history)
                     measured[job.id] = self._measured[key]
-        return study_table(_parsed(started.text, started.sweep), started, measured)
+                    if view.other_cpu is not None:
+                        busy[job.id] = view.other_cpu
+        return study_table(_parsed(started.text, started.sweep), started, measured, busy)
 
-    def export(self, started: StartedStudy, path: Path, *, replaces: bool = False) -> Path:
-        """Write the table to a file: CSV if its name ends so, otherwise Markdown.
+    def export(
+        self,
+        started: StartedStudy,
+        path: Path,
+        *,
+        draw: Callable[[StudyTable, str], bytes] | None = None,
+        replaces: bool = False,
+    ) -> Path:
+        """Write the table to a Markdown or CSV file, or its plot to a picture, by the name's end.
+
+        Args:
+            draw: Returns the plot as a file with this ending; None if tables only are wanted.
 
         Raises:
             BackendError: The name ends otherwise, or the file exists or cannot be written.
         """
         path = expanded(path).absolute()
-        write = {".md": in_markdown, ".csv": in_csv}.get(path.suffix.lower())
-        if write is None:
-            raise BackendError(f"{path.name} is no name for a table.", "End it in .md or .csv.")
+        ending = path.suffix.lower().removeprefix(".")
+        text = {"md": in_markdown, "csv": in_csv}.get(ending)
+        if text is None and (draw is None or ending not in PICTURES):
+            others = "" if draw is None else f", or a picture in .{', .'.join(PICTURES)}"
+            raise BackendError(
+                f"{path.name} is no name for an export.", f"End a table in .md or .csv{others}."
+            )
         if path.exists() and not replaces:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )
         with as_backend_error(f"{path} could not be written"):
-            path.write_bytes(write(self.table(started)).encode())
+            table = self.table(started)
+            if text is not None:
+                path.write_bytes(text(table).encode())
+            elif draw is not None:
+                path.write_bytes(draw(table, ending))
         return path
 
     def _record(self, sweep: str) -> Path:

@@ -106,7 +106,7 @@ def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     assert [study.name for study in dialog.model.rows] == [
         *("epoch-time", "speed-up", "split", "staleness")
     ]
-    assert dialog._go.text() == "Start 18 jobs"
+    assert dialog._go.text() == "Start 20 jobs"
     dialog.view.selectRow(2)
     dialog._forms.choose(FormName.FULL.value)
     dialog._fit()
@@ -126,7 +126,7 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     dialog = controller.dialog.now
     press(dialog, "Start")
     assert dialog._error.text() == "The disk is full. Free some space."
-    assert dialog._go.text() == "Start 18 jobs"
+    assert dialog._go.text() == "Start 20 jobs"
     assert dialog._go.isEnabled()
 
 
@@ -150,7 +150,9 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
     assert not pane.view.isVisible()
     model = pane.study.model
     texts = [str(model.index(2, n).data()) for n in range(model.columnCount())]
-    assert texts == ["downpour, 6", "3 of 3", "1.90 ± 0.55", "0.80", "+1.10", "2.99 ± 0.00"]
+    assert texts == [
+        *("downpour, 12 nodes", "3 of 3", "1.90 ± 0.55", "0.52 to 3.28", "0.80", "2.99 ± 0.00")
+    ]
     pane._parts._group.button(1).click()
     assert pane.view.isVisible()
     page.open_sweep(LONG)
@@ -200,6 +202,9 @@ def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     plot = page.sweep.study._plot
-    assert "downpour, 6: 1.90 ± 0.55; dc-asgd, 2: 0.00 ± 0.08" in plot.accessibleDescription()
+    assert (
+        "downpour, 12 nodes: 1.90 ± 0.55; dc-asgd, 4 nodes: 0.00 ± 0.08"
+        in plot.accessibleDescription()
+    )
     assert plot.as_picture().title == "Epoch time by workers"
     assert plot.as_picture().png().startswith(b"\x89PNG")

@@ -85,6 +85,44 @@ def test_a_job_stopped_on_two_workers_goes_on_on_three_with_the_samples_that_are
     assert sorted(training.curve("loss")) == list(range(1, 25))
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "strategy"),
+    [
+        (16, {"name": "downpour"}),
+        (4, {"name": "downpour"}),
+        (7, {"name": "dc-asgd", "policy": "portion"}),
+        (48, {"name": "downpour", "n_push": 2}),
+        (8, {"name": "alone"}),
+        (4, {"name": "allreduce"}),
+    ],
+)
+def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
+    tmp_path: Path, batch_size: int, strategy: dict[str, Any]
+) -> None:
+    taken = tmp_path / "taken"
+    model = MODEL.replace(
+        "return self.layers(x)",
+        f"open({str(taken)!r}, 'a').write(''.join(f'{{one:.9f}} ' for one in x[:, 0].tolist())"
+        " * self.training)\n        return self.layers(x)",
+    )
+    training = downpour(tmp_path, model=held(model), epochs=1, strategy={"servers": 2})
+    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    assert 2 <= training.step() < 12
+    name = strategy["name"]
+    training.with_config(
+        epochs=1,
+        batch_size=batch_size,
+        processes={"alone": 1, "allreduce": 2}.get(name, 3),
+        optimizer=SGD,
+        strategy=strategy,
+    )
+    training.train_well(resume_from=training.latest())
+    samples = taken.read_text().split()
+    assert len(set(samples)) == len(samples)
+    # Seven do not divide 96.
+    assert len(samples) == 96 // batch_size * batch_size
+
+
 def test_more_servers_than_parameters_are_refused_in_a_sentence(tmp_path: Path) -> None:
     training = downpour(tmp_path, workers=1, strategy={"servers": 7})
     assert training.train() != 0
@@ -161,6 +199,50 @@ def test_between_fetches_a_worker_trains_on_what_it_pushed(tmp_path: Path) -> No
     losses = training.curve("loss")
     assert sorted(losses) == list(range(1, 19))
     assert losses[18] < losses[1]
+
+
+def test_one_worker_between_fetches_is_not_late_and_trains_as_one_process(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 2, "optimizer": {"name": "sgd", "lr": 0.05}}
+    alone = new_training(
+        tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
+    )
+    alone.train_well()
+    strategy = {"name": "dc-asgd", "n_fetch": 5, "servers": 2}
+    served = downpour(tmp_path, "served", workers=1, strategy=strategy, **settings)
+    served.train_well()
+    models = (torch.load(one.latest(), weights_only=True)["model"] for one in (alone, served))
+    for ours, theirs in zip(*(one.values() for one in models), strict=True):
+        assert torch.equal(ours, theirs)
+    assert set(served.curve("staleness max").values()) == {0.0}
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"servers": 1},
+        {"servers": 2},
+        {"servers": 3, "n_push": 2},
+        {"servers": 2, "n_fetch": 4},
+        {"name": "dc-asgd", "servers": 2},
+        {"name": "dc-asgd", "servers": 2, "n_fetch": 6, "variant": "constant"},
+    ],
+)
+def test_a_push_that_is_no_number_is_applied_by_no_server(
+    tmp_path: Path, strategy: dict[str, Any]
+) -> None:
+    model = MODEL.replace(
+        "return nn.functional.cross_entropy(output, target)",
+        "self.calls = getattr(self, 'calls', 0) + self.training\n"
+        "        loss = nn.functional.cross_entropy(output, target)\n"
+        "        return loss * float('nan') if self.calls == 2 else loss",
+    )
+    training = downpour(tmp_path, model=model, epochs=1, strategy=strategy, stop_on_nan=False)
+    training.train_well()
+    kept = torch.load(training.latest(), weights_only=True)
+    assert all(one.isfinite().all() for one in kept["model"].values())
+    losses = training.curve("loss")
+    # One push of each of two workers is left out.
+    assert len(losses) == training.status()["steps_per_epoch"] - 2
 
 
 def test_the_early_stop_and_checkpoints_by_steps_hold_as_in_other_jobs(tmp_path: Path) -> None:

@@ -87,8 +87,14 @@ def digits_model(seed: int) -> torch.nn.Module:
     return user_code.load_model(DIGITS / "model")
 
 
-def accuracy(rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03) -> float:
-    """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN."""
+def accuracy(
+    rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03, steps: int = 1
+) -> float:
+    """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN.
+
+    Args:
+        steps: Of the whole network on each batch.
+    """
     data, target, unseen, digits = pictures()
     model = digits_model(seed)
     seed_everything(seed + 1)
@@ -105,11 +111,12 @@ def accuracy(rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float =
             if rules is not None:
                 loss = split.train(data[batch], loss_of, optimizer.step)
             else:
-                optimizer.zero_grad()
-                whole = loss_of(model(data[batch]))
-                torch.autograd.backward(whole)
-                optimizer.step()
-                loss = whole.item()
+                for _ in range(steps):
+                    optimizer.zero_grad()
+                    whole = loss_of(model(data[batch]))
+                    torch.autograd.backward(whole)
+                    optimizer.step()
+                    loss = whole.item()
             if not math.isfinite(loss):
                 return math.nan
     model.eval()
@@ -155,6 +162,15 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
     assert sum(split) >= sum(whole(seed, 8) for seed in seeds) - 0.02 * len(seeds)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.1, 1.0])
+def test_three_rounds_learn_as_well_as_three_steps_of_the_whole_network(beta: float) -> None:
+    seeds = range(1, 6)
+    split = [accuracy(Rules(beta, 3), seed=seed, epochs=8) for seed in seeds]
+    whole = [accuracy(None, seed=seed, epochs=8, steps=3) for seed in seeds]
+    assert sum(split) >= sum(whole) - 0.02 * len(seeds)
+
+
 @pytest.mark.parametrize(("rounds", "beta"), [(3, 0.001), (3, 1e5)])
 def test_no_setting_makes_the_loss_infinite(rounds: int, beta: float) -> None:
     assert accuracy(Rules(beta, rounds), epochs=1) > 0.5
@@ -180,6 +196,37 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
         assert (norms(difference) <= 1.001 * REACH * norms(x)).all()
         assert (norms(u) <= 1.001 * bound).all()
         bound = norms(u + raised * difference)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("variant", PUBLISHED_VARIANTS)
+def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scale: float) -> None:
+    data = pictures()[0]
+    model = digits_model(1).eval()
+    split = SplitTraining(ModelParts(model, ["features"], 2, data[:8]), Rules(variant=variant))
+    below, above = split.updates
+    x = below.forward(data[:8], None)
+    with torch.no_grad():
+        x.mul_(scale)
+    above.forward(data[:8], x.detach())
+    twin = split.parameters[-2:]
+    shown = above.answer()[0]
+    own = below._twin(data[:8], x)  # type: ignore[misc] # a published form has one
+
+    def square(value: torch.Tensor) -> torch.Tensor:
+        return value.flatten(1).square().sum(1)
+
+    size = square(own) + square(shown)
+    wanted = {
+        "dual-layer": square(own - shown),
+        "dual-layer-normalised": square(own - shown) / size.detach(),
+        "dual-layer-quotient": square(own - shown) / size,
+    }[variant].mean() / 2
+    found = below.objective([shown])
+    torch.testing.assert_close(found, wanted)
+    pairs = zip(torch.autograd.grad(found, twin), torch.autograd.grad(wanted, twin), strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("variant", ["dual-layer", "dual-layer-normalised"])

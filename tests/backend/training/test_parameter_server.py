@@ -110,6 +110,48 @@ def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_wo
         assert torch.equal(*means)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("variant", ["adaptive", "constant"])
+@pytest.mark.parametrize("n_fetch", [1, 2, 5])
+def test_a_worker_s_own_pushes_are_not_late(n_fetch: int, variant: str, momentum: float) -> None:
+    results = []
+    for strategy in (StrategyConfig("downpour"), dc_asgd(variant=variant)):
+        model, server = served(strategy, momentum=momentum)
+        drawn = torch.Generator().manual_seed(4)
+        server.pull(1)
+        for number in range(1, 13):
+            gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+            fetches = number % n_fetch == 0
+            assert server.push(1, gradients, 0.1, fetches=fetches) == 0
+            if fetches:
+                server.pull(1)
+        results.append(list(model.parameters()))
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_between_fetches_a_gradient_is_compensated_by_what_the_others_did() -> None:
+    model, server = served(dc_asgd(variant="constant", **{"lambda": 0.5}))
+    parameters = list(model.parameters())
+    server.pull(1)
+    server.pull(2)
+    others = [torch.zeros_like(p) for p in parameters]
+    drawn = torch.Generator().manual_seed(5)
+    late = 0
+    for worker in (1, 2, 2, 1, 1, 2, 1):
+        gradients = [torch.randn(p.shape, generator=drawn) for p in parameters]
+        before = [p.detach().clone() for p in parameters]
+        staleness = server.push(worker, [one.clone() for one in gradients], 0.1, fetches=False)
+        if worker == 2:
+            late += 1
+            others = [
+                o + p.detach() - w for o, p, w in zip(others, parameters, before, strict=True)
+            ]
+            continue
+        assert staleness == late
+        for p, g, w, drift in zip(parameters, gradients, before, others, strict=True):
+            torch.testing.assert_close(p.detach(), w - 0.1 * (g + 0.5 * g * g * drift))
+
+
 @pytest.mark.parametrize("delay", [0, 3, 7])
 def test_the_staleness_reported_is_the_staleness_made(delay: int) -> None:
     _, server = served(StrategyConfig("downpour"))
@@ -126,6 +168,19 @@ def test_the_staleness_reported_is_the_staleness_made(delay: int) -> None:
         "staleness p95": delay,
         "staleness max": delay,
     }
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 4, 8, 16])
+def test_a_random_delay_has_this_mean(delay: int) -> None:
+    _, server = served(StrategyConfig("downpour"))
+    delays = Delays(delay, is_random=True)
+    for worker in range(delays.workers):
+        server.pull(worker)
+    reported = []
+    for worker in delays.arrivals(4000):
+        reported.append(server.push(worker, [None, None], 0.1))
+        server.pull(worker)
+    assert sum(reported) / len(reported) == pytest.approx(delay, rel=0.02)
 
 
 def test_parameters_are_dealt_evenly_and_each_once() -> None:

@@ -33,29 +33,31 @@ def _row(name: str, place: float, mean: float | None, published: float | None = 
     series, epoch = name.partition(",")[0], None if mean is None else 2.93 * (1 + mean / 100)
     cell = Cell() if mean is None else Cell(3, mean, abs(mean) / 4 + 0.08)
     also = Cell() if epoch is None else Cell(3, epoch, 0.004)
-    return TableRow(name, series, place, 3, cell, published, (also,))
+    return TableRow(f"{name} nodes", series, place, 3, cell, published, (also,))
 
 
 def epoch_time() -> StudyTable:
     found = study("epoch-time")
     rows = (
-        _row("downpour, 2", 2, 0.0),
-        _row("downpour, 4", 4, 0.7),
-        _row("downpour, 6", 6, 1.9, 0.8),
-        _row("dc-asgd, 2", 2, 0.0),
-        _row("dc-asgd, 4", 4, 1.1),
-        _row("dc-asgd, 6", 6, None, 1.4),
+        _row("downpour, 4", 4, 0.0),
+        _row("downpour, 8", 8, 0.7, 0.3),
+        _row("downpour, 12", 12, 1.9, 0.8),
+        _row("dc-asgd, 4", 4, 0.0),
+        _row("dc-asgd, 8", 8, 1.1, 0.6),
+        _row("dc-asgd, 12", 12, None, 1.4),
     )
     return StudyTable(
         *(found.title, found.question, found.source, found.small.note, FormName.SMALL),
         *(Column("Growth", "%"), (Column("Epoch time", "s"),), found.x, rows, (1, 2, 3)),
+        published_on=found.published_on,
     )
 
 
 def split() -> StudyTable:
     found = study("split")
     names = [row.name for row in found.rows]
-    means, published = (3.2, 3.4, 88.9, 90.1), (36.25, None, 90.0, 90.0)
+    means = (3.2, 3.4, 3.1, 88.9, 90.1, 62.0)
+    published = (row.published for row in found.rows)
     rows = tuple(
         TableRow(name, "", 1, 3, Cell(3, mean, 0.6), figure, (Cell(3, 0.41, 0.02),))
         for name, mean, figure in zip(names, means, published, strict=True)
@@ -63,6 +65,7 @@ def split() -> StudyTable:
     return StudyTable(
         *(found.title, found.question, found.source, found.small.note, FormName.SMALL),
         *(Column("Error", "%"), (Column("Epoch time", "s"),), "", rows, (1, 2, 3)),
+        published_on=found.published_on,
     )
 
 

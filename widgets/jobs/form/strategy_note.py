@@ -95,7 +95,8 @@ NOTES: Mapping[str, StrategyNote] = {
     ),
     "consensus": StrategyNote(
         "The network is cut into parts, one in each process; neighbours agree on the activations "
-        "at the cut (ADMM).",
+        "at the cut (ADMM). With one round of each batch the updates are exactly those of one "
+        "process, and beta has no effect.",
         "It pays when the activations of the whole network do not fit into one GPU.",
         "The parts train one after the other on the same batch, so it is slower than one process "
         "where the network fits.",
@@ -125,8 +126,11 @@ OPTIONS: Mapping[tuple[str, str], str] = {
         "constant",
     ): "A constant lambda has to fit the size of the gradients, which changes during the training.",
     ("variant", "dual-layer"): "The published form of 2017, which fails: it is for comparison.",
-    ("variant", "dual-layer-normalised"): "The published form of 2017 with normalised errors, "
-    "which fails: it is for comparison.",
+    ("variant", "dual-layer-normalised"): "The published form of 2017 with normalised errors, its "
+    "equation 9.3 with a constant denominator, which fails: it is for comparison.",
+    ("variant", "dual-layer-quotient"): "The published form of 2017 with normalised errors, its "
+    "equation 9.3 with the gradient of the whole quotient, which learns with some seeds only: it "
+    "is for comparison.",
     ("policy", "quorum"): "An epoch ends when 75 % of the workers are done, and leaves out the "
     "rest: it pays where a node is sometimes very slow.",
     ("policy", "portion"): "Batches are handed out in small portions: it pays where nodes differ "

@@ -7,7 +7,7 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
 
-from backend.records.studies.table import StudyTable, TableRow, figure, spread
+from backend.records.studies.table import StudyTable, TableRow, figure, interval, spread
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Scroll
@@ -70,10 +70,10 @@ class StudyResult(QWidget):
     def show_table(self, table: StudyTable) -> None:
         before, self.table = self.table, table
         self._question.setText(table.question)
-        words = (f"Source: {table.source}.", table.note)
+        words = (f"Source: {table.source}.", table.note, *table.remarks)
         self._source.setText(" ".join(filter(None, words)))
         self._plot.show_table(table)
-        if before is None or (before.value, before.also) != (table.value, table.also):
+        if before is None or _heads(before) != _heads(table):
             self.model = RowTableModel(_columns(table))
             self.view.setModel(self.model)
             share_width(self.view, 0)
@@ -89,6 +89,10 @@ class StudyResult(QWidget):
         self._resume.set_tip("All its jobs are finished" if is_finished else "")
 
 
+def _heads(table: StudyTable) -> tuple[object, ...]:
+    return table.value, table.also, table.compares
+
+
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
     def titled(label: str, unit: str) -> str:
         return f"{label}, {unit}" if unit else label
@@ -100,7 +104,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         for number, column in enumerate(table.also)
     )
     return (
-        TableColumn[TableRow]("Row", lambda one: one.name, lambda one: one.name),
+        TableColumn[TableRow]("Row", lambda one: one.label, lambda one: one.name),
         TableColumn[TableRow]("Jobs", _jobs, is_figure=True),
         TableColumn[TableRow](
             titled(table.value.label, table.value.unit),
@@ -108,11 +112,19 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
             is_figure=True,
         ),
         TableColumn[TableRow](
-            "Published", lambda one: figure(one.published) or formats.NONE, is_figure=True
+            "95 % interval", lambda one: interval(one.value) or formats.NONE, is_figure=True
         ),
         TableColumn[TableRow](
-            "Difference", lambda one: figure(one.difference, "+") or formats.NONE, is_figure=True
+            "Published", lambda one: figure(one.published) or formats.NONE, is_figure=True
         ),
+        *[
+            TableColumn[TableRow](
+                "Difference",
+                lambda one: figure(one.difference, "+") or formats.NONE,
+                is_figure=True,
+            )
+        ]
+        * table.compares,
         *also,
     )
 

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from backend.node.run import rank_guard
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
-from backend.records.jobs.status import ProcessIdentity
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.status import ProcessIdentity, RankExit
 from tests.fakes.runs import FAKES, Run, command_of
 from tests.waiting import LIMIT_S, wait_for
 
@@ -160,3 +164,44 @@ def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
 def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> None:
     rank = run.find("rank_bootstrap.py")
     assert os.readlink(f"/proc/{rank.pid}/cwd") == str(run.folder.output)
+
+
+@pytest.mark.parametrize(
+    ("looks", "is_secondary", "is_head", "is_ended"),
+    [
+        ([None, None, "over"], True, False, True),
+        (["over"], True, False, True),
+        ([None, signal.SIGTERM], True, False, False),
+        ([signal.SIGTERM], True, False, False),
+        (["over"], False, False, False),
+        (["over"], True, True, False),
+    ],
+)
+def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: list[signal.Signals | str | None],
+    is_secondary: bool,
+    is_head: bool,
+    is_ended: bool,
+) -> None:
+    attempt = JobFolder(tmp_path).attempt(1)
+    attempt.path.mkdir(parents=True)
+    guard = object.__new__(rank_guard.Guard)
+    ranks = (RankPlan(0, 0, "a", "a"), RankPlan(1, 0, "a" if is_head else "b", "b"))
+    guard._plan, guard._attempt, guard._launcher = ranks[1], attempt, os.getppid()
+    guard._launch = SimpleNamespace(can_lose_nodes=True, ranks=ranks)  # type: ignore[assignment]
+    killed: list[int] = []
+    monkeypatch.setattr(rank_guard.os, "kill", lambda pid, _: killed.append(pid))
+    left = list(looks)
+
+    def wait(_signals: object, _limit_s: float) -> signal.Signals | None:
+        assert not killed
+        look = left.pop(0)
+        if look == "over":
+            attempt.exit.write_text("{}")
+        return look if isinstance(look, signal.Signals) else None
+
+    monkeypatch.setattr(rank_guard.signal, "sigtimedwait", wait)
+    guard.end_lone_daemon(RankExit(1, 1, "b", "b", "error", secondary=is_secondary))
+    assert killed == [os.getppid()] * is_ended

@@ -168,6 +168,65 @@ def test_an_echo_is_told_when_there_is_nothing_better() -> None:
     assert record.message == "Rank 0 on this computer: Another rank has gone."
 
 
+SERVED = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
+
+
+def of_rank(
+    rank: int, sentence: str, secondary: bool = False, about: int | None = None
+) -> RankExit:
+    outcome = "error" if secondary or about is not None else "signal"
+    error = RankError(sentence, rank if about is None else about, SERVED[rank].node)
+    return RankExit(rank, 1, "host", error.node, outcome, error=error, secondary=secondary)
+
+
+KILLED = of_rank(1, "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
+ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in range(3))
+
+
+@pytest.mark.parametrize(
+    ("exits", "more", "message"),
+    [
+        ([of_rank(0, "Rank 0 died."), ECHOES[2]], {}, "Rank 0 died."),
+        ([of_rank(2, "Rank 2 died."), ECHOES[0]], {}, "Rank 2 died."),
+        ([ECHOES[2], of_rank(0, "The loss of rank 2.", True, about=2)], {}, "The loss of rank 2."),
+        ([ECHOES[0], ECHOES[2]], {"gave_up": "It stood still."}, "It stood still."),
+        ([ECHOES[0], ECHOES[2]], {"told_to_end": "SIGTERM"}, "The run was ended from outside"),
+        ([ECHOES[0], ECHOES[2]], {"launcher_error": "The power failed."}, "The power failed."),
+        ([ECHOES[2]], {}, "this computer was lost with its rank 0"),
+        ([], {"ranks": SERVED[:2]}, "this computer was lost with its rank 0"),
+        ([ECHOES[2], of_rank(0, "Rank 0 died."), of_rank(2, "Later.")], {}, "Rank 0 died."),
+    ],
+)
+def test_a_worker_that_the_job_outlived_did_not_end_it(
+    exits: list[RankExit], more: dict[str, object], message: str
+) -> None:
+    given = {"ranks": SERVED, "expendable": frozenset({1, 2}), **more}
+    assert judge(KILLED, *exits, **given).message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("SIGKILL", "killed"),
+        ("SIGSEGV", "crash"),
+        ("SIGABRT", "crash"),
+        ("SIGBUS", "crash"),
+        ("SIGFPE", "crash"),
+        ("SIGTERM", "ended"),
+        ("SIGUSR1", UNKNOWN),
+    ],
+)
+def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: str) -> None:
+    warning = "[W1128 06:00:00.1 socket.cpp:204] [c10d] The hostname of the client socket cannot"
+    log = LogPart.of("rank-0.log", f"{warning} be retrieved. err=-3\n")
+    killed = replace(ended(0, "signal", f"Rank 0 was killed ({name})."), signal=name)
+    error = judge(killed, logs={0: (log,)}).error
+    assert error is not None
+    assert (error.cause, error.evidence) == (cause, ())
+    assert bool(error.remedy) == (cause != UNKNOWN)
+    assert error.sentence == f"Rank 0 was killed ({name})."
+
+
 @pytest.mark.parametrize(
     "log",
     [

@@ -84,21 +84,80 @@ def test_the_exported_bytes_have_measured_and_published_values() -> None:
     )
     assert in_markdown(found) == (
         "# Rates\n\nWhich rate?\n\n**Source.** A paper.\n\n**Form.** small, seeds 1, 2.\n\n"
-        "| | Error, % | published | difference | jobs | Staleness, updates |\n"
-        "|---|---|---|---|---|---|\n"
-        "| a, 1 | 3.00 ± 1.41 |  |  | 2 of 2 |  |\n"
-        "| a, 2 | 80.0 | 75.0 | +5.00 | 1 of 2 | 1.50 |\n"
-        "| b, 1 |  |  |  | 0 of 2 |  |\n"
+        "| | Error, % | 95 % interval | published | difference | jobs | Staleness, updates |\n"
+        "|---|---|---|---|---|---|---|\n"
+        "| a, 1 | 3.00 ± 1.41 | -9.71 to 15.71 |  |  | 2 of 2 |  |\n"
+        "| a, 2 | 80.0 |  | 75.0 | +5.00 | 1 of 2 | 1.50 |\n"
+        "| b, 1 |  |  |  |  | 0 of 2 |  |\n\n"
+        "Mean ± standard deviation; the interval is that of the mean (Student's t).\n"
     )
-    assert in_csv(found) == (
-        "Row,Jobs,Mean,SD,Published,Difference,Unit,Staleness mean,Staleness SD\n"
-        '"a, 1",2,3.0,1.4142135623730951,,,%,,\n'
-        '"a, 2",1,80.0,,75.0,5.0,%,1.5,\n'
-        '"b, 1",0,,,,,%,,\n'
+    first, *lines = in_csv(found).splitlines()
+    assert first == (
+        "Row,Jobs,Mean,SD,95 % low,95 % high,Published,Difference,Unit,Busy,"
+        "Staleness mean,Staleness SD"
     )
+    assert lines[1:] == ['"a, 2",1,80.0,,,,75.0,5.0,%,,1.5,', '"b, 1",0,,,,,,,%,,,']
+    assert lines[0].startswith('"a, 1",2,3.0,1.4142135623730951,-9.706')
+
+
+@pytest.mark.parametrize(
+    ("n", "t"),
+    [(2, 12.7062), (3, 4.3027), (4, 3.1824), (5, 2.7764), (6, 2.5706), (30, 2.0452), (100, 1.9842)],
+)
+def test_the_interval_is_student_s(n: int, t: float) -> None:
+    cell = cell_of([0.0] * (n - 1) + [float(n)])
+    assert (cell.mean, cell.sd) == (1.0, pytest.approx(n**0.5))
+    low, high = cell.interval or (0.0, 0.0)
+    assert (1 - low, high - 1) == (pytest.approx(t, abs=1e-4), pytest.approx(t, abs=1e-4))
+
+
+def test_what_was_measured_on_other_data_has_no_difference_and_says_so() -> None:
+    study = read_study({**RAW, "published_on": "CIFAR-10"})
+    started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "one", 1),))
+    found = study_table(study, started, {"x": {Measure.ERROR: 4.0}})
+    assert (found.rows[0].published, found.rows[0].difference) == (3.5, None)
+    text = in_markdown(found)
+    assert "difference |" not in text
+    assert "The published values are for CIFAR-10" in text
+
+
+def test_the_best_rate_of_each_series_is_marked() -> None:
+    study = read_study({**RAW, "rows": ROWS, "best": True, "small": {"minutes": 1, "seeds": [1]}})
+    jobs = tuple(StudyJob(row.name, row.name, 1) for row in study.rows)
+    values = {"a, 1": 3.0, "a, 2": 2.0, "b, 1": 9.0}
+    found = study_table(
+        study,
+        StartedStudy("s-1", FormName.SMALL, "", jobs),
+        {name: {Measure.ERROR: value} for name, value in values.items()},
+    )
+    assert [row.label for row in found.rows] == ["a, 1", "a, 2, best", "b, 1, best"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "busy", "marked"),
+    [
+        (Measure.EPOCH_TIME, {"a11": 0.4}, True),
+        (Measure.EPOCH_TIME, {"a11": 0.02, "a12": 0.3}, True),
+        (Measure.EPOCH_TIME, {"a11": 0.02}, False),
+        (Measure.EPOCH_TIME, {}, False),
+        (Measure.ERROR, {"a11": 0.4}, False),
+        (Measure.EFFICIENCY, {"b11": 0.4}, False),
+    ],
+)
+def test_a_time_that_was_measured_on_a_busy_computer_is_marked(
+    measure: Measure, busy: dict[str, float], marked: bool
+) -> None:
+    raw = {**RAW, "rows": ROWS, "measure": measure.value}
+    study = read_study({**raw, "small": {"minutes": 1, "seeds": [1, 2]}})
+    jobs = (StudyJob("a11", "a, 1", 1), StudyJob("a12", "a, 1", 2), StudyJob("b11", "b, 1", 1))
+    values = {Measure.EPOCH_TIME: 1.0, Measure.RATE: 1.0, Measure.ERROR: 1.0}
+    started = StartedStudy("s-1", FormName.SMALL, "", jobs)
+    found = study_table(study, started, dict.fromkeys(("a11", "a12", "b11"), values), busy)
+    assert (found.rows[0].label == "a, 1 *") is marked
+    assert ("are too long" in in_markdown(found)) is any(row.busy for row in found.rows)
 
 
 def test_a_row_without_a_job_is_said_not_to_have_run() -> None:
     study = read_study(changed("rows/0/device", "gpu"))
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "three", 1),))
-    assert "| one |  | 3.50 |  | not run |" in in_markdown(study_table(study, started, {}))
+    assert "| one |  |  | 3.50 |  | not run |" in in_markdown(study_table(study, started, {}))

@@ -205,9 +205,14 @@ def test_an_export_is_never_written_over_a_file(
     with pytest.raises(BackendError, match="exists already and was not changed"):
         services.studies.export(started, path)
     assert services.studies.export(started, tmp_path / "t.csv").read_text().startswith("Row,Jobs")
-    with pytest.raises(BackendError, match=r"table\.pdf is no name for a table") as error:
+    with pytest.raises(BackendError, match=r"table\.pdf is no name for an export") as error:
         services.studies.export(started, tmp_path / "table.pdf")
-    assert error.value.remedy == "End it in .md or .csv."
+    assert error.value.remedy == "End a table in .md or .csv."
+    with pytest.raises(BackendError) as error:
+        services.studies.export(started, tmp_path / "table.gif", draw=lambda *_: b"")
+    assert error.value.remedy.endswith("or a picture in .png, .svg, .pdf.")
+    drawn = services.studies.export(started, tmp_path / "t.PNG", draw=lambda _, end: end.encode())
+    assert drawn.read_bytes() == b"png"
 
 
 def test_the_command_line_starts_shows_stops_and_exports(
@@ -238,8 +243,11 @@ def test_the_command_line_starts_shows_stops_and_exports(
         "n": 0,
         "mean": None,
         "sd": None,
+        "interval": None,
         "published": 3.5,
         "difference": None,
+        "best": False,
+        "busy": None,
         "also": [],
     }
     assert {one["state"] for one in said("study", "stop", sweep)} == {"CREATED"}

@@ -1,0 +1,27 @@
+"""The share of this computer's processors that other programs use during a run."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from backend.node.metrics.probe import cpu_counts
+
+
+class OtherPrograms:
+    """Compares what all processors did with what this process and its ended children used."""
+
+    def __init__(self) -> None:
+        self._before = _read()
+
+    def share(self) -> float | None:
+        """Return the share since the beginning, from 0 to 1; None if it is not known."""
+        passed, busy, own = (now - then for now, then in zip(_read(), self._before))
+        return min(1.0, max(0.0, busy - own) / passed) if passed > 0 else None
+
+
+def _read() -> tuple[float, float, float]:
+    """Return all seconds of all processors since boot, those in use, and this program's."""
+    total, idle = (ticks / os.sysconf("SC_CLK_TCK") for ticks in cpu_counts()["cpu"])
+    uses = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return total, total - idle, sum(use.ru_utime + use.ru_stime for use in uses)

@@ -1,0 +1,79 @@
+"""Each sample of an epoch is taken once, in whichever pieces the runs of a job take it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from backend.training.data import TrainingOrder, spans
+from backend.training.train_state import TrainState
+
+SAMPLES = 103
+
+
+def order(batch_size: int, rank: int = 0, world_size: int = 1) -> TrainingOrder:
+    return TrainingOrder(SAMPLES, batch_size, rank, world_size, 1)
+
+
+@pytest.mark.parametrize("sizes", [(8, 8), (8, 16), (8, 4), (16, 7), (1, 51), (3, 100, 9)])
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_that_take_any_pieces_take_each_place_once(
+    sizes: tuple[int, ...], seed: int
+) -> None:
+    drawn = random.Random(seed)
+    state = TrainState()
+    taken: list[int] = []
+    for number, size in enumerate(sizes):
+        own = order(size)
+        own.go_to(1, state.position, state.done)
+        pieces = own.pieces()
+        assert all(len(one) <= size for one in pieces)
+        is_last = number == len(sizes) - 1
+        for piece in pieces if is_last else drawn.sample(pieces, len(pieces) // 2):
+            taken += piece.tolist()
+            state.done += spans(piece)
+            state.position += len(piece)
+    assert len(set(taken)) == len(taken)
+    # The rest that is no batch is left out; a single sample is none either.
+    whole = SAMPLES // sizes[-1] * sizes[-1]
+    assert whole - 1 <= len(taken) <= SAMPLES
+
+
+def test_the_pieces_of_a_whole_epoch_are_the_batches_of_one_process() -> None:
+    for size in (1, 8, 16, 103):
+        own = order(size)
+        assert list(own.batches(own.pieces())) == list(own)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_synchronous_run_takes_what_asynchronous_workers_left(ranks: int) -> None:
+    done = [(0, 8), (16, 24), (40, 48)]
+    left = [place for place in range(SAMPLES) if not any(a <= place < b for a, b in done)]
+    before, left = left[: 4 * ranks], left[4 * ranks :]
+    places: list[int] = []
+    for rank in range(ranks):
+        own = order(4, rank, ranks)
+        whole = next(own.batches([torch.arange(SAMPLES)]))
+        own.go_to(1, 24 + 4 * ranks, done)
+        assert own.taken() == [*done, *spans(torch.tensor(before))]
+        places += [whole.index(sample) for batch in own for sample in batch]
+    assert sorted(places) == left[: len(left) // (4 * ranks) * 4 * ranks]
+
+
+@pytest.mark.parametrize(
+    ("saved", "done"),
+    [
+        ({"position": 24, "done": [0, 2, 1]}, [(0, 8), (16, 24), (8, 16)]),
+        ({"position": 16, "done": [5]}, [(80, 96)]),
+        ({"position": 8, "done": []}, []),
+        ({"position": 8}, []),
+        ({"position": 0, "done": []}, []),
+        ({"position": 8, "done": [(0, 3), (5, 10)]}, [(0, 3), (5, 10)]),
+    ],
+)
+def test_an_older_checkpoint_s_numbers_of_batches_are_places(
+    saved: dict[str, object], done: list[tuple[int, int]]
+) -> None:
+    assert TrainState.of(saved).done == done
