@@ -31,6 +31,7 @@ from backend.training.lbfgs import Lbfgs
 from backend.training.loop import load_optimizer, trained
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
+from backend.training.strategies.base import optimized
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject, require_same, traits
@@ -304,6 +305,7 @@ class Leader(ABC):
             content(
                 self._model.state_dict(),
                 self._optimizer.state_dict(),
+                optimized(self._model, self._optimizer),
                 torch.amp.GradScaler(enabled=False),
                 state,
                 states,
