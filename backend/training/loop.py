@@ -364,8 +364,7 @@ class Trainer:
         """Lay out sync vector and buckets, for the agreed metrics and parameters."""
         vector = self.strategy.adopt(self._model, self._ballot.size, self._trained)
         self._ballot.use(vector)
-        found = to_train(self._model, self._trained).values()
-        self._known = {id(one) for one in found if one.requires_grad}
+        self._known = {id(one) for one in to_train(self._model, self._trained).values()}
         self._parameters = len(all_parameters(self._model))
 
     def _optimize(self, names: Iterable[str]) -> None:

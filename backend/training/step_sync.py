@@ -119,7 +119,9 @@ class StepSync:
         return len(self._known.names) > before
 
     def use(self, vector: torch.Tensor) -> None:
-        """Use ``vector``, which the strategy reduces."""
+        """Use ``vector``, which the strategy reduces; it takes the values of one of its size."""
+        if len(vector) == len(self._vector):
+            vector.copy_(self._vector)
         self._vector = vector
         self._on_gpu = vector.is_cuda
 

@@ -333,11 +333,11 @@ class GradientMessage(ABC):
         self._idle = {one for one in self.parameters if one.grad is None}
         self._awaited = set(self.parameters)
         for parameter in self.parameters:
-            # Another rank trains it, or may do so later.
-            if not parameter.requires_grad:
-                continue
-            register: Any = parameter.register_post_accumulate_grad_hook
+            # One that is frozen at the moment, or on this rank, accepts no hook.
+            is_trained = parameter.requires_grad
+            register: Any = parameter.requires_grad_().register_post_accumulate_grad_hook
             self._hooks.append(register(functools.partial(arrived, self)))
+            parameter.requires_grad_(is_trained)
 
     def unwatch(self) -> None:
         for hook in self._hooks:
