@@ -226,12 +226,16 @@ class StepSync:
 
     def means(self, everyones: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Return the mean of each metric over the judging ranks that have it."""
-        judged = [everyones[rank] for rank in self._judges]
-        found: dict[str, list[float]] = {}
-        for metrics in judged:
-            for name, value in metrics.items():
-                found.setdefault(name, []).append(value)
-        return {name: sum(values) / len(values) for name, values in found.items()}
+        return means([everyones[rank] for rank in self._judges])
+
+
+def means(everyones: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric over those that have it."""
+    found: dict[str, list[float]] = {}
+    for metrics in everyones:
+        for name, value in metrics.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 class _Cast(NamedTuple):

@@ -119,7 +119,9 @@ def test_a_run_that_resumes_after_a_thaw_continues_as_if_it_had_never_stopped(
 
 def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> None:
     model = MODEL.replace("self.late.requires_grad_()", "self.head = nn.Linear(2, 2)")
-    training = new_training(tmp_path, **{**settings("allreduce", {"name": "sgd", "lr": 0.1}), "model": model})
+    training = new_training(
+        tmp_path, **{**settings("allreduce", {"name": "sgd", "lr": 0.1}), "model": model}
+    )
     assert training.train() != 0
     assert "state_dict: head.weight, head.bias" in training.error()["sentence"]
     assert training.step() == 2
