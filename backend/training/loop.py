@@ -360,10 +360,10 @@ class Trainer:
         self._lay_out()
         self._adopted = True
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, *, keeps_values: bool = False) -> None:
         """Lay out sync vector and buckets, for the agreed metrics and parameters."""
         vector = self.strategy.adopt(self._model, self._ballot.size, self._trained)
-        self._ballot.use(vector)
+        self._ballot.use(vector, keeps_values=keeps_values)
         self._known = {id(one) for one in to_train(self._model, self._trained).values()}
         self._parameters = len(all_parameters(self._model))
 
@@ -399,7 +399,7 @@ class Trainer:
         if not self.strategy.is_split:
             average(self.strategy, [parameters[name] for name in names])
         self._optimize(names)
-        self._lay_out()
+        self._lay_out(keeps_values=True)
         if self.workers is not None and names and not names.keys() <= self._named:
             self._named |= names.keys()
             sys.stdout.write(

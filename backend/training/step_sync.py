@@ -118,9 +118,9 @@ class StepSync:
         self.size = self._times + self._world_size * _TIMES
         return len(self._known.names) > before
 
-    def use(self, vector: torch.Tensor) -> None:
-        """Use ``vector``, which the strategy reduces; it takes the values of one of its size."""
-        if len(vector) == len(self._vector):
+    def use(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
+        """Use ``vector``, which the strategy reduces; with the values of the one before, if so."""
+        if keeps_values:
             vector.copy_(self._vector)
         self._vector = vector
         self._on_gpu = vector.is_cuda
