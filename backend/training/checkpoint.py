@@ -317,7 +317,7 @@ def _prove_loadable(path: Path) -> None:
     except (pickle.UnpicklingError, AttributeError) as error:
         raise BackendError(
             "The model's state contains more than tensors, numbers and text, so a checkpoint of "
-            f"it could not be loaded: {_first(error)}.",
+            "it could not be loaded.",
             "Let get_extra_state return a dict of tensors, numbers and text.",
         ) from error
 
