@@ -7,6 +7,7 @@ checkpoints and the end.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -153,7 +154,10 @@ class Leader(ABC):
             self._restore(saved)
         elif self._launch.start_from:
             source = Path(self._launch.start_from)
-            fit_weights(self._model, read_weights(source), source.name)
+            weights = read_weights(source)
+            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
+            if sentence:
+                sys.stdout.write(f"{sentence}\n")
         self._book = StepRecorder(config, self._state, self._services, self._step_samples)
         state, every = self._state, self._steps_per_epoch
         epochs_left = config.epochs - state.epoch + 1

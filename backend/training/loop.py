@@ -136,7 +136,8 @@ class Trainer:
             self._restore(Path(self.launch.resume_from))
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
-            sentence = fit_weights(self._model, read_weights(source), source.name)
+            weights = read_weights(source)
+            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
             if sentence and rank == 0:
                 sys.stdout.write(f"{sentence}\n")
         self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
@@ -172,6 +173,7 @@ class Trainer:
         fit_weights(self._model, state["model"], path.name)
         if "optimized" in state:
             # Older checkpoints have the parameters in the model's order.
+            self._trained = {}
             self._optimize(state["optimized"])
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
@@ -371,8 +373,7 @@ class Trainer:
         """Optimize these parameters as well, and those that took another one's place."""
         self._trained |= dict.fromkeys(names)
         before = self._optimizer
-        parameters = dict(self._model.named_parameters())
-        wanted = [parameters[name] for name in self._trained]
+        wanted = named(self._model, self._trained)
         (group,) = before.param_groups
         if list(map(id, wanted)) != list(map(id, group["params"])):
             self._optimizer = make_optimizer(self.config.optimizer, self._model, self._trained)
@@ -395,9 +396,8 @@ class Trainer:
         user_code.require_same_state(self._model, self._state_shapes)
         own = [n for n, one in to_train(self._model).items() if id(one) not in self._known]
         names = dict.fromkeys(name for names in self._gather(own) for name in names)
-        parameters = dict(self._model.named_parameters())
         if not self.strategy.is_split:
-            average(self.strategy, [parameters[name] for name in names])
+            average(self.strategy, named(self._model, names))
         self._optimize(names)
         self._lay_out(keeps_values=True)
         if self.workers is not None and names and not names.keys() <= self._named:
@@ -572,12 +572,18 @@ def make_optimizer(
     settings: Optimizer, model: torch.nn.Module, names: Iterable[str] | None = None
 ) -> torch.optim.Optimizer:
     """Return an optimizer of the named parameters, or of those that training changes."""
-    parameters = dict(model.named_parameters())
-    wanted = trained(model) if names is None else [parameters[name] for name in names]
+    wanted = trained(model) if names is None else named(model, names)
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
         wanted, lr=settings.lr, **settings.settings
     )
     return optimizer
+
+
+def named(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
+    """Return the parameters of these names; those that a model has tied since then once."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    found = {id(parameters[name]): parameters[name] for name in names}
+    return list(found.values())
 
 
 def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:

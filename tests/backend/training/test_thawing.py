@@ -127,6 +127,28 @@ def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> 
     assert training.step() == 2
 
 
+def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
+    model = MODEL.replace(
+        "x = torch.tanh(self.first(x))",
+        "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",
+    ).replace("self.change()", "pass")
+    common = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    straight = new_training(tmp_path, name="straight", **{**common, "model": model})
+    straight.train_well()
+    halves = new_training(tmp_path, name="halves", **{**common, "model": model, "epochs": 3})
+    halves.train_well()
+    del common["model"]
+    halves.with_config(**common)
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+    weights = halves.latest()
+    fresh = new_training(tmp_path, name="fresh", **{**common, "model": model, "epochs": 1})
+    state = torch.load(weights, weights_only=True)["model"]
+    del state["swapped.weight"]
+    torch.save(state, tmp_path / "part.pt")
+    fresh.train_well(start_from=str(tmp_path / "part.pt"))
+
+
 def test_all_parameters_are_those_of_torch() -> None:
     space: dict[str, Any] = {}
     exec(MODEL, space)
