@@ -54,8 +54,7 @@ def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> i
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding=locale.getencoding(), errors="replace")
-    parser = make_parser()
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     arguments.draw = draw
     as_json = getattr(arguments, "json", False)
     if getattr(arguments, "verbose", False):

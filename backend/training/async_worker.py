@@ -32,6 +32,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation
 from backend.training.parameter_server import shards
+from backend.training.step_sync import means
 from backend.training.strategies.alone import Alone
 from backend.training.strategies.base import fill
 from backend.training.strategies.channel import Channel
@@ -173,6 +174,7 @@ class AsyncWorker:
         self._chosen.batches = [self._epoch_batches[1][number] for number in numbers]
         pushed: list[int] = []
         losses: list[float] = []
+        metrics: list[dict[str, float]] = []
         rate = task["rate"]
         for parameter in self._parameters:
             parameter.grad = None
@@ -185,12 +187,13 @@ class AsyncWorker:
             meta = self._step(data, target)
             pushed.append(number)
             losses.append(meta["loss"])
+            metrics.append(meta["metrics"])
             self._since_fetch += 1
             is_last = place == len(numbers) - 1
             if len(pushed) < strategy.setting("n_push") and not is_last:
                 continue
             meta |= {"batches": pushed, "ms": (time.perf_counter() - began) * 1e3}
-            meta["loss"] = sum(losses) / len(losses)
+            meta["loss"], meta["metrics"] = sum(losses) / len(losses), means(metrics)
             meta["counts"] = math.isfinite(meta["loss"])
             wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
             answer = self._push(meta | {"fetch": wants, "rate": rate})
@@ -203,7 +206,7 @@ class AsyncWorker:
                             parameter.sub_(parameter.grad, alpha=rate)
             for parameter in self._parameters:
                 parameter.grad = None
-            pushed, losses, rate = [], [], answer["rate"]
+            pushed, losses, metrics, rate = [], [], [], answer["rate"]
             if answer["drop"]:
                 break
         del batches
@@ -216,7 +219,7 @@ class AsyncWorker:
         for parameter in self._parameters:
             parameter.grad = None
         self._chosen.batches = shares = self._portions[task["number"]]
-        loss, metrics = 0.0, dict[str, float]()
+        loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
         batches = iter(self._batches)
         for share in shares:
             self.beat.beat(Phase.LOADING_DATA)
@@ -227,6 +230,7 @@ class AsyncWorker:
             loss += len(share) * found["loss"]
             for name, value in found["metrics"].items():
                 metrics[name] = metrics.get(name, 0.0) + len(share) * value
+                counts[name] = counts.get(name, 0) + len(share)
         del batches
         result = {
             "kind": "portion",
@@ -234,6 +238,7 @@ class AsyncWorker:
             "samples": sum(len(share) for share in shares),
             "loss": loss,
             "metrics": metrics,
+            "counts": counts,
             "buffers": self._buffers(),
             "ms": (time.perf_counter() - began) * 1e3,
         }
@@ -282,6 +287,8 @@ class AsyncWorker:
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)
             values.append((number, self._evaluation.values(self._model, batch)))
+        # Before parameters are fetched: adapters that are merged for the evaluation change them.
+        self._model.train()
         restore_random_state(kept, self.device)
         return {"kind": "values", "values": values, "piece": task["piece"]}
 

@@ -17,7 +17,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -317,7 +317,7 @@ def _prove_loadable(path: Path) -> None:
     except (pickle.UnpicklingError, AttributeError) as error:
         raise BackendError(
             "The model's state contains more than tensors, numbers and text, so a checkpoint of "
-            f"it could not be loaded: {_first(error)}.",
+            "it could not be loaded.",
             "Let get_extra_state return a dict of tensors, numbers and text.",
         ) from error
 
@@ -458,11 +458,19 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> str:
-    """Load ``weights`` into the model, all or none.
+def fit_weights(
+    model: torch.nn.Module,
+    weights: Mapping[str, Any],
+    source: str,
+    pass_batch: Callable[[], None] | None = None,
+) -> str:
+    """Load ``weights`` into the model, all or none. Of tied weights, one is enough.
 
     If the names do not match, one prefix common to all of them is removed or added: compiled models
     have ``_orig_mod.``, data-parallel ones ``module.``, Lightning's ``model.``.
+
+    Args:
+        pass_batch: Passes a batch to the model, which ties the weights of some.
 
     Returns:
         A sentence on the prefix that was removed or added, otherwise "".
@@ -480,8 +488,61 @@ def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str)
         tries.append((added, f"The prefix “{prefix}” was added to the names in {source}."))
     # Of equals the first: the names as they are.
     fitting, sentence = max(tries, key=lambda one: len(one[0].keys() & set(names)))
+    if pass_batch is not None and _with_tied(model.state_dict(), fitting).keys() < set(names):
+        pass_batch()
     _put(model, fitting, source)
     return sentence
+
+
+def _with_tied(own: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to ``weights`` what is in the memory of others of them, such as tied weights.
+
+    Files often hold these once: safetensors' ``save_model`` drops the second name.
+
+    Args:
+        own: The model's state dict.
+    """
+    found = dict(weights)
+    memories: dict[int, list[str]] = {}
+    for name, value in own.items():
+        if type(value) is torch.Tensor and value.layout is torch.strided and value.numel():
+            memories.setdefault(value.untyped_storage().data_ptr(), []).append(name)
+    for names in memories.values():
+        given = [name for name in names if _has_shape(weights.get(name), own[name])]
+        missing = [name for name in names if name not in weights]
+        if not given or not missing:
+            continue
+        # The memory as it will be, and which of its numbers are in the file.
+        nbytes = own[names[0]].untyped_storage().nbytes()
+        memory = torch.zeros(nbytes, dtype=torch.uint8)
+        is_known = torch.zeros(nbytes, dtype=torch.uint8)
+        for name in given:
+            _within(memory, own[name]).copy_(weights[name])
+            _bytes_within(is_known, own[name]).fill_(1)
+        for name in missing:
+            if _bytes_within(is_known, own[name]).all():
+                found[name] = _within(memory, own[name])
+    return found
+
+
+def _has_shape(value: Any, own: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == own.shape
+
+
+def _within(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the part of the memory that a tensor has in its own."""
+    whole = memory[: len(memory) // like.element_size() * like.element_size()].view(like.dtype)
+    return whole.as_strided(like.shape, like.stride(), like.storage_offset())
+
+
+def _bytes_within(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of that part."""
+    size = like.element_size()
+    return memory.as_strided(
+        (*like.shape, size),
+        (*(size * one for one in like.stride()), 1),
+        like.storage_offset() * size,
+    )
 
 
 def _common_prefixes(names: Iterable[str]) -> list[str]:
@@ -495,6 +556,7 @@ def _common_prefixes(names: Iterable[str]) -> list[str]:
 
 def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
     own = model.state_dict()
+    weights = _with_tied(own, weights)
     missing = [key for key in own if key not in weights]
     surplus = [key for key in weights if key not in own]
     wrong = [

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from backend.training.train_state import TrainState
 def content(
     model: Mapping[str, Any],
     optimizer: Mapping[str, Any],
+    optimized: Sequence[str],
     scaler: torch.amp.GradScaler,
     course: TrainState,
     ranks: Sequence[Any],
@@ -30,6 +31,7 @@ def content(
 
     Args:
         model: Its state dict, and that of the optimizer.
+        optimized: The optimizer's parameters, in the order of its state dict.
         ranks: State of each rank, by its number.
         measured: Metrics of the model at the end of an epoch, empty within one.
     """
@@ -37,6 +39,7 @@ def content(
         "format": FORMAT,
         "model": model,
         "optimizer": optimizer,
+        "optimized": list(optimized),
         "scaler": scaler.state_dict(),
         "course": course.to_dict(),
         "ranks": ranks,
@@ -84,6 +87,18 @@ def put_buffers(
     for name, buffer in named.items():
         if name in own:
             own[name].resize_(buffer.shape).copy_(buffer)
+
+
+def frozen(model: torch.nn.Module) -> list[str]:
+    """Return the names of the parameters that the model does not train at the moment."""
+    return [name for name, one in model.named_parameters() if not one.requires_grad]
+
+
+def freeze(model: torch.nn.Module, names: Collection[str]) -> None:
+    """Restore what `frozen` returned, also on a model that froze or thawed layers later."""
+    for name, one in model.named_parameters():
+        if one.requires_grad == (name in names):
+            one.requires_grad_(name not in names)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -7,6 +7,7 @@ checkpoints and the end.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -31,6 +32,7 @@ from backend.training.lbfgs import Lbfgs
 from backend.training.loop import load_optimizer, trained
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
+from backend.training.strategies.base import optimized
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject, require_same, traits
@@ -157,7 +159,10 @@ class Leader(ABC):
             self._restore(saved)
         elif self._launch.start_from:
             source = Path(self._launch.start_from)
-            fit_weights(self._model, read_weights(source), source.name)
+            weights = read_weights(source)
+            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
+            if sentence:
+                sys.stdout.write(f"{sentence}\n")
         self._book = StepRecorder(config, self._state, self._services, self._step_samples)
         state, every = self._state, self._steps_per_epoch
         epochs_left = config.epochs - state.epoch + 1
@@ -307,6 +312,7 @@ class Leader(ABC):
             content(
                 self._model.state_dict(),
                 self._optimizer.state_dict(),
+                optimized(self._model, self._optimizer),
                 torch.amp.GradScaler(enabled=False),
                 state,
                 states,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.records.base.layout import JobFolder
+from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -28,6 +29,8 @@ from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint, 
 from backend.training.checkpoint import load_weights as read_weights
 from backend.training.checkpoint_content import (
     content,
+    freeze,
+    frozen,
     own_buffers,
     put_buffers,
     random_state,
@@ -46,7 +49,7 @@ from backend.training.lbfgs import Lbfgs
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.step_times import RankStep
-from backend.training.strategies.base import ForwardPass, Strategy
+from backend.training.strategies.base import ForwardPass, Strategy, average, optimized, to_train
 from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
@@ -119,6 +122,11 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
+        # The names of all parameters that were trained so far, and those that were reported.
+        self._trained = dict.fromkeys(optimized(self._model, self._optimizer))
+        self._named: set[str] = set()
+        # Parameters that the model wants to train, and that the ranks have not agreed on.
+        self._thawed: list[torch.nn.Parameter] = []
         self._times = RankStep()
         self._cpu_wait = CpuWait()
         self._own: dict[str, Any] | None = None
@@ -128,7 +136,8 @@ class Trainer:
             self._restore(Path(self.launch.resume_from))
         elif self.launch.start_from:
             source = Path(self.launch.start_from)
-            sentence = fit_weights(self._model, read_weights(source), source.name)
+            weights = read_weights(source)
+            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
             if sentence and rank == 0:
                 sys.stdout.write(f"{sentence}\n")
         self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
@@ -162,6 +171,10 @@ class Trainer:
     def _restore(self, path: Path) -> None:
         state = load_checkpoint(path)
         fit_weights(self._model, state["model"], path.name)
+        if "optimized" in state:
+            # Older checkpoints have the parameters in the model's order.
+            self._trained = {}
+            self._optimize(state["optimized"])
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
@@ -169,8 +182,12 @@ class Trainer:
         ranks = state["ranks"]
         # The start state of every rank: `share_model` distributes rank 0's.
         put_buffers(self._model, ranks[0]["buffers"])
-        if len(ranks) == self.strategy.world_size:
-            self._own = ranks[self.strategy.rank]
+        is_same = len(ranks) == self.strategy.world_size
+        saved = ranks[self.strategy.rank if is_same else 0]
+        if "frozen" in saved:
+            freeze(self._model, saved["frozen"])
+        if is_same:
+            self._own = saved
         else:
             # Other ranks than before: they continue from numbers that have not been drawn yet.
             seed_everything(
@@ -261,23 +278,33 @@ class Trainer:
             target = user_code.to_device(target, self.device)
         self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
         config, strategy, model = self.config, self.strategy, self._model
+        strategy.zero()
+        for parameter in self._thawed:
+            parameter.grad = None
         with precision(config.mixed_precision and on_gpu):
             loss = self._forward(data, target)
         output = self._forward_pass.output
         metrics = {} if output is None else user_code.compute_metrics(model, output, target)
         if not self._adopted:
             self._adopt(metrics)
+        wants_others = self._wants_others()
         wish_stop, wish_save = self._wishes()
         self._ballot.fill(
-            stop=wish_stop, save=wish_save, loss=loss, metrics=metrics, times=self._times
+            stop=wish_stop,
+            save=wish_save,
+            loss=loss,
+            metrics=metrics,
+            times=self._times,
+            wants_parameters=wants_others,
         )
-        strategy.zero()
         self.batch.where = "backward"
         strategy.backward(self._scaler.scale(loss))
-        computed = time.perf_counter() - strategy.exchange_s
+        computed = time.perf_counter()
         cpu_wait_ms = self._cpu_wait.end()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
+        if self._ballot.read_wants():
+            self._train_others()
         self.beat.beat(Phase.COMPUTING)
         reduced = time.perf_counter()
         self._scaler.unscale_(self._optimizer)
@@ -325,16 +352,66 @@ class Trainer:
 
     def _adopt(self, metrics: dict[str, float]) -> None:
         """After the first loss: agree on metric names, and lay out sync vector and buckets."""
-        groups = self._optimizer.param_groups
-        user_code.require_known(self._model, {one for group in groups for one in group["params"]})
         user_code.require_same_state(self._model, self._state_shapes)
-        everyones = self._gather(list(metrics))
-        names = list(dict.fromkeys(name for names in everyones for name in names))
+        everyones = self._gather((list(metrics), list(to_train(self._model))))
         size = self.strategy.world_size
         judges = [size - 1] if self.strategy.is_split else range(size)
+        names = (name for names, _ in everyones for name in names)
         self._ballot = StepSync(names, self.strategy.rank, size, judges)
-        self._ballot.use(self.strategy.adopt(self._model, self._ballot.size))
+        self._optimize(name for _, names in everyones for name in names)
+        self._lay_out()
         self._adopted = True
+
+    def _lay_out(self, *, keeps_values: bool = False) -> None:
+        """Lay out sync vector and buckets, for the agreed metrics and parameters."""
+        vector = self.strategy.adopt(self._model, self._ballot.size, self._trained)
+        self._ballot.use(vector, keeps_values=keeps_values)
+        self._known = {id(one) for one in to_train(self._model, self._trained).values()}
+        self._parameters = len(all_parameters(self._model))
+
+    def _optimize(self, names: Iterable[str]) -> None:
+        """Optimize these parameters as well, and those that took another one's place."""
+        self._trained |= dict.fromkeys(names)
+        before = self._optimizer
+        wanted = named(self._model, self._trained)
+        (group,) = before.param_groups
+        if list(map(id, wanted)) != list(map(id, group["params"])):
+            self._optimizer = make_optimizer(self.config.optimizer, self._model, self._trained)
+            for parameter in wanted:
+                if parameter in before.state:
+                    self._optimizer.state[parameter] = before.state[parameter]
+
+    def _wants_others(self) -> bool:
+        """Return whether the model has other parameters to train than those that are known."""
+        found = all_parameters(self._model)
+        self._thawed = [p for p in found if p.requires_grad and id(p) not in self._known]
+        return bool(self._thawed) or len(found) != self._parameters
+
+    def _train_others(self) -> None:
+        """Agree on the parameters to train, which user code has changed; average their gradients.
+
+        Raises:
+            UserCodeError: A parameter has a new name, so that no checkpoint could be resumed.
+        """
+        user_code.require_same_state(self._model, self._state_shapes)
+        own = [n for n, one in to_train(self._model).items() if id(one) not in self._known]
+        names = dict.fromkeys(name for names in self._gather(own) for name in names)
+        if not self.strategy.is_split:
+            average(self.strategy, named(self._model, names))
+        self._optimize(names)
+        self._lay_out(keeps_values=True)
+        if self.workers is not None and names and not names.keys() <= self._named:
+            self._named |= names.keys()
+            sys.stdout.write(
+                f"From step {self.course.step + 1} on these are trained, too: {some(list(names))}\n"
+            )
+
+    def _complete(self, result: StepResult) -> StepResult:
+        """Exchange the metrics of a step in which a rank had one that is new."""
+        everyones = self._gather(dict(result.own_metrics))
+        if self._ballot.add(name for metrics in everyones for name in metrics):
+            self._lay_out()
+        return replace(result, metrics=self._ballot.means(everyones))
 
     def _wishes(self) -> tuple[bool, bool]:
         """Return rank 0's flags: a stop was requested, a checkpoint is due by time."""
@@ -345,7 +422,8 @@ class Trainer:
         return self.workers.watcher.wanted, due
 
     def _count(self, everything: bool) -> list[StepResult]:
-        return self._ballot.count(everything) if self._adopted else []
+        results = self._ballot.count(everything) if self._adopted else []
+        return [one if one.is_complete else self._complete(one) for one in results]
 
     # --- the end of an epoch -------------------------------------------------------------------
 
@@ -367,6 +445,8 @@ class Trainer:
             if result is None:
                 return True
             self._random_to_keep = None
+            # Adapters that are merged for the evaluation are in the checkpoint by themselves.
+            self._model.train()
             values = result
             if self.workers is not None:
                 self.workers.reporter.evaluated(time.perf_counter() - began)
@@ -420,7 +500,8 @@ class Trainer:
         random = self._random_to_keep or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = own_buffers(self._model, self.strategy, self._gather)
-        ranks = self._gather({"random": random, "buffers": buffers})
+        own = {"random": random, "buffers": buffers, "frozen": frozen(self._model)}
+        ranks = self._gather(own)
         states = self.strategy.whole_state(self._model, self._optimizer)
         if self.workers is None:
             return
@@ -430,6 +511,7 @@ class Trainer:
         self.workers.checkpointer.save(
             content(
                 *states,
+                optimized(self._model, self._optimizer),
                 self._scaler,
                 course,
                 ranks,
@@ -484,11 +566,37 @@ def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return parameters
 
 
-def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(
+    settings: Optimizer, model: torch.nn.Module, names: Iterable[str] | None = None
+) -> torch.optim.Optimizer:
+    """Return an optimizer of the named parameters, or of those that training changes."""
+    wanted = trained(model) if names is None else named(model, names)
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
-        trained(model), lr=settings.lr, **settings.settings
+        wanted, lr=settings.lr, **settings.settings
     )
     return optimizer
+
+
+def named(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
+    """Return the parameters of these names; those that a model has tied since then once."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    found = {id(parameters[name]): parameters[name] for name in names}
+    return list(found.values())
+
+
+def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return all parameters, shared ones several times. Made for each step: 4 times as fast as
+    ``model.parameters()``."""
+    found: list[torch.nn.Parameter | None] = []
+    modules: list[torch.nn.Module | None] = [model]
+    seen = set()
+    while modules:
+        module = modules.pop()
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
+            found += module._parameters.values()
+            modules += module._modules.values()
+    return [one for one in found if one is not None]
 
 
 def load_optimizer(

@@ -261,10 +261,6 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     elif not launch.config.uses_gpus:
         # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if launch.config.strategy.name == "ddp":
-        # Otherwise torch 2.13 warns in every log that a model which uses all its parameters could
-        # do without a search for unused ones (reducer.cpp).
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def _import_ahead() -> None:

@@ -116,8 +116,9 @@ class Sandblaster(Leader):
         samples = sum(one["samples"] for one in results)
         loss: float = sum(one["loss"] for one in results) / samples
         self._metrics[loss] = {
-            name: sum(one["metrics"].get(name, 0.0) for one in results) / samples
-            for name in results[0]["metrics"]
+            name: sum(one["metrics"].get(name, 0.0) for one in results)
+            / sum(one["counts"][name] for one in results if name in one["counts"])
+            for name in dict.fromkeys(name for one in results for name in one["metrics"])
         }
         return loss, (self._sum / samples).to(point.dtype)
 

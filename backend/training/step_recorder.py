@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from backend.base.errors import BackendError
-from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.base.number_format import some
+from backend.records.jobs.alarm import LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.metric_names import name_of_user_metric
+from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
-from backend.training.step_sync import StepResult
+from backend.training.step_sync import MOST_LATER, KnownNames, StepResult
 from backend.training.train_state import Rank0Services, TrainState
 
 
@@ -72,6 +73,7 @@ class StepRecorder:
         self._divergence = DivergenceWatch()
         self._no_number: Alarm | None = None
         self._left_out = 0
+        self._names = {"": KnownNames(), VALIDATION: KnownNames()}
 
     def commit(self, verdict: StepResult, hold: bool) -> None:
         """Report a step's values, which are now known, and end the job if they are NaN.
@@ -87,8 +89,8 @@ class StepRecorder:
                 metrics["gradient_norm"] = verdict.norm
             metrics["samples_per_second"] = self._global_batch / facts.seconds
             metrics.update(facts.own_metrics)
-            for name, value in verdict.metrics.items():
-                metrics[name_of_user_metric(name)] = value
+            own = {name_of_user_metric(name): value for name, value in verdict.metrics.items()}
+            metrics.update(self._admitted("", own, facts.step))
             if hold:
                 self._course.held = metrics
                 self._held = facts.seconds, verdict
@@ -109,12 +111,13 @@ class StepRecorder:
         else:
             self._watch_divergence(facts, verdict.loss)
 
-    def release(self, validation: dict[str, float]) -> None:
+    def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
         course = self._course
         held, course.held = course.held, None
         if self._workers is None or held is None:
             return
+        validation = self._admitted(VALIDATION, validation, course.step)
         seconds, result = self._held
         self._workers.reporter.step(
             Step(
@@ -127,6 +130,21 @@ class StepRecorder:
                 result.rank_steps if result is not None else (),
             )
         )
+
+    def _admitted(self, kind: str, metrics: Mapping[str, float], step: int) -> Mapping[str, float]:
+        """Return the metrics that get a curve: of names that come later, only some."""
+        assert self._workers is not None
+        known = self._names[kind]
+        was_full = known.is_full
+        left_out = known.add(metrics)
+        if left_out and not was_full:
+            sentence = (
+                f"The model returned more than {MOST_LATER} new names of metrics after the first "
+                f"step; {some(left_out)} and later ones are not recorded. Use the same names in "
+                "each step and epoch."
+            )
+            self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
+        return {name: value for name, value in metrics.items() if name not in left_out}
 
     def _tell_no_number(self, facts: PendingStep, loss: float, culprit: int) -> None:
         what = "not a number" if math.isnan(loss) else "infinite"

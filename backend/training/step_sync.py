@@ -7,6 +7,9 @@ in those of the others, so every rank reads each rank's value: a NaN is attribut
 Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
 holds, adds to zeros and divides by the number of ranks without loss.
 
+The slots are those of the metrics known so far. A rank with another one sets a flag; then all ranks
+exchange the metrics of that step and continue with more slots (`Trainer._complete`).
+
 On a GPU the vector is read one step later: reading it at once would make the CPU wait for the GPU
 at every step. All ranks are late by the same step, so they still stop together.
 """
@@ -16,18 +19,24 @@ from __future__ import annotations
 import math
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 
 from backend.training.step_times import RankStep
 
-_STOP, _SAVE, _NORM, _FIRST_VALUE = 0, 1, 2, 3
+_STOP, _SAVE, _NORM, _METRICS, _PARAMETERS, _FIRST_VALUE = range(6)
 _HALVES = 4
 """Numbers of 16 bits in one of 64."""
 _TIMES = len(RankStep._fields)
+_ABSENT = 0x7FF8_0000_0000_0A85
+"""The bits of a number that is none: the metric is not among a rank's metrics of this step."""
+(_NOT_THERE,) = struct.unpack("d", struct.pack("q", _ABSENT))
+MOST_LATER = 100
+"""Metrics that may be added after the first step. A name with the number of the epoch or a file in
+it would otherwise make the history, and the vector, larger without end."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,15 @@ class StepResult:
     loss: float
     norm: float
     metrics: dict[str, float]
+    """The mean over the ranks that have the metric in this step."""
     losses: tuple[float, ...]
     rank_step_ms: tuple[float, ...]
     """The time of each rank without the exchange."""
     rank_steps: tuple[RankStep, ...] = ()
+    is_complete: bool = True
+    """Whether `metrics` has the metrics of all ranks."""
+    own_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Those of this rank."""
 
     @property
     def not_a_number(self) -> int | None:
@@ -50,26 +64,64 @@ class StepResult:
         return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), None)
 
 
+class KnownNames:
+    """Names of metrics: those of the first step, and at most `MOST_LATER` that come later."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._most: int | None = None
+        self.is_full = False
+        """Whether a name was left out."""
+
+    def add(self, names: Iterable[str]) -> list[str]:
+        """Return which of ``names`` are left out."""
+        new = list(dict.fromkeys(name for name in names if name not in self.names))
+        if self._most is None:
+            self._most = len(new) + MOST_LATER
+        room = self._most - len(self.names)
+        self.names += new[:room]
+        self.is_full |= len(new) > room
+        return new[room:]
+
+
 class StepSync:
-    """One vector, filled before the gradients are reduced and read after."""
+    """One vector, filled before the gradients are reduced and read after.
+
+    Attributes:
+        wants_parameters: Whether a rank wants to train others than before, by the last step read.
+    """
 
     def __init__(
-        self, names: Sequence[str], rank: int, world_size: int, judges: Sequence[int] = ()
+        self, names: Iterable[str], rank: int, world_size: int, judges: Sequence[int] = ()
     ) -> None:
         """``judges``: the ranks whose loss and metrics are the job's; all, if it is empty."""
-        self.names = tuple(names)
         self._judges = judges or range(world_size)
         self._rank = rank
         self._world_size = world_size
-        self._values_of_rank = _HALVES * (1 + len(self.names))
-        self._own = _FIRST_VALUE + rank * self._values_of_rank
-        self._times = _FIRST_VALUE + world_size * self._values_of_rank
-        self.size = self._times + world_size * _TIMES
-        self._cast: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
+        self._known = KnownNames()
+        self._cast: deque[_Cast] = deque()
         self._vector = torch.zeros(0)
+        self.wants_parameters = False
+        self.add(names)
 
-    def use(self, vector: torch.Tensor) -> None:
-        """Use ``vector``, which the strategy reduces."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._known.names)
+
+    def add(self, names: Iterable[str]) -> bool:
+        """Add slots for metrics; return whether `size` changed, so that `use` has to follow."""
+        before = len(self._known.names)
+        self._known.add(names)
+        self._values_of_rank = _HALVES * (1 + len(self._known.names))
+        self._own = _FIRST_VALUE + self._rank * self._values_of_rank
+        self._times = _FIRST_VALUE + self._world_size * self._values_of_rank
+        self.size = self._times + self._world_size * _TIMES
+        return len(self._known.names) > before
+
+    def use(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
+        """Use ``vector``, which the strategy reduces; with the values of the one before, if so."""
+        if keeps_values:
+            vector.copy_(self._vector)
         self._vector = vector
         self._on_gpu = vector.is_cuda
 
@@ -81,14 +133,19 @@ class StepSync:
         loss: torch.Tensor,
         metrics: Mapping[str, float],
         times: RankStep,
+        wants_parameters: bool = False,
     ) -> None:
         """``times``: of the step before."""
+        self._metrics, self._wants = metrics, wants_parameters
         row = [0.0] * self.size
         row[_STOP] = float(stop)
         row[_SAVE] = float(save)
+        row[_PARAMETERS] = float(wants_parameters)
+        if not self._known.is_full:
+            row[_METRICS] = float(not metrics.keys() <= set(self._known.names))
         # The loss of a GPU stays on it: see below.
         values = [0.0 if self._on_gpu else loss.item()]
-        values += [metrics.get(name, math.nan) for name in self.names]
+        values += [metrics.get(name, _NOT_THERE) for name in self._known.names]
         row[self._own : self._own + self._values_of_rank] = struct.unpack(
             f"{_HALVES * len(values)}h", struct.pack(f"{len(values)}d", *values)
         )
@@ -99,48 +156,92 @@ class StepSync:
             halves = loss.detach().double().reshape(1).view(torch.int16)
             self._vector[self._own : self._own + _HALVES].copy_(halves)
 
+    def read_wants(self) -> bool:
+        """Return `wants_parameters` after the exchange.
+
+        It is of this step, but on several GPUs of the last one that was read.
+        """
+        if self._world_size == 1:
+            return self._wants
+        if not self._on_gpu:
+            self.wants_parameters = self._vector[_PARAMETERS].item() > 0
+        return self.wants_parameters
+
     def cast(self, norm: torch.Tensor | None) -> None:
         """Take the reduced vector; ``norm`` is the gradients' norm, which all ranks share."""
         if norm is not None:
             self._vector[_NORM].copy_(norm)
         if not self._on_gpu:
-            self._cast.append((self._vector, None))
+            self._cast.append(_Cast(self._vector, None, self.names, self._metrics))
             return
         kept = torch.empty(self.size, pin_memory=True)
         kept.copy_(self._vector, non_blocking=True)
         make_event: Any = torch.cuda.Event  # torch has no type annotations for it
         event = make_event()
         event.record()
-        self._cast.append((kept, event))
+        self._cast.append(_Cast(kept, event, self.names, self._metrics))
 
     def count(self, everything: bool) -> list[StepResult]:
         """Return the readable results, oldest first; ``everything`` waits for the newest."""
         keep = 1 if self._on_gpu and not everything else 0
         verdicts = []
         while len(self._cast) > keep:
-            vector, event = self._cast.popleft()
-            if event is not None:
-                event.synchronize()
-            verdicts.append(self._read(vector))
+            cast = self._cast.popleft()
+            if cast.event is not None:
+                cast.event.synchronize()
+            verdicts.append(self._read(cast))
         return verdicts
 
-    def _read(self, vector: torch.Tensor) -> StepResult:
-        size = self._world_size
-        halves = (vector[_FIRST_VALUE : self._times] * size).round().to(torch.int16)
+    def _read(self, cast: _Cast) -> StepResult:
+        size, vector = self._world_size, cast.vector
+        times = len(vector) - size * _TIMES
+        halves = (vector[_FIRST_VALUE:times] * size).round().to(torch.int16).view(size, -1)
         # For each rank: its loss, then its metrics.
-        values = halves.view(torch.float64).view(size, -1).tolist()
-        judged = [values[rank] for rank in self._judges]
-        ranks = tuple(
-            RankStep(*times) for times in (vector[self._times :] * size).view(size, -1).tolist()
-        )
-        loss, *metrics = (sum(column) / len(judged) for column in zip(*judged, strict=True))
+        values = halves.view(torch.float64).tolist()
+        absent = (halves.view(torch.int64) == _ABSENT).tolist()
+        everyones = [
+            {
+                name: value
+                for name, value, is_absent in zip(
+                    cast.names, values[rank][1:], absent[rank][1:], strict=True
+                )
+                if not is_absent
+            }
+            for rank in range(size)
+        ]
+        ranks = tuple(RankStep(*times) for times in (vector[times:] * size).view(size, -1).tolist())
+        self.wants_parameters = vector[_PARAMETERS].item() > 0
         return StepResult(
             stop=vector[_STOP].item() > 0,
             save=vector[_SAVE].item() > 0,
-            loss=loss,
+            loss=sum(values[rank][0] for rank in self._judges) / len(self._judges),
             norm=vector[_NORM].item(),
-            metrics=dict(zip(self.names, metrics, strict=True)),
+            metrics=self.means(everyones),
             losses=tuple(of_rank[0] for of_rank in values),
             rank_step_ms=tuple(one.data_ms + one.compute_ms for one in ranks),
             rank_steps=ranks,
+            is_complete=vector[_METRICS].item() == 0,
+            own_metrics=cast.metrics,
         )
+
+    def means(self, everyones: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """Return the mean of each metric over the judging ranks that have it."""
+        return means([everyones[rank] for rank in self._judges])
+
+
+def means(everyones: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric over those that have it."""
+    found: dict[str, list[float]] = {}
+    for metrics in everyones:
+        for name, value in metrics.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+class _Cast(NamedTuple):
+    """A reduced vector, with this rank's metrics of that step."""
+
+    vector: torch.Tensor
+    event: torch.cuda.Event | None
+    names: tuple[str, ...]
+    metrics: Mapping[str, float]

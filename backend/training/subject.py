@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ class Subject:
     training: user_code.UserData
     validation: user_code.UserData | None
     model: torch.nn.Module
+    pass_batch: Callable[[], None]
+    """Passes the first batch to the model, without changes to it and to the random numbers."""
 
 
 def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHeartbeat) -> Subject:
@@ -44,7 +47,8 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
     seed_everything(config.seed)
     model = user_code.load_model(Path(launch.model_source)).to(device)
     seed_everything(mixed_seed(config.seed, stream))
-    if user_code.needs_first_batch(model):
+
+    def pass_batch() -> None:
         kept = random_state(device)
         size = min(config.batch_size, len(training))
         batch = training.collate([training[index] for index in range(size)])
@@ -52,9 +56,12 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
         user_code.materialize(model, user_code.to_device(data, device))
         model.to(device)
         restore_random_state(kept, device)
+
+    if user_code.needs_first_batch(model):
+        pass_batch()
     beat.beat(Phase.SETUP)
     user_code.require_restorable(model)
-    return Subject(training, validation, model)
+    return Subject(training, validation, model, pass_batch)
 
 
 Traits = tuple[tuple[int, int], tuple[str | None, ...]]

@@ -125,11 +125,16 @@ HINTS = (
     Hint(
         message(
             r"Expected to have finished reduction in the prior iteration"
-            r"|Expected to mark a variable ready only once"
             r"|parameters that were not used in producing loss|unused parameters?\b"
             r"|is not needed when a module doesn't have any parameters"
         ),
         "A part of the model is not used in the loss: use each parameter in each step." + _ALONE,
+    ),
+    Hint(
+        message(r"Expected to mark a variable ready only once"),
+        "A wrapper such as DistributedDataParallel got a gradient twice in one step, as of a layer "
+        "that is used twice under reentrant checkpointing: remove the wrapper, which a job does "
+        "not need, or call torch.utils.checkpoint with use_reentrant=False." + _ALONE,
     ),
     Hint(
         message(

@@ -1,4 +1,5 @@
-"""Warnings of a run in progress: a loss that is not a number or rises, or a run that stalls.
+"""Warnings of a run in progress: a loss that is not a number or rises, a run that stalls, a
+checkpoint that could not be saved.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -12,9 +13,23 @@ from backend.records.base.schema import Record
 NOT_A_NUMBER = "not-a-number"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
+LEFT_OUT = "metrics-left-out"
+NOT_SAVED = "not-saved"
 
-_SHORT = {NOT_A_NUMBER: "not a number", DIVERGED: "diverges", STANDSTILL: "stalled"}
-_WORDS = {NOT_A_NUMBER: "Not a number", DIVERGED: "Diverges", STANDSTILL: "Stalled"}
+_SHORT = {
+    NOT_A_NUMBER: "not a number",
+    DIVERGED: "diverges",
+    STANDSTILL: "stalled",
+    LEFT_OUT: "metrics left out",
+    NOT_SAVED: "not saved",
+}
+_WORDS = {
+    NOT_A_NUMBER: "Not a number",
+    DIVERGED: "Diverges",
+    STANDSTILL: "Stalled",
+    LEFT_OUT: "Metrics left out",
+    NOT_SAVED: "Not saved",
+}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Synchronous data parallelism over Horovod: every rank applies the mean of all gradients.
+"""Synchronous data parallelism: every rank applies the mean of all gradients, over Horovod.
 
 Small gradients are in a few flat buckets that live as long as the job, each reduced by one call,
 and the sync vector is the tail of one of them, so agreement adds no message to a step. Large ones
@@ -6,6 +6,12 @@ are reduced separately in the memory where autograd left them: nothing is zeroed
 
 After the sync vector there is one number for each parameter, 1 if a rank's step used it. A
 parameter that no rank used has no gradient after `reduce`, as on one process.
+
+A gradient may be added to several times in a step: a shared layer under reentrant activation
+checkpointing, a backward pass within the forward, a hook of the user. So the first step sends
+nothing in the backward pass and notes which gradients were final when they arrived first. From then
+on the messages of those, and only those, are sent in the backward pass, in the same order on every
+rank, which torch.distributed needs. One that changes after that all the same ends the job.
 
 Horovod's own ``DistributedOptimizer`` sends one tensor for each parameter and fuses those that are
 ready in the same cycle of a millisecond; then the grouping, and with it the order in which a ring
@@ -17,16 +23,19 @@ nodes, ``tests/benchmarks/nodes.py``.
 
 from __future__ import annotations
 
+import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from backend.base.errors import BackendError
+from backend.records.base.number_format import some
 from backend.records.jobs.config import StrategyConfig
-from backend.training.strategies.base import Strategy, drop_unused
+from backend.training.strategies.base import Strategy, bytes_of, drop_unused, to_train
+from backend.training.user_code import UserCodeError
 
 SINGLE_BYTES = 2**20
 """A parameter of at least this size is a message of its own."""
@@ -39,15 +48,154 @@ LAST_BYTES = 2**20
 """The bucket that is sent last, with the first layers, is the one that is waited for."""
 
 
-class AllReduce(Strategy):
+class AveragedGradients(Strategy):
+    """A strategy that averages the gradients of all ranks in messages of a fixed order."""
+
+    half = False
+    """Send 16 bits of each number: half the bytes, 11 bits of precision, no value above 65,504."""
+    is_adasum = False
+    """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
+    takes_bfloat16 = False
+    """Whether `send` takes such numbers. MPI does not, and takes no complex numbers."""
+
+    def __init__(self) -> None:
+        self._messages: list[GradientMessage] = []
+        self._early: list[GradientMessage] = []
+        self._is_trial = True
+        self._parameters: list[torch.nn.Parameter] = []
+        self._names: dict[torch.Tensor, str] = {}
+        self._used = torch.zeros(0)
+        # The backward pass of the step, and the message that is sent next in it.
+        self._pass = -1
+        self._to_send: Iterator[GradientMessage] = iter(())
+        self._next: GradientMessage | None = None
+
+    @abstractmethod
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
+        """Begin to average ``values`` in place; return a handle for `receive`."""
+
+    @abstractmethod
+    def receive(self, handle: Any) -> None:
+        """Wait until the values are averaged."""
+
+    def adopt(
+        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+    ) -> torch.Tensor:
+        for message in self._messages:
+            message.unwatch()
+        found = to_train(model, names)
+        self._parameters = list(found.values())
+        self._names = {parameter: name for name, parameter in found.items()}
+        groups = grouped(self._parameters)
+        # The last small one to be sent: by then it is known which parameters the step used.
+        carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
+        if self.half or self.is_adasum:
+            # The sync vector is a mean of exact numbers.
+            carrier = None
+        tail = ballot_size + len(self._parameters)
+        messages: list[GradientMessage] = []
+        ballot: Bucket | None = None
+        for number, group in enumerate(groups):
+            name = f"gradients-{number}"
+            if number == carrier:
+                ballot = Bucket(self, name, group, tail)
+            elif len(group) == 1:
+                messages.append(Single(self, name, group[0]))
+            else:
+                messages.append(Bucket(self, name, group, 0))
+        if ballot is None:
+            # No small gradient of 32 bits: the sync vector is a message of its own.
+            ballot = Bucket(self, "ballot", [], tail)
+        for message in messages:
+            message.half = self.half
+            message.is_adasum = self.is_adasum
+        self._messages = [*messages, ballot]
+        for message in self._messages:
+            message.watch(self._arrived)
+        # With one message there is nothing to send before the others.
+        self._is_trial = len(groups) > 1
+        self._early = []
+        self._used = ballot.tail[ballot_size:]
+        return ballot.tail[:ballot_size]
+
+    def zero(self) -> None:
+        self._pass, self._next = -1, None
+        for message in self._messages:
+            message.zero()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        hooked: Any = loss
+        hooked.register_hook(self._begin)
+        super().backward(loss)
+
+    def _begin(self, _gradient: torch.Tensor) -> None:
+        self._pass = torch._C._current_graph_task_id()
+        self._to_send = iter(self._early)
+        self._next = next(self._to_send, None)
+
+    def _arrived(self, message: GradientMessage, parameter: torch.Tensor) -> None:
+        # In a backward pass within this one or within the forward, the gradient is not complete.
+        is_final = torch._C._current_graph_task_id() == self._pass
+        message.arrived(parameter, is_final, is_trial=self._is_trial)
+        while self._next is not None and self._next.is_complete:
+            self._next.send()
+            self._next = next(self._to_send, None)
+
+    def reduce(self) -> None:
+        self._require_unchanged()
+        if self._is_trial:
+            own = [message.is_final() for message in self._messages[:-1]]
+            everyones = zip(*self.gather(own), strict=True)
+            self._early = [
+                message
+                for message, ranks in zip(self._messages, everyones, strict=False)
+                if all(ranks)
+            ]
+            self._is_trial = False
+        unused = {p for message in self._messages for p in message.unused()}
+        self._used.fill_(1.0)
+        places = [place for place, p in enumerate(self._parameters) if p in unused]
+        for place in places:
+            self._used[place] = 0.0
+        for message in self._ordered():
+            message.send()
+        for message in self._messages:
+            message.receive()
+        drop_unused(self._parameters, places, self._used)
+
+    def _ordered(self) -> list[GradientMessage]:
+        """Return the messages in the order of sending, the one with the sync vector last."""
+        return [*self._early, *(one for one in self._messages if one not in self._early)]
+
+    def _require_unchanged(self) -> None:
+        changed = [p for message in self._early for p in message.changed()]
+        if changed:
+            raise UserCodeError(
+                f"The gradient of {some([self._names[p] for p in changed])} changed after it was "
+                "sent to the other ranks. It did not in the first step.",
+                "Call torch.utils.checkpoint with use_reentrant=False, and let hooks that change "
+                "a .grad do so in each step, the first one included.",
+            )
+
+    def gradient_norm(self) -> torch.Tensor:
+        norms: list[torch.Tensor] = [
+            torch.linalg.vector_norm(m.gradients).float() for m in self._messages if m.parameters
+        ]
+        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+
+    def scale_gradients(self, factor: torch.Tensor) -> None:
+        for message in self._messages:
+            message.gradients.mul_(factor)
+
+
+class AllReduce(AveragedGradients):
     name = "allreduce"
 
     def __init__(self, config: StrategyConfig) -> None:
-        self._half = config.setting("compression") == "fp16"
+        super().__init__()
         self._reduction = config.setting("reduction")
-        self._messages: list[GradientMessage] = []
-        self._parameters: list[torch.nn.Parameter] = []
-        self._used = torch.zeros(0)
+        self.half = config.setting("compression") == "fp16"
+        self.is_adasum = self._reduction == "adasum"
 
     @property
     def rank(self) -> int:
@@ -88,62 +236,12 @@ class AllReduce(Strategy):
     def broadcast(self, values: torch.Tensor) -> None:
         self._hvd.broadcast_(values, root_rank=0, name="share")
 
-    def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        groups = grouped(self._parameters)
-        # The last small one to be sent: by then it is known which parameters the step used.
-        carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
-        if self._half or self._reduction == "adasum":
-            # The sync vector is a mean of exact numbers.
-            carrier = None
-        tail = ballot_size + len(self._parameters)
-        ballot: Bucket | None = None
-        for number, group in enumerate(groups):
-            name = f"gradients-{number}"
-            if number == carrier:
-                ballot = Bucket(self._hvd, name, group, tail)
-                self._messages.append(ballot)
-            elif len(group) == 1:
-                self._messages.append(Single(self._hvd, name, group[0]))
-            else:
-                self._messages.append(Bucket(self._hvd, name, group, 0))
-        if ballot is None:
-            # No small gradient of 32 bits: the sync vector is a message of its own.
-            ballot = Bucket(self._hvd, "ballot", [], tail)
-            self._messages.append(ballot)
-        for message in self._messages:
-            message.watch(send=len(groups) > 1 and message is not ballot)
-            if message is not ballot:
-                message.half = self._half
-                message.is_adasum = self._reduction == "adasum"
-        self._used = ballot.tail[ballot_size:]
-        return ballot.tail[:ballot_size]
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
+        op = self._hvd.Adasum if is_adasum else self._hvd.Average
+        return self._hvd.allreduce_async_(values, name=name, op=op)
 
-    def zero(self) -> None:
-        for message in self._messages:
-            message.zero()
-
-    def reduce(self) -> None:
-        unused = {p for message in self._messages for p in message.unused()}
-        self._used.fill_(1.0)
-        places = [place for place, p in enumerate(self._parameters) if p in unused]
-        for place in places:
-            self._used[place] = 0.0
-        for message in self._messages:
-            message.send()
-        for message in self._messages:
-            message.receive()
-        drop_unused(self._parameters, places, self._used)
-
-    def gradient_norm(self) -> torch.Tensor:
-        norms: list[torch.Tensor] = [
-            torch.linalg.vector_norm(m.gradients).float() for m in self._messages if m.parameters
-        ]
-        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
-
-    def scale_gradients(self, factor: torch.Tensor) -> None:
-        for message in self._messages:
-            message.gradients.mul_(factor)
+    def receive(self, handle: Any) -> None:
+        self._hvd.synchronize(handle)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")
@@ -201,17 +299,21 @@ class GradientMessage(ABC):
     """Gradients of some parameters that are reduced by one call."""
 
     half = False
-    """Send 16 bits of each number: half the bytes, 11 bits of precision, no value above 65,504."""
     is_adasum = False
-    """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
 
-    def __init__(self, hvd: Any, name: str, parameters: list[torch.nn.Parameter]) -> None:
-        self._hvd = hvd
+    def __init__(
+        self, wire: AveragedGradients, name: str, parameters: list[torch.nn.Parameter]
+    ) -> None:
+        self._wire = wire
         self._name = name
         self.parameters = parameters
+        self._hooks: list[Any] = []
+        # Without any gradient of this step, and without one that is complete.
+        self._idle: set[torch.Tensor] = set()
         self._awaited: set[torch.Tensor] = set()
-        self._sends_early = False
-        self._handle: int | None = None
+        self._again: set[torch.Tensor] = set()
+        self._sums: dict[torch.Tensor, torch.Tensor] = {}
+        self._handle: Any = None
 
     @property
     @abstractmethod
@@ -226,58 +328,99 @@ class GradientMessage(ABC):
     def unused(self) -> list[torch.nn.Parameter]:
         """Return those without a gradient of this step, before `send`."""
 
-    def watch(self, *, send: bool) -> None:
-        """Record from now on which gradients are ready.
+    def watch(self, arrived: Callable[[GradientMessage, torch.Tensor], None]) -> None:
+        """Call ``arrived`` each time autograd has added to a gradient. Keep those that exist."""
+        self._idle = {one for one in self.parameters if one.grad is None}
+        self._awaited = set(self.parameters)
+        for parameter in self.parameters:
+            # One that is frozen at the moment, or on this rank, accepts no hook.
+            is_trained = parameter.requires_grad
+            register: Any = parameter.requires_grad_().register_post_accumulate_grad_hook
+            self._hooks.append(register(functools.partial(arrived, self)))
+            parameter.requires_grad_(is_trained)
+
+    def unwatch(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def arrived(self, parameter: torch.Tensor, is_final: bool, *, is_trial: bool) -> None:
+        """Note that autograd has added to a gradient.
 
         Args:
-            send: Send the message in the backward pass, when its last gradient is ready.
+            is_final: It will not add to it again in this backward pass.
+            is_trial: Note its content, for `is_final`.
         """
-        self._sends_early = send
-        for parameter in self.parameters:
-            register: Any = parameter.register_post_accumulate_grad_hook
-            register(self._arrived)
-
-    def _arrived(self, parameter: torch.Tensor) -> None:
+        self._idle.discard(parameter)
+        if self._handle is not None:
+            self._again.add(parameter)
+        if not is_final:
+            return
         self._awaited.discard(parameter)
-        if self._sends_early and not self._awaited:
-            self.send()
+        if is_trial and parameter.grad is not None:
+            self._sums.setdefault(parameter, _checksum(parameter.grad))
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._awaited
+
+    def is_final(self) -> bool:
+        """Return whether each gradient was final when it arrived first, after a trial."""
+        sums, self._sums = self._sums, {}
+        return all(
+            one in sums and one.grad is not None and bool(sums[one] == _checksum(one.grad))
+            for one in self.parameters
+        )
+
+    def changed(self) -> list[torch.nn.Parameter]:
+        """Return those whose gradient changed after `send`."""
+        if self._handle is None:
+            return []
+        if self._content._version != self._version:
+            return self.parameters
+        return [
+            one for one in self.parameters if one in self._again or one.grad is not self._sent[one]
+        ]
 
     def zero(self) -> None:
+        self._idle = set(self.parameters)
         self._awaited = set(self.parameters)
+        self._again = set()
 
     def send(self) -> None:
         if self._handle is not None:
             return
-        self._content = self._wire = self._collect()
-        # MPI supports neither bfloat16 nor complex numbers.
-        if self._content.is_complex():
-            self._wire = torch.view_as_real(self._content)
-        elif self._content.dtype is torch.bfloat16:
-            self._wire = self._content.float()
-        if self.half and self._wire.dtype in (torch.float32, torch.float64):
-            self._wire = self._wire.half()
-        op = self._hvd.Adasum if self.is_adasum else self._hvd.Average
-        self._handle = self._hvd.allreduce_async_(self._wire, name=self._name, op=op)
+        self._content = sent = self._collect()
+        if sent.is_complex():
+            sent = torch.view_as_real(sent)
+        elif sent.dtype is torch.bfloat16 and not self._wire.takes_bfloat16:
+            sent = sent.float()
+        if self.half and sent.dtype in (torch.float32, torch.float64):
+            sent = sent.half()
+        self._values = sent
+        self._handle = self._wire.send(sent, self._name, is_adasum=self.is_adasum)
+        self._sent = {one: one.grad for one in self.parameters}
+        self._version = self._content._version
 
     def receive(self) -> None:
-        self._hvd.synchronize(self._handle)
+        self._wire.receive(self._handle)
         self._handle = None
         if self._content.is_complex():
-            torch.view_as_real(self._content).copy_(self._wire)
-        elif self._wire is not self._content:
-            self._content.copy_(self._wire)
+            torch.view_as_real(self._content).copy_(self._values)
+        elif self._values is not self._content:
+            self._content.copy_(self._values)
 
 
 class Single(GradientMessage):
     """One gradient, in the tensor that autograd made for it."""
 
-    def __init__(self, hvd: Any, name: str, parameter: torch.nn.Parameter) -> None:
-        super().__init__(hvd, name, [parameter])
+    def __init__(self, wire: AveragedGradients, name: str, parameter: torch.nn.Parameter) -> None:
+        super().__init__(wire, name, [parameter])
         self._parameter = parameter
 
     @property
     def gradients(self) -> torch.Tensor:
-        return self._content
+        gradient = self._parameter.grad
+        return gradient if gradient is not None else self._parameter.detach()[:0]
 
     def zero(self) -> None:
         super().zero()
@@ -303,9 +446,9 @@ class Bucket(GradientMessage):
     """
 
     def __init__(
-        self, hvd: Any, name: str, parameters: list[torch.nn.Parameter], tail: int
+        self, wire: AveragedGradients, name: str, parameters: list[torch.nn.Parameter], tail: int
     ) -> None:
-        super().__init__(hvd, name, parameters)
+        super().__init__(wire, name, parameters)
         first = parameters[0] if parameters else None
         dtype = first.dtype if first is not None else torch.float32
         device = first.device if first is not None else torch.device("cpu")
@@ -324,6 +467,13 @@ class Bucket(GradientMessage):
     def gradients(self) -> torch.Tensor:
         return self._gradients
 
+    def watch(self, arrived: Callable[[GradientMessage, torch.Tensor], None]) -> None:
+        super().watch(arrived)
+        for parameter, view in self._pairs:
+            if parameter.grad is not None:
+                view.copy_(parameter.grad.to_dense())
+                parameter.grad = view
+
     def zero(self) -> None:
         super().zero()
         self._gradients.zero_()
@@ -333,11 +483,11 @@ class Bucket(GradientMessage):
                 parameter.grad = view
 
     def unused(self) -> list[torch.nn.Parameter]:
-        # A gradient that user code set itself did not trigger `_arrived`.
+        # A gradient that user code set itself did not trigger `arrived`.
         return [
             parameter
             for parameter, view in self._pairs
-            if parameter.grad is None or (parameter.grad is view and parameter in self._awaited)
+            if parameter.grad is None or (parameter.grad is view and parameter in self._idle)
         ]
 
     def _collect(self) -> torch.Tensor:
@@ -346,6 +496,12 @@ class Bucket(GradientMessage):
                 if parameter.grad is None:
                     view.zero_()
                 else:
-                    view.copy_(parameter.grad)
+                    view.copy_(parameter.grad.to_dense())
                 parameter.grad = view
         return self._flat
+
+
+def _checksum(gradient: torch.Tensor) -> torch.Tensor:
+    """Return a sum over the bytes; equal gradients have equal sums, NaN included."""
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    return bytes_of(values.detach()).sum()

@@ -11,12 +11,13 @@ its own, and every rank has the same vector after `reduce`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
 from backend.training import user_code
+from backend.training.lbfgs import Lbfgs
 
 
 class ForwardPass(torch.nn.Module):
@@ -41,8 +42,6 @@ class Strategy(ABC):
     is_split = False
     """Whether each rank has a part of the network, and all train on the same batch. The last rank
     has its output, and so its loss and metrics."""
-    exchange_s = 0.0
-    """The end of the last `backward` in which it only waited for the exchange with other ranks."""
 
     @property
     @abstractmethod
@@ -97,8 +96,15 @@ class Strategy(ABC):
         return user_code.compute_output(model, data)
 
     @abstractmethod
-    def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        """Prepare for steps with this model.
+    def adopt(
+        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+    ) -> torch.Tensor:
+        """Prepare for steps with this model; again, when it trains other parameters.
+
+        Gradients that exist are kept.
+
+        Args:
+            names: Of the parameters that any rank trains; None for those that this one does.
 
         Returns:
             The sync vector: float32, on the model's device. The loop fills it before each backward
@@ -107,7 +113,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def zero(self) -> None:
-        """Clear the gradients before a backward pass. The sync vector is filled."""
+        """Clear the gradients before the forward of a step, which may run backward passes."""
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of a loss that `parallel`'s result returned."""
@@ -166,8 +172,10 @@ class LocalGradients(Strategy):
     def __init__(self) -> None:
         self._parameters: list[torch.nn.Parameter] = []
 
-    def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+    def adopt(
+        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+    ) -> torch.Tensor:
+        self._parameters = list(to_train(model, names).values())
         return torch.zeros(ballot_size, device=self._parameters[0].device)
 
     def zero(self) -> None:
@@ -189,6 +197,23 @@ class LocalGradients(Strategy):
         return [p.grad for p in self._parameters if p.grad is not None]
 
 
+def to_train(
+    model: torch.nn.Module, names: Collection[str] | None = None
+) -> dict[str, torch.nn.Parameter]:
+    """Return the named parameters, or those that require a gradient, in the model's order."""
+    return {
+        name: one
+        for name, one in model.named_parameters()
+        if (one.requires_grad if names is None else name in names)
+    }
+
+
+def optimized(model: torch.nn.Module, optimizer: torch.optim.Optimizer | Lbfgs) -> list[str]:
+    """Return the names of the optimizer's parameters, in the order of its state dict."""
+    names = {id(one): name for name, one in model.named_parameters()}
+    return [names[id(one)] for group in optimizer.param_groups for one in group["params"]]
+
+
 def drop_unused(
     parameters: Sequence[torch.nn.Parameter], unused: Sequence[int], used: torch.Tensor
 ) -> None:
@@ -201,6 +226,29 @@ def drop_unused(
     for place in unused:
         if not shares[place]:
             parameters[place].grad = None
+
+
+def average(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Average gradients of parameters that no message of the strategy has, as `reduce` does."""
+    if strategy.world_size == 1 or not parameters:
+        return
+    own = [_numbers(one) for one in parameters]
+    used = torch.tensor([float(one.grad is not None) for one in parameters], dtype=torch.float64)
+    mean = strategy.total(torch.cat([*own, used])) / strategy.world_size
+    *means, shares = torch.split(mean, [*map(len, own), len(used)])
+    for parameter, mean, share in zip(parameters, means, shares.tolist(), strict=True):
+        gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        target = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+        target.copy_(mean.view_as(target))
+        parameter.grad = gradient if share else None
+
+
+def _numbers(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """Return the numbers of a gradient, zeros without one, as float64 on the CPU."""
+    gradient = parameter.grad
+    found = torch.zeros_like(parameter) if gradient is None else gradient.to_dense().detach()
+    found = torch.view_as_real(found) if found.is_complex() else found
+    return found.detach().double().cpu().reshape(-1)
 
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -6,7 +6,7 @@ Neighbours exchange activations and copies at their cut. All else goes along the
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
 from backend.training.consensus import PartUpdate, Rules, reinitialized
 from backend.training.model_parts import ModelParts
-from backend.training.strategies.base import ForwardPass, LocalGradients
+from backend.training.strategies.base import ForwardPass, LocalGradients, optimized
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
 
@@ -150,8 +150,10 @@ class Consensus(LocalGradients):
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        super().adopt(model, ballot_size)
+    def adopt(
+        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+    ) -> torch.Tensor:
+        super().adopt(model, ballot_size, names)
         self._sync = torch.zeros(ballot_size)
         return self._sync
 
@@ -197,10 +199,10 @@ class Consensus(LocalGradients):
         whole, states = super().whole_state(model, optimizer)
         if self._update is None:
             return whole, states
-        trained = [name for name, one in model.named_parameters() if one.requires_grad]
+        known = optimized(model, optimizer)
         own = (
             {name: value for name, value in whole.items() if self._owns(name)},
-            {n: one for n, one in states["state"].items() if self._owns(trained[n])},
+            {n: one for n, one in states["state"].items() if self._owns(known[n])},
         )
         parts = self._collected(tree_map(_on_cpu, own))
         return (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -94,42 +95,37 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
         list(module.parameters(recurse=False))
 
 
-def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter]) -> None:
-    """Refuse parameters that a forward pass created or replaced: no optimizer knows them.
-
-    Args:
-        known: The model's parameters when the optimizer was created.
-
-    Raises:
-        UserCodeError: The model has others now.
-    """
-    new = [name for name, one in model.named_parameters() if one.requires_grad and one not in known]
-    if new:
-        raise UserCodeError(
-            f"The model's forward created parameters that would never be trained: {some(new)}.",
-            "Create every layer in UserModel.__init__; torch.nn.LazyLinear and similar layers "
-            "take their size from the first batch.",
-        )
-
-
 def state_shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
     """Return names and shapes in the model's state dict; () for other values than tensors."""
     with calling("The model's state_dict"):
-        state = model.state_dict()
-    return {name: tuple(getattr(value, "shape", ())) for name, value in state.items()}
+        return _shapes(model.state_dict())
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) if _is_tensor(value) else () for name, value in state.items()}
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 def require_restorable(model: torch.nn.Module) -> None:
     """Refuse a model that does not load its own state dict: its checkpoints could not be resumed.
+
+    What is no tensor, such as a module's extra state, goes through a file.
 
     Raises:
         UserCodeError: Its ``load_state_dict`` refuses the result of its ``state_dict``.
     """
     with calling("The model's state_dict"):
         state = model.state_dict()
+    _require_readable(state)
+    state = {n: one if _is_plain(one) else _through_a_file(one) for n, one in state.items()}
     try:
         model.load_state_dict(state)
-    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:
         raise UserCodeError(
             f"The model's load_state_dict refuses the result of its state_dict: {describe(error)}.",
             "Let state_dict return all that load_state_dict needs, or give the model a "
@@ -144,16 +140,77 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
         built: `state_shapes` at that time, which is what a resumed job's model has.
 
     Raises:
-        UserCodeError: A name was added or removed, or has another shape.
+        UserCodeError: A name was added or removed, or has another shape; or an entry could not be
+            read from a checkpoint.
     """
-    now = state_shapes(model)
+    with calling("The model's state_dict"):
+        state = model.state_dict()
+    now = _shapes(state)
     other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
     if other:
         raise UserCodeError(
             f"Training changed the names or shapes in the model's state_dict: {some(other)}.",
             "Register buffers and parameters with their final shape in UserModel.__init__; a new "
-            "model could not load the checkpoint otherwise.",
+            "model could not load the checkpoint otherwise. A layer that is trained later can be "
+            "frozen until then: requires_grad_(False).",
         )
+    _require_readable(state)
+
+
+def _require_readable(state: Mapping[str, Any]) -> None:
+    """Refuse a state dict that could not be read from a checkpoint, by writing and reading it."""
+    odd = [text for name, one in state.items() if not _is_plain(one) for text in _odd(one, name)]
+    if odd:
+        raise UserCodeError(
+            f"A checkpoint cannot hold a part of the model's state_dict: {some(odd)}.",
+            "Let get_extra_state return a dict of tensors, numbers and text: torch.from_numpy(…) "
+            "of an array, .item() of one number, str(…) of a path or a date.",
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    import torch
+
+    return type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _odd(value: Any, path: str) -> Iterator[str]:
+    """Yield the innermost parts of a value that do not come back from a file, with their types."""
+    try:
+        _through_a_file(value)
+    except Exception:  # noqa: BLE001 - pickle calls user code, which may raise anything
+        parts: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, Mapping):
+            parts = value.items()
+        elif isinstance(value, (list, tuple)):
+            parts = enumerate(value)
+        found = [text for key, part in parts for text in _odd(part, f"{path}[{key!r}]")]
+        kind = type(value)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else _full_name(kind)
+        yield from found or [f"{path} ({name})"]
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
+
+
+def _through_a_file(value: Any) -> Any:
+    import torch
+
+    file = io.BytesIO()
+    torch.save(_as_saved(value), file)
+    file.seek(0)
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _as_saved(value: Any) -> Any:
+    """Return a value in the types that it has in a checkpoint; see `Checkpointer`."""
+    if isinstance(value, Mapping):
+        return {key: _as_saved(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [_as_saved(part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return value
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:

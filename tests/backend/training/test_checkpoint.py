@@ -255,6 +255,67 @@ def test_a_models_own_part_called_module_keeps_its_name_and_a_missing_prefix_is_
     assert torch.equal(wrapped["module"][0].weight, bare[0].weight)  # type: ignore[index]
 
 
+class Tied(torch.nn.Module):
+    """Weights, buffers and parts of them that are in one memory."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        one, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.names = {"one.weight"}
+        if kind == "weights":
+            other.weight = one.weight
+            self.names = {"one.weight", "other.weight"}
+        self.one, self.other = one, other
+        if kind == "list":
+            self.many = torch.nn.ModuleList([one, other, one])
+            self.names = {"many.0.weight", "many.2.weight", "one.weight"}
+            self.one = one
+        if kind == "buffers":
+            self.register_buffer("whole", torch.randn(6))
+            self.register_buffer("part", self.whole[2:5])
+            self.names = {"part"}
+        if kind == "transposed":
+            self.turned = torch.nn.Parameter(one.weight.detach().t())
+            self.names = {"one.weight"}
+        if kind == "halves":
+            self.register_buffer("both", torch.randn(2, 3))
+            self.register_buffer("first", self.both[0])
+            self.register_buffer("second", self.both[1])
+            self.names = {"both"}
+        if kind == "in forward":
+            self.names = {"other.weight"}
+
+    def tie(self) -> None:
+        self.other.weight = self.one.weight
+
+
+@pytest.mark.parametrize(
+    "kind", ["weights", "list", "buffers", "transposed", "halves", "in forward"]
+)
+def test_of_what_a_model_ties_one_name_in_the_file_is_enough(kind: str, tmp_path: Path) -> None:
+    import safetensors.torch
+
+    source = Tied(kind)
+    if kind == "in forward":
+        source.tie()
+    state = source.state_dict()
+    for left_out in sorted(source.names):
+        part = {name: value.clone() for name, value in state.items() if name != left_out}
+        safetensors.torch.save_file(part, tmp_path / "part.safetensors")
+        target = Tied(kind)
+        pass_batch = target.tie if kind == "in forward" else None
+        fit_weights(target, load_weights(tmp_path / "part.safetensors"), "part", pass_batch)
+        for name, value in target.state_dict().items():
+            assert torch.equal(value, state[name]), (left_out, name)
+
+
+def test_a_memory_that_the_file_has_only_in_part_is_not_complete() -> None:
+    model = Tied("halves")
+    state = {n: v for n, v in model.state_dict().items() if n not in ("both", "second")}
+    with pytest.raises(BackendError, match="not in the file: both, second"):
+        fit_weights(model, state, "part.pt")
+
+
 def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     target = net()
     before = {k: v.clone() for k, v in target.state_dict().items()}

@@ -65,7 +65,7 @@ NOTES: Mapping[str, StrategyNote] = {
         _RING,
     ),
     "ddp": StrategyNote(
-        "The same updates as allreduce, made by PyTorch's DistributedDataParallel.",
+        "The same updates as allreduce, exchanged by PyTorch in place of Horovod.",
         "It pays on nodes where Horovod cannot be built.",
         "Each step waits for the slowest process; it has no compression and no other reductions.",
         _RING,

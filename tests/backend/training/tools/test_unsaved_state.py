@@ -68,6 +68,58 @@ def test_a_model_whose_checkpoint_would_not_load_is_refused_before_the_first_ste
     assert training.step() == 0
 
 
+EXTRA = (
+    MODEL
+    + """
+    def get_extra_state(self):
+        import collections, datetime, pathlib
+        import numpy as np
+        return VALUE
+    def set_extra_state(self, state):
+        assert state == SHOULD
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("np.arange(3)", "_extra_state (numpy.ndarray)"),
+        ("{'seen': [1, np.float64(2)]}", "_extra_state['seen'][1] (numpy.float64)"),
+        ("{'at': pathlib.Path('/'), 'n': 1}", "_extra_state['at'] (pathlib.PosixPath)"),
+        ("(1, datetime.date(2026, 1, 1))", "_extra_state[1] (datetime.date)"),
+        ("{'f': lambda: 1}", "_extra_state['f'] (function)"),
+        ("{'model': self.layers[0]}", "_extra_state['model'] (linear.Linear)"),
+        ("collections.namedtuple('P', 'x')(1)", "load_state_dict refuses the result"),
+        ("np.zeros(2) if getattr(self, 'seen', 0) else None", "_extra_state (numpy.ndarray)"),
+    ],
+)
+def test_extra_state_that_no_checkpoint_holds_is_named_by_the_check_and_before_a_step(
+    tmp_path: Path, value: str, sentence: str
+) -> None:
+    model = EXTRA.replace("VALUE", value).replace("SHOULD", "[]" if "named" in value else "state")
+    model = model.replace("return self.layers", "self.seen = 1; return self.layers")
+    training = new_training(tmp_path, model=model, **ALONE)
+    sources = training.sources
+    request = {part: str(sources / part) for part in ("model", "loader")}
+    with pytest.raises(UserCodeError) as told:
+        check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
+    assert sentence in told.value.sentence
+    assert "weights_only" not in told.value.sentence + told.value.remedy
+    assert training.train() != 0
+    assert sentence in training.error()["sentence"]
+    assert training.step() == 0
+
+
+def test_extra_state_of_tensors_numbers_and_text_is_saved_and_resumed(tmp_path: Path) -> None:
+    value = "{'text': 'a', 'list': [1, 2.5, None, True], 'tensor': torch.ones(2)}"
+    model = EXTRA.replace("VALUE", value).replace("state == SHOULD", "state['text'] == 'a'")
+    training = new_training(tmp_path, model=model, epochs=1, **ALONE)
+    training.train_well()
+    training.with_config(epochs=2, **ALONE)
+    training.train_well(resume_from=training.latest())
+
+
 COUNTING = MODEL.replace(
     "class UserModel(nn.Module):\n", "class UserModel(nn.Module):\n    iterations = 0\n"
 ).replace(

@@ -1,0 +1,157 @@
+"""Parameters that a model freezes, thaws, replaces or adds while it trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.training.loop import all_parameters
+from tests.backend.training.test_resume import assert_bit_equal
+from tests.backend.training.training_rig import LOADER, new_training
+
+MODEL = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 16)
+        self.late = nn.Linear(16, 16).requires_grad_(False)
+        self.swapped = nn.Linear(16, 16)
+        self.wide = nn.Linear(16, 20_000).requires_grad_(False)
+        self.last = nn.Linear(16, 3)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+    def change(self):
+        self.steps += 1
+        if self.steps == 3:
+            self.late.requires_grad_()
+        if self.steps == 4:
+            self.swapped.weight = nn.Parameter(self.swapped.weight.detach() / 2)
+        if self.steps == 5:
+            self.first.requires_grad_(False)
+            self.wide.weight.requires_grad_()
+        if self.steps == 7:
+            self.first.weight.requires_grad_()
+    def forward(self, x):
+        if self.training:
+            self.change()
+        x = torch.tanh(self.first(x))
+        x = x + torch.tanh(self.late(x)) + torch.tanh(self.swapped(x))
+        return self.last(x + self.wide(x).mean(1, keepdim=True))
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+"""
+STEPS = 8
+
+
+def settings(strategy: str, optimizer: dict[str, Any]) -> dict[str, Any]:
+    ranks = 1 if strategy == "alone" else 2
+    return {
+        "model": MODEL,
+        "epochs": STEPS,
+        # Each step holds the whole dataset.
+        "batch_size": 96 // ranks,
+        "processes": ranks,
+        "optimizer": optimizer,
+        "strategy": {"name": strategy, "lr_scaling": "none"},
+    }
+
+
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1},
+    "adagrad": {"lr": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "optimizer"),
+    [("alone", "adagrad"), ("allreduce", "sgd"), ("allreduce", "adagrad"), ("ddp", "sgd")],
+)
+def test_what_a_model_freezes_thaws_or_replaces_trains_as_in_plain_pytorch(
+    tmp_path: Path, strategy: str, optimizer: str
+) -> None:
+    given = OPTIMIZERS[optimizer]
+    training = new_training(tmp_path, **settings(strategy, {"name": optimizer, **given}))
+    training.train_well()
+    space: dict[str, Any] = {}
+    exec(MODEL + LOADER, space)
+    torch.manual_seed(training.config.seed)
+    model: Any = space["UserModel"]()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    data = space["UserDataset"]("")
+    rules: Any = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}[optimizer]
+    plain = rules(model.parameters(), **given)
+    losses = []
+    for step in range(1, STEPS + 1):
+        plain.zero_grad()
+        loss = model.loss(model(data.x), data.y)
+        if step == 4:
+            plain.add_param_group({"params": [model.swapped.weight]})
+        loss.backward()
+        plain.step()
+        losses.append(loss.item())
+    assert list(training.curve("loss").values()) == pytest.approx(losses, rel=1e-6)
+    trained = torch.load(training.latest(), weights_only=True)["model"]
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(trained[name], tensor, rtol=0, atol=1e-6, msg=name)
+        assert torch.equal(trained[name], before[name]) == (name == "wide.bias"), name
+    assert "From step 3 on these are trained, too: late.weight, late.bias" in training.log()
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 4, 6])
+def test_a_run_that_resumes_after_a_thaw_continues_as_if_it_had_never_stopped(
+    tmp_path: Path, epochs: int
+) -> None:
+    common = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    straight = new_training(tmp_path, name="straight", **common)
+    straight.train_well()
+    halves = new_training(tmp_path, name="halves", **{**common, "epochs": epochs})
+    halves.train_well()
+    del common["model"]
+    halves.with_config(**common)
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
+def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> None:
+    model = MODEL.replace("self.late.requires_grad_()", "self.head = nn.Linear(2, 2)")
+    training = new_training(
+        tmp_path, **{**settings("allreduce", {"name": "sgd", "lr": 0.1}), "model": model}
+    )
+    assert training.train() != 0
+    assert "state_dict: head.weight, head.bias" in training.error()["sentence"]
+    assert training.step() == 2
+
+
+def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
+    model = MODEL.replace(
+        "x = torch.tanh(self.first(x))",
+        "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",
+    ).replace("self.change()", "pass")
+    common = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    straight = new_training(tmp_path, name="straight", **{**common, "model": model})
+    straight.train_well()
+    halves = new_training(tmp_path, name="halves", **{**common, "model": model, "epochs": 3})
+    halves.train_well()
+    del common["model"]
+    halves.with_config(**common)
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+    weights = halves.latest()
+    fresh = new_training(tmp_path, name="fresh", **{**common, "model": model, "epochs": 1})
+    state = torch.load(weights, weights_only=True)["model"]
+    del state["swapped.weight"]
+    torch.save(state, tmp_path / "part.pt")
+    fresh.train_well(start_from=str(tmp_path / "part.pt"))
+
+
+def test_all_parameters_are_those_of_torch() -> None:
+    space: dict[str, Any] = {}
+    exec(MODEL, space)
+    model = space["UserModel"]()
+    model.twin, model.late.bias, model.none = model.first, None, None
+    assert set(all_parameters(model)) == set(model.parameters())
