@@ -206,7 +206,7 @@ class _Passed:
             yield _picture(f"[{number}]", value[0, number])
 
     def _explain(self, output: torch.Tensor, inputs: list[torch.Tensor]) -> None:
-        flat = output[0].reshape(-1) if output.ndim else output.reshape(1)
+        flat = output.reshape(-1)  # All of it is of one sample, in any form.
         self.top = int(flat.argmax())
         convolution = self._convolution
         wanted = [*inputs, *([convolution[1]] if convolution else [])]
