@@ -8,7 +8,6 @@ an output chooses a class. So a sample has the same answer alone, in a set and a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import torch
 
 from backend.records.base.number_format import some
 from backend.training.tools.preview import evenly
+from backend.training.tools.thumbnails import entries
 from backend.training.user_code import (
     UserCodeError,
     UserData,
@@ -78,7 +78,7 @@ class BatchForm(NamedTuple):
             return None
         form: Form = self.output
         for key in self.classes:
-            output, form = _entries(output)[key], form[key]
+            output, form = entries(output)[key], form[key]
         return _rows(output, form, size)
 
 
@@ -108,8 +108,7 @@ def of_first_axis(output: Any, target: Any, size: int) -> BatchForm:
     def form(value: Any) -> Form:
         if isinstance(value, torch.Tensor):
             return Axis(0, value.ndim) if value.shape[:1] == (size,) else None
-        entries = _entries(value)
-        forms = {key: form(one) for key, one in entries.items()}
+        forms = {key: form(one) for key, one in entries(value).items()}
         is_list = isinstance(value, (list, tuple)) and len(value) == size
         return ITEMS if is_list and not any(forms.values()) else forms or None
 
@@ -131,7 +130,7 @@ def form_of(two: Any, three: Any) -> Form:
         growing = [number for number, (one, other) in enumerate(lengths) if one != other]
         is_one = len(growing) == 1 and two.shape[growing[0]] == 2 and three.shape[growing[0]] == 3
         return Axis(growing[0], two.ndim) if is_one else None
-    one, other = _entries(two), _entries(three)
+    one, other = entries(two), entries(three)
     if not isinstance(two, Mapping) and (len(one), len(other)) == (2, 3):
         return ITEMS
     if not one or one.keys() != other.keys():
@@ -153,8 +152,8 @@ def of_sample(value: Any, form: Form, place: int, size: int) -> Any:
         return _rows(value, form, size)[place]
     if form is None:
         return None
-    entries = _entries(value)
-    parts = {key: of_sample(entries[key], one, place, size) for key, one in form.items()}
+    every = entries(value)
+    parts = {key: of_sample(every[key], one, place, size) for key, one in form.items()}
     parts = {key: part for key, part in parts.items() if part is not None}
     return parts if parts else None
 
@@ -174,17 +173,6 @@ def class_numbers(target: Any, size: int) -> torch.Tensor | None:
         return None
     is_whole = not (target.is_floating_point() or target.is_complex() or target.dtype is torch.bool)
     return target.reshape(-1) if is_whole else None
-
-
-def _entries(value: Any) -> dict[Any, Any]:
-    """Return the parts of a nested value by key; empty if it is a leaf."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (list, tuple)):
-        return dict(enumerate(value))
-    if dataclasses.is_dataclass(value):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    return {}
 
 
 def _examples(data: UserData) -> Iterator[Any]:
@@ -269,7 +257,7 @@ def _leaves(form: Form, value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any
         yield keys, value, form
     elif isinstance(form, dict):
         for key, one in form.items():
-            yield from _leaves(one, _entries(value)[key], (*keys, key))
+            yield from _leaves(one, entries(value)[key], (*keys, key))
 
 
 def _without_axis(form: Form, value: Any, keys: Keys = ()) -> Iterator[Keys]:
@@ -278,4 +266,4 @@ def _without_axis(form: Form, value: Any, keys: Keys = ()) -> Iterator[Keys]:
         yield keys
     elif isinstance(form, dict):
         for key, one in form.items():
-            yield from _without_axis(one, _entries(value)[key], (*keys, key))
+            yield from _without_axis(one, entries(value)[key], (*keys, key))

@@ -45,6 +45,7 @@ _MOST_CLASSES = 1000
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
+_MOST_MEASURED = 512
 _OF_EACH, _IN_ALL = 24, 240
 _AT_ONCE = 1 << 16
 
@@ -126,6 +127,8 @@ class Survey:
         self._all_classes = True
         self._sums: dict[tuple[str, int], Spread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
+        self._measured: set[str] = set()
+        self._nan = self._infinite = 0
         self._bad_items: list[int] = []
 
     def take(self, samples: int, budget_s: float) -> dict[str, Any]:
@@ -202,8 +205,11 @@ class Survey:
             array = as_array(value)
             shape = None if array is None else tuple(array.shape)
             self._shapes[path, shape, type_name(value)] += 1
-            if array is not None and _is_measured(path, array):
-                is_bad |= self._add(path, array)
+            if array is not None:
+                is_bad |= self._is_bad(array)
+                has_room = len(self._measured) < _MOST_MEASURED or path in self._measured
+                if _is_measured(path, array) and has_room:
+                    self._add(path, array)
         if is_bad and len(self._bad_items) < _MOST_FAULTS:
             self._bad_items.append(index)
         if self._observe is not None:
@@ -229,8 +235,17 @@ class Survey:
         self._faults.sort(key=lambda one: one.index or 0)
         del self._faults[self._most_faults :]
 
-    def _add(self, path: str, array: Array) -> bool:
-        """Add to the statistics; return True if a value is NaN or infinite."""
+    def _is_bad(self, array: Array) -> bool:
+        """Count NaN and infinite values; return whether there is one."""
+        if array.dtype.kind not in "fc" or numpy.isfinite(array).all():
+            return False
+        nan = int(numpy.isnan(array).sum())
+        self._nan += nan
+        self._infinite += int((~numpy.isfinite(array)).sum()) - nan
+        return True
+
+    def _add(self, path: str, array: Array) -> None:
+        """Add to the statistics."""
         values = numpy.abs(array) if array.dtype.kind == "c" else array
         layout = picture_layout(tuple(values.shape))
         if layout == "HWC":
@@ -238,11 +253,11 @@ class Survey:
         by_row = layout in ("CHW", "HWC") or _has_columns(values)
         rows = values.reshape(len(values), -1) if by_row else values.reshape(1, -1)
         # Of small items many at once: 64 columns of 100 000 rows take 5 s and not minutes.
+        self._measured.add(path)
         waiting = self._waiting.setdefault((path, len(rows), rows.dtype.str), [])
         waiting.append(rows[:_MOST_CHANNELS].copy())
         if len(waiting) * rows.size >= _AT_ONCE:
             self._sum_up(path, waiting)
-        return array.dtype.kind in "fc" and not numpy.isfinite(array).all()
 
     def _sum_up(self, path: str, waiting: list[Array]) -> None:
         if waiting:
@@ -333,12 +348,12 @@ class Survey:
 
     def _warnings(self) -> Iterator[str]:
         yield from self.class_warnings()
-        nan = sum(total.nan_count for total in self._sums.values())
-        inf = sum(total.inf_count for total in self._sums.values())
-        if nan or inf:
+        if len(self._measured) == _MOST_MEASURED:
+            yield f"Statistics are shown for the first {_MOST_MEASURED} parts of a sample."
+        if self._nan or self._infinite:
             kinds = " and ".join(
                 f"{number_format.count(number)} {word}"
-                for number, word in ((nan, "NaN"), (inf, "infinite"))
+                for number, word in ((self._nan, "NaN"), (self._infinite, "infinite"))
                 if number
             )
             yield (
