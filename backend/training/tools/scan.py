@@ -137,12 +137,12 @@ class _Split:
         same = fingerprints.equal_within(self.hashes)
         near = near.without(same)
         read = number_format.of(self._examined, self.count)
-        cut = (f"Read {read} samples {self._cut}.",) if self._cut else ()
+        cut = [f"Read {read} samples {self._cut}."] if self._cut else []
         if self._unknown:
             count = number_format.of(self._unknown.total(), self._examined)
-            cut += (
+            cut.append(
                 f"{count} samples are not compared with others, because the content of a part is "
-                f"not known: {number_format.some(list(self._unknown))}.",
+                f"not known: {number_format.some(list(self._unknown))}."
             )
         return SplitScan(
             samples=self.count,

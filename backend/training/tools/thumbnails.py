@@ -76,6 +76,8 @@ def as_array(value: Any) -> Array | None:
 
     if isinstance(value, torch.Tensor):
         value = value.detach()
+        if value.is_nested:
+            return None
         if value.layout is not torch.strided:
             value = value.to_dense()
         if value.is_quantized:
