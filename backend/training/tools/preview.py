@@ -42,6 +42,8 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
+_CLASS_NAME = 100
+_NO_LABEL = "(no label)"
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
@@ -124,7 +126,10 @@ class Survey:
         self._times_ms = numbers("d")
         self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
         self._classes: Counter[str | int] = Counter()
-        self._all_classes = True
+        self._distinct: set[int] = set()
+        """Hashes of the targets: captions are long."""
+        self._labelled = 0
+        self._first_other: int | None = None
         self._sums: dict[tuple[str, int], Spread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
         self._measured: set[str] = set()
@@ -158,13 +163,16 @@ class Survey:
         """Return the findings after reading this number of items."""
         for (path, *_), waiting in self._waiting.items():
             self._sum_up(path, waiting)
+        samples = sorted(self._samples, key=lambda sample: sample.index)
+        if not self._has_classes:
+            samples = [replace(sample, of_class="") for sample in samples]
         return Preview(
             split=self._split,
             class_name=self._data.class_name,
             count=self._count,
             examined=examined,
-            samples=tuple(sorted(self._samples, key=lambda sample: sample.index)),
-            class_samples=self._class_samples.all() if self._all_classes else (),
+            samples=tuple(samples),
+            class_samples=self._class_samples.all() if self._has_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_MOST_SHAPES)),
             classes=self._class_counts(),
             statistics=tuple(total.result(*key) for key, total in sorted(self._sums.items())),
@@ -215,10 +223,13 @@ class Survey:
         if self._observe is not None:
             self._observe(index, leaves, is_bad)
         of_class = self.class_of(item)
+        if not of_class:
+            first = self._first_other
+            self._first_other = index if first is None else min(index, first)
         if is_shown:
             self._kept[index] = item
             self._samples.append(self.sample(index, item, time_ms, of_class))
-        elif self._class_samples.wants(of_class):
+        elif len(self._distinct) <= _MOST_CLASSES and self._class_samples.wants(of_class):
             self._class_samples.add(self.sample(index, item, time_ms, of_class))
         return True
 
@@ -266,26 +277,36 @@ class Survey:
             waiting.clear()
 
     def class_of(self, item: Any) -> str:
-        """Count the item for its class and return its name, "" if targets are not classes."""
-        if not self._all_classes:
-            return ""
+        """Count the item for its class and return its name, "" if its target is not one."""
         key: str | int
-        target = item[1] if _is_pair(item) else None
+        if not _is_pair(item):
+            return ""
+        target = item[1]
         array = None if isinstance(target, str) else as_array(target)
-        if isinstance(target, str) and target:
-            key = target
+        if target is None or isinstance(target, str):
+            key = (target or "").strip()
         elif array is not None and array.size == 1 and array.dtype.kind in "biu":
             key = int(array.reshape(-1)[0])
         else:
-            self._all_classes = False
             return ""
-        self._classes[key] += 1
-        if len(self._classes) > _MOST_CLASSES:
-            self._all_classes = False
+        self._labelled += 1
+        self._distinct.add(hash(key))
+        if len(self._distinct) <= _MOST_CLASSES:
+            self._classes[key] += 1
         return self._name(key)
 
+    @property
+    def _repeats(self) -> bool:
+        """Return whether targets are of classes: named ones, or values that repeat."""
+        return bool(self._names) or 2 * len(self._distinct) <= self._labelled
+
+    @property
+    def _has_classes(self) -> bool:
+        is_few = 0 < len(self._distinct) <= _MOST_CLASSES and self._distinct != {hash("")}
+        return self._first_other is None and is_few and self._repeats
+
     def _class_counts(self) -> tuple[ClassCount, ...]:
-        if not self._all_classes:
+        if not self._has_classes:
             return ()
         ordered = sorted(self._classes.items(), key=lambda kv: (isinstance(kv[0], str), kv[0]))
         return tuple(ClassCount(self._name(key), count) for key, count in ordered)
@@ -293,7 +314,7 @@ class Survey:
     def _name(self, key: str | int) -> str:
         if isinstance(key, int) and 0 <= key < len(self._names):
             return self._names[key]
-        return str(key)
+        return _NO_LABEL if key == "" else str(key)[:_CLASS_NAME]
 
     def _try_batch(self) -> None:
         """Check that the first items make a batch, as training makes it."""
@@ -335,9 +356,23 @@ class Survey:
                 return
 
     def class_warnings(self) -> Iterator[str]:
-        if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
+        if self._distinct and self._first_other is not None:
+            yield (
+                "The classes are not shown, because some targets are of no class, first that of "
+                f"sample {number_format.count(self._first_other)}."
+            )
+        elif len(self._distinct) > _MOST_CLASSES and self._repeats:
+            yield (
+                f"The classes are not shown: there are {number_format.count(len(self._distinct))}, "
+                f"and the limit is {number_format.count(_MOST_CLASSES)}."
+            )
+        if not self._has_classes:
+            return
+        if empty := self._classes[""]:
+            yield f"{number_format.of(empty, self._labelled)} samples have no label."
+        if len(self._classes) == 1 and self._labelled > 1:
             name = self._name(next(iter(self._classes)))
-            seen = number_format.count(sum(self._classes.values()))
+            seen = number_format.count(self._labelled)
             yield (
                 f"All {seen} samples read are of one class ({name}); a model cannot learn from "
                 "that."
@@ -386,7 +421,7 @@ def class_names(dataset: Any) -> list[str]:
     """Return ``dataset.classes``, by the convention of torchvision."""
     names = getattr(dataset, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
-        return [name[:100] for name in names[:_MOST_CLASSES]]
+        return [name[:_CLASS_NAME] for name in names[:_MOST_CLASSES]]
     return []
 
 
