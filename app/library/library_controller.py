@@ -14,6 +14,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.records.base import number_format
 from backend.records.base.account import expanded
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import ModelCheck, Preview
@@ -72,6 +73,7 @@ class LibraryController(QObject):
             page.weights_dropped.connect(self._give_weights)
             page.look_requested.connect(self.refresh)
             page.detail.remove_requested.connect(partial(self._remove, kind))
+            page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
             page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
@@ -334,13 +336,14 @@ class LibraryController(QObject):
     def _files(self, kind: Kind, reference: str) -> None:
         detail = self._pages[kind].detail
 
-        def paths() -> tuple[str, ...]:
-            return tuple(e.path for e in self._library.files(kind, reference)[:_FILES_SHOWN])
+        def paths() -> tuple[tuple[str, ...], tuple[str, ...]]:
+            files = self._library.files(kind, reference)[:_FILES_SHOWN]
+            return tuple(e.path for e in files), self._library.added_files(kind, reference)
 
         self._runner.run(
             "library",
             paths,
-            partial(detail.show_files, reference),
+            lambda found: detail.show_files(reference, *found),
             lambda error: detail.show_files_fault(reference, error.with_remedy),
         )
 
@@ -375,6 +378,18 @@ class LibraryController(QObject):
             "library",
             partial(self._library.remove, kind, reference),
             self._removed,
+            partial(self._failed, kind),
+        )
+
+    def _clean_up(self, kind: Kind, reference: str) -> None:
+        def cleaned(paths: tuple[str, ...]) -> None:
+            self._runner.notify(f"Moved {number_format.some(paths)} to the trash")
+            self._files(kind, reference)
+
+        self._runner.run(
+            "library",
+            partial(self._library.remove_added, kind, reference),
+            cleaned,
             partial(self._failed, kind),
         )
 

@@ -97,6 +97,8 @@ def _library(words: SubcommandGroup, kind: str) -> None:
     _reference(leaf, kind)
     leaf.add_argument("--since", default="", metavar="NAME@N", help="default: the version before")
     _reference(words.leaf("remove", f"move one {kind} to the trash of the data root"), kind)
+    leaf = words.leaf("remove-added", "move files that were added after the import to the trash")
+    _reference(leaf, kind)
     if kind == "dataset":
         leaf = words.leaf("preview", "some samples of a dataset, read by a loader")
         _reference(leaf, kind)

@@ -146,6 +146,18 @@ def show_changes(services: Services, arguments: argparse.Namespace, as_json: boo
     return OK
 
 
+def remove_added(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    removed = services.library.remove_added(_kind(arguments), arguments.reference)
+    if as_json:
+        print_json(removed)
+        return OK
+    for path in removed:
+        print_line(f"moved to the trash: {sanitize(path)}")
+    if not removed:
+        print_line(f"{arguments.reference} has exactly the files that were imported.")
+    return OK
+
+
 def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     item = services.library.remove(_kind(arguments), arguments.reference)
     if as_json:

@@ -160,6 +160,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
             ("show", library.show),
             ("changes", library.show_changes),
             ("remove", library.remove),
+            ("remove-added", library.remove_added),
         )
     },
     ("project", "import"): library.import_project,

@@ -158,6 +158,8 @@ class SftpFiles:
     def remove_tree(self, path: str) -> None:
         """Remove a folder with its content, links not followed; a missing one is not an error."""
         with suppress(FileNotFoundError):
+            with suppress(PermissionError):  # It may be read-only; see `records.base.read_only`.
+                self._client.chmod(path, 0o755)
             for one in self.listing(path):
                 if one.is_folder:
                     self.remove_tree(one.path)

@@ -133,7 +133,7 @@ class Run:
             ranks=plans,
             model_source=str(root / "bks_model"),
             loader_source=str(root / "bks_dataset"),
-            dataset_files=str(root),
+            dataset_files=str(root / "dataset"),
             environment=variables,
             grace_s=grace_s,
         )

@@ -72,6 +72,7 @@ class LibraryDetail(QWidget):
     Signals:
         again_requested: Import a new version of this.
         remove_requested: The reference to move to the trash.
+        cleanup_requested: The reference whose added files to move to the trash.
         job_requested: The reference to begin a new job with.
         preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
         check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
@@ -86,6 +87,7 @@ class LibraryDetail(QWidget):
 
     again_requested = Signal()
     remove_requested = Signal(str)
+    cleanup_requested = Signal(str)
     job_requested = Signal(str)
     preview_requested = Signal(object)
     check_requested = Signal(object)
@@ -195,9 +197,11 @@ class LibraryDetail(QWidget):
         self._jobs = dict(jobs_by_reference)
         self._show_versions()
 
-    def show_files(self, reference: str, paths: tuple[str, ...]) -> None:
+    def show_files(
+        self, reference: str, paths: tuple[str, ...], added: tuple[str, ...] = ()
+    ) -> None:
         if self._is_shown(reference):
-            self._source.show_files(paths)
+            self._source.show_files(paths, added)
             self._tabs.set_count("source", formats.count(len(paths)))
 
     def show_files_fault(self, reference: str, sentence: str) -> None:
@@ -300,6 +304,7 @@ class LibraryDetail(QWidget):
         )
         self._source = SourceView()
         self._source.text_requested.connect(self._wish_text)
+        self._source.cleanup_requested.connect(self._wish_cleanup)
         self.versions = VersionsView()
         self.versions.changes_requested.connect(self.changes_requested)
         self._pages = Stack()
@@ -526,6 +531,11 @@ class LibraryDetail(QWidget):
     def _wish_folder(self) -> None:
         if self._reference():
             self.folder_requested.emit(self._reference())
+
+    @Slot()
+    def _wish_cleanup(self) -> None:
+        if self._reference():
+            self.cleanup_requested.emit(self._reference())
 
     @Slot()
     def _wish_remove(self) -> None:

@@ -6,6 +6,7 @@ from PySide6.QtCore import QItemSelectionModel, QStringListModel, Qt, Signal, Sl
 from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
 
 from widgets.common import formats
+from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
@@ -21,9 +22,11 @@ class SourceView(QWidget):
 
     Signals:
         text_requested: The path of a file whose text to show; answer with `show_text`.
+        cleanup_requested: Remove the files that were added after the import.
     """
 
     text_requested = Signal(str)
+    cleanup_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,7 +41,9 @@ class SourceView(QWidget):
         self._name = Label("", "strong", elide="middle")
         self._text = TextBox(mono=True, read_only=True, name="Source")
         self._count = Label("", "small", "text3")
-        files = col(self._count, (self._files, 1), gap=S2)
+        self._remove = Button("Remove added files", icon="trash")
+        self._remove.clicked.connect(self.cleanup_requested)
+        files = col(self._count, self._remove, (self._files, 1), gap=S2)
         code = col(self._name, (self._text, 1), gap=S2)
         self._words = EmptyState("file-text", "")
         self._pages = QStackedWidget()
@@ -49,6 +54,7 @@ class SourceView(QWidget):
 
     def clear(self) -> None:
         """Show another version, whose files are not known yet."""
+        self._remove.hide()
         self._show_paths(())
         self._say("Reading the files…")
 
@@ -56,9 +62,16 @@ class SourceView(QWidget):
         """Show why there is nothing to show."""
         self._say("The files cannot be read", sentence)
 
-    def show_files(self, paths: tuple[str, ...]) -> None:
-        """Show these files; the entry file is opened, or else the first one."""
+    def show_files(self, paths: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
+        """Show these files; the entry file is opened, or else the first one.
+
+        ``added``: those that were not in the version when it was imported.
+        """
         self._show_paths(paths)
+        self._remove.setVisible(bool(added))
+        if added:
+            more = f" and {formats.count(len(added) - 1)} more" if added[1:] else ""
+            self._remove.set_tip(f"Move {added[0]}{more}, which was not imported, to the trash")
         if not paths:
             self._say("No files", "Some loaders download their data themselves.")
             return

@@ -25,6 +25,11 @@ from backend.records.base.validation import sanitize
 
 MANIFEST = "files.sha256"
 CHUNK_BYTES = 1 << 20
+_CONTAINS = "contains {}, which was not in it when it was imported"
+_REMOVE = (
+    "Click “Remove added files” among the files of this version, or run dataset, model or loader "
+    "remove-added NAME@VERSION. Loaders must keep their caches elsewhere."
+)
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 
 
@@ -108,10 +113,11 @@ def compare_names(what: str, found: Set[str], wanted: Mapping[str, str]) -> None
     """Compare only the names, as `compare`."""
     for sentence, paths in (
         ("is missing {}, which was in it when it was imported", wanted.keys() - found),
-        ("contains {}, which was not in it when it was imported", found - wanted.keys()),
+        (_CONTAINS, found - wanted.keys()),
     ):
         if paths:
-            raise changed(what, sentence.format(files_text(min(paths), len(paths))))
+            error = changed(what, sentence.format(files_text(min(paths), len(paths))))
+            raise BackendError(error.sentence, _REMOVE) if sentence == _CONTAINS else error
 
 
 def differs(what: str, path: str) -> BackendError:

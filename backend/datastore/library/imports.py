@@ -31,8 +31,9 @@ from backend.datastore.library.sources import ImportSource, SourceFile, inspect_
 from backend.datastore.library.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.library.zip_source import scan_zip
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import FILE_MODE, replace_bytes
+from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import DataRoot
+from backend.records.base.local_files import remove_tree
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind, LibraryItem, left_out_facts
 from backend.records.library.project import WHOLE, ProjectPart
@@ -116,7 +117,7 @@ def import_source(
             )
             known = same(item.sha256)
             if known is not None:
-                shutil.rmtree(staging)
+                remove_tree(staging)
                 return known, ""
             share.publish(staging, progress)
             # From here on it cannot be cancelled: the version is about to appear.
@@ -207,7 +208,8 @@ class _Copy:
         return hashes
 
     def _copy_one(self, file: SourceFile, target: str) -> str:
-        mode = FILE_MODE | 0o111 if file.is_executable else FILE_MODE
+        # Read-only: see `records.base.read_only`.
+        mode = 0o555 if file.is_executable else 0o444
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         descriptor = os.open(target, flags, mode)
         try:

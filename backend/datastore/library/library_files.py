@@ -10,13 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.datastore.access.hashes import MANIFEST, files_text, read_manifest
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json
@@ -227,6 +228,21 @@ def move_to_trash(
         raise
     share.replace_json(target / "removed.json", record)
     return target
+
+
+def move_added(
+    folder: VersionFolder, paths: Sequence[str], share: DataRootAccess = MOUNTED
+) -> None:
+    """Move files out of a version to the trash; they keep their paths there."""
+    target = folder.root.trash / f"{folder.kind.value}-{folder.name}-v{folder.version}-added"
+    target = target.with_name(f"{target.name}-{secrets.token_hex(4)}")
+    for path in paths:
+        old, new = folder.content / path, target / path
+        for above in reversed(new.relative_to(folder.root.path).parents):
+            share.make_folder(folder.root.path / above, exist_ok=True)
+        with suppress(OSError):  # It may be read-only.
+            old.parent.chmod(0o755)
+        share.rename(old, new)
 
 
 def sync_folder(path: Path) -> None:

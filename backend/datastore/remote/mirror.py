@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_here
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
+from backend.records.base.local_files import remove_tree
 from backend.records.base.mirror_usage import MirrorRoom
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import Shell
@@ -229,14 +229,14 @@ class Mirror(MirrorReader, NotStaging):
         with suppress(OSError):
             make_here(new.parent)
             os.rename(old, new)
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old)
 
     def remove(self, path: Path) -> None:
         self._line.act(lambda files: files.remove(self._far(path)))
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
         # It cleans up after a failure, and that failure is the one to report.
         with suppress(BackendError, OSError):
             self._line.act(lambda files: files.remove_tree(self._far(path)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from backend.base.log import suppress
 from backend.datastore.library import library_files
 from backend.records.base.layout import CHECKPOINT_SUFFIX, DataRoot
+from backend.records.base.local_files import remove_tree
 from backend.records.library.item import Kind
 
 KEEP_S = 30 * 86_400.0
@@ -77,7 +77,7 @@ def drop(found: list[CachedItem], is_there: Callable[[CachedItem], bool]) -> int
         with suppress(OSError):
             os.rename(one.path, aside)
             if aside.is_dir():
-                shutil.rmtree(aside)
+                remove_tree(aside)
             else:
                 aside.unlink()
             freed += one.bytes

@@ -29,6 +29,7 @@ from backend.records.base.layout import (
     JobFolder,
     NodeFolder,
 )
+from backend.records.base.local_files import remove_tree
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.library.item import Kind
@@ -294,7 +295,7 @@ class MirrorReader:
         for name in _names(here) - found.keys():
             path = here / name
             if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
             else:
                 path.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ from backend.node.system import prctl, process_cleanup
 from backend.node.system.process_identity import process, send_signal
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
-from backend.records.base import timestamps
+from backend.records.base import read_only, timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
@@ -249,6 +249,7 @@ class Guard:
         try:
             prctl.die_with_parent(signal.SIGKILL, parent)
             os.setsid()
+            read_only.protect(self._launch.sources)
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
             os.dup2(self._log_fd, 1)

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.records.base import folder_modes
+from backend.base.log import suppress
+from backend.records.base import folder_modes, read_only
 from backend.records.base.atomic_files import replace_bytes, replace_json
 
 
@@ -83,4 +84,11 @@ class LocalFiles:
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder if possible, also one that is read-only."""
+    with suppress(OSError):
+        read_only.allow_writes(str(path))
+    shutil.rmtree(path, ignore_errors=True)

@@ -68,6 +68,12 @@ class Launch(Record, what="launch record", rules=STRICT):
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The folders of the user's files, "" for one that it does not have."""
+        validation = self.validation_loader_source, self.validation_dataset_files
+        return self.model_source, self.loader_source, self.dataset_files, *validation
+
     def can_lose(self, rank: int) -> bool:
         """Return whether the job continues without this rank: it is one of several workers."""
         servers = self.config.strategy.servers

@@ -202,6 +202,21 @@ class LibraryService:
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
         return library_files.list_files(self._folder(kind, reference), self._share)
 
+    def added_files(self, kind: Kind, reference: str) -> tuple[str, ...]:
+        """Return the files in a version that were not in it when it was imported, by path."""
+        folder = self._folder(kind, reference)
+        listing = self._hashes(folder)[1]
+        found = library_files.list_files(folder, self._share)
+        return tuple(one.path for one in found if one.path not in listing)
+
+    def remove_added(self, kind: Kind, reference: str) -> tuple[str, ...]:
+        """Move the files that were added to a version to the trash of the data root."""
+        folder = self._folder(kind, reference)
+        added = self.added_files(kind, reference)
+        with as_backend_error(f"The files added to the {folder.text} cannot be removed"):
+            library_files.move_added(folder, added, self._share)
+        return added
+
     def text(self, kind: Kind, reference: str, path: str) -> str:
         """Return one of the user's files, to be shown; at most a megabyte of it."""
         return library_files.read_text(self._folder(kind, reference), path, self._share)

@@ -18,6 +18,7 @@ import numpy
 import numpy.typing
 
 from backend.training.tools.thumbnails import as_array, picture_layout
+from backend.training.user_code.errors import a
 
 Array = numpy.typing.NDArray[Any]
 Leaves = Iterable[tuple[str, Any]]
@@ -40,29 +41,35 @@ def inputs_of(leaves: Leaves) -> list[tuple[str, Any]]:
     return [(path, value) for path, value in leaves if not path.startswith("target")]
 
 
-def exact(leaves: Leaves) -> int:
-    """Return 64 bits of a hash of the inputs, 0 if they have parts without a known content."""
+def exact(leaves: Leaves) -> tuple[int, str]:
+    """Return 64 bits of a hash of the inputs; 0 and the part if the content of one is not known."""
     found = hashlib.blake2b(digest_size=8)
     for path, value in inputs_of(leaves):
         array = as_array(value)
-        if array is None and hasattr(value, "__array_interface__"):
-            array = numpy.asarray(value)  # a picture of Pillow
+        if array is None and hasattr(value, "__array__"):
+            array = numpy.asarray(value)  # a picture of Pillow, words, dates, a table
         if array is not None and array.dtype.kind != "O":
             found.update(f"{path} {array.dtype.str} {array.shape}\n".encode())
-            found.update(numpy.ascontiguousarray(array).data)
-        elif value is None or isinstance(value, (str, bytes, int)):
+            found.update(array.tobytes())
+        elif value is None or isinstance(value, (str, bytes, int)) or _is_empty(value):
             found.update(f"{path} {value!r}\n".encode("utf-8", "backslashreplace"))
         else:
-            return 0
-    return int.from_bytes(found.digest(), "little") or 1
+            return 0, f"{path} is {a(type(value).__name__)}"
+    return int.from_bytes(found.digest(), "little") or 1, ""
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, (tuple, list, dict)) and not value
 
 
 def perceptual(leaves: Leaves) -> bytes:
-    """Return 128 bits of the first picture, in four bands; all 0 if there is none to compare.
+    """Return 128 bits of the pictures, in four bands; all 0 if there is none to compare.
 
-    A picture of one shade has no differences either.
+    A picture of one shade has no differences either. Of several pictures the bits that differ add
+    up.
     """
-    for _, value in inputs_of(leaves):
+    found = numpy.zeros(16, numpy.uint8)
+    for number, (_, value) in enumerate(inputs_of(leaves)):
         array = as_array(value)
         layout = "" if array is None else picture_layout(tuple(array.shape))
         if array is None or not layout or array.dtype.kind not in "biuf":
@@ -72,11 +79,13 @@ def perceptual(leaves: Leaves) -> bytes:
         if min(array.shape[:2]) < LEAST_SIDE:
             continue
         grey = array.astype(numpy.float64)
-        return _difference_hash(grey if grey.ndim == 2 else grey[:, :, :3].mean(axis=2))
-    return bytes(16)
+        bits = _difference_hash(grey if grey.ndim == 2 else grey[:, :, :3].mean(axis=2))
+        # Turned by its place, or two equal pictures would cancel out.
+        found ^= numpy.roll(bits, number)
+    return found.tobytes()
 
 
-def _difference_hash(grey: Array) -> bytes:
+def _difference_hash(grey: Array) -> Array:
     fields = grey
     for axis in (0, 1):
         edges = numpy.arange(_FIELDS) * grey.shape[axis] // _FIELDS
@@ -84,13 +93,13 @@ def _difference_hash(grey: Array) -> bytes:
         fields = numpy.add.reduceat(fields, edges, axis=axis)
         fields = fields / (sizes[:, None] if axis == 0 else sizes)
     if not numpy.isfinite(fields).all():
-        return bytes(16)
+        return numpy.zeros(16, numpy.uint8)
     least = _FLAT * float(numpy.ptp(fields))
     along = fields[:-1, 1:] - fields[:-1, :-1] > least
     down = fields[1:, :-1] - fields[:-1, :-1] > least
     # Each band has every fourth bit, so that it covers the whole picture.
     bits = numpy.stack((along, down)).reshape(-1, _BANDS).T
-    return numpy.packbits(bits).tobytes()
+    return numpy.packbits(bits)
 
 
 @dataclass(frozen=True)

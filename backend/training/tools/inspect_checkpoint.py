@@ -27,6 +27,7 @@ from backend.training.tools.layer_modules import layer_modules
 from backend.training.tools.layers import step_by_step, tensors_in
 from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.tools.thumbnails import (
+    MOST_SHOWN,
     as_array,
     part,
     parts_of,
@@ -80,7 +81,7 @@ def inspect_checkpoint(request: Mapping[str, Any], report: tool_protocol.Report)
     return CheckpointInspection(
         sample=sample,
         target=target_text(target, []),
-        data=tuple(part(*leaf) for leaf in parts_of(data_of(item))),
+        data=tuple(part(*leaf) for leaf in parts_of(data_of(item))[:MOST_SHOWN]),
         top_output=passed.top,
         loss=loss,
         weights=tuple(_weights(model, before, report)),
@@ -206,7 +207,7 @@ class _Passed:
             yield _picture(f"[{number}]", value[0, number])
 
     def _explain(self, output: torch.Tensor, inputs: list[torch.Tensor]) -> None:
-        flat = output[0].reshape(-1) if output.ndim else output.reshape(1)
+        flat = output.reshape(-1)  # All of it is of one sample, in any form.
         self.top = int(flat.argmax())
         convolution = self._convolution
         wanted = [*inputs, *([convolution[1]] if convolution else [])]

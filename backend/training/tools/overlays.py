@@ -13,6 +13,7 @@ import numpy
 
 from backend.records.library.preview import SamplePart
 from backend.training.tools.thumbnails import (
+    MOST_SHOWN,
     Array,
     as_array,
     bytes_of,
@@ -31,9 +32,9 @@ _OPACITY = 0.5
 
 
 def parts(leaves: list[tuple[str, Any]]) -> tuple[SamplePart, ...]:
-    """Return the leaves for display, the first picture of the data with its targets over it."""
-    shown = [part(path, value) for path, value in leaves]
-    for number, (path, value) in enumerate(leaves):
+    """Return the first leaves for display, the first picture with its targets over it."""
+    shown = [part(path, value) for path, value in leaves[:MOST_SHOWN]]
+    for number, (path, value) in enumerate(leaves[:MOST_SHOWN]):
         array = as_array(value)
         if not path.startswith("target") and array is not None and shown[number].png:
             drawn = _drawn(array, [one for one in leaves if one[0].startswith("target")])

@@ -23,6 +23,7 @@ from backend.training.checkpoint_content import put_buffers
 from backend.training.data import BatchIndices, ValidationOrder, loader
 from backend.training.evaluation import mean_of, values_of
 from backend.training.subject import Subject, open_subject
+from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.export import fit
 from backend.training.tools.prediction_results import PredictionResults
@@ -69,7 +70,11 @@ class _Trial:
         report("Opening data and model…")
         with _within("Opening data and model", OPEN_S):
             subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
-            self._data = self._of_files(subject) if self._files else self._of_split(subject)
+            self._examples = self._of_files(subject) if self._files else self._of_split(subject)
+            self._data = self._examples
+            if self._files:
+                files = _Files(self._examples, self._files)
+                self._data = UserData(self._examples.source, self._examples.class_name, files)
         report("Loading the checkpoint…")
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
@@ -86,11 +91,18 @@ class _Trial:
     def result(self) -> dict[str, Any]:
         measured: list[tuple[int, dict[str, float]]] = []
         unread: dict[int, UserCodeError] = {}
+        self._report("Passing some samples to the model…")
+        with torch.no_grad(), _within("The model's forward", BATCH_S):
+            form = batch_form.learn(self._model, self._examples)
         with (
-            PredictionResults(
-                Path(self._request["table"]), self._data, len(self._order.chosen), self._files
-            ) as results,
             torch.no_grad(),
+            PredictionResults(
+                Path(self._request["table"]),
+                self._data,
+                form,
+                len(self._order.chosen),
+                self._files,
+            ) as results,
         ):
             batches = iter(self._batches_of_files(unread) if self._files else self._batches())
             done = 0
@@ -111,7 +123,7 @@ class _Trial:
                 if not self._files:
                     with _within("The model's loss", BATCH_S):
                         self._measure(measured, output, target)
-                results.add(rows, output, None if self._files else target, target)
+                results.add(rows, output, target)
                 done += len(rows)
             if unread and not done:
                 raise next(iter(unread.values()))
@@ -149,7 +161,7 @@ class _Trial:
     def _of_files(self, subject: Subject) -> UserData:
         for data in filter(None, (subject.validation, subject.training)):
             if callable(getattr(data.user_dataset, "read", None)):
-                return UserData(data.source, data.class_name, _Files(data, self._files))
+                return data
         raise UserCodeError(
             f"{subject.training.class_name} has no method read, which makes the data of a sample "
             "of a file.",

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils._pytree import tree_map
 
 from backend.base.errors import BackendError
+from backend.records.base import number_format
 from backend.records.jobs.metric_names import in_spreadsheet
 from backend.records.jobs.prediction import (
     BOXES,
@@ -31,8 +31,15 @@ from backend.records.jobs.prediction import (
 from backend.records.library.preview import SamplePart, SamplePreview
 from backend.training.tools import class_measures
 from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.batch_form import (
+    BatchForm,
+    class_numbers,
+    of_first_axis,
+    of_sample,
+)
 from backend.training.tools.preview import class_names, evenly
 from backend.training.tools.thumbnails import (
+    Array,
     as_array,
     leaves,
     part,
@@ -48,6 +55,7 @@ _MOST_CLASSES = 200
 _MOST_BOXES, _MOST_PARTS = 50, 8
 _MOST_VALUES = 16
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?")
+_NO_NUMBER = "not a number"
 _SHOW_S = 20.0
 """For reading the samples to show once more."""
 
@@ -55,8 +63,12 @@ _SHOW_S = 20.0
 class PredictionResults:
     """Collects predictions batch by batch. In a ``with``, which closes the table."""
 
-    def __init__(self, table: Path, data: UserData, count: int, files: Sequence[str]) -> None:
+    def __init__(
+        self, table: Path, data: UserData, form: BatchForm | None, count: int, files: Sequence[str]
+    ) -> None:
+        """``form``: without one, the first batch is the only example."""
         self._data = data
+        self._form = form
         self._files = files
         self._names = class_names(data.user_dataset)
         self._file = table.open("w", encoding="utf-8", newline="")
@@ -73,6 +85,7 @@ class PredictionResults:
         self._top: list[torch.Tensor] = []
         self._confidences: list[torch.Tensor] = []
         self._known: dict[int, PredictedSample] = {}
+        self._missing: list[int] = []
 
     def __enter__(self) -> PredictionResults:
         return self
@@ -80,52 +93,75 @@ class PredictionResults:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, rows: Sequence[int], output: Any, target: Any, example: Any) -> None:
+    def add(self, rows: Sequence[int], output: Any, target: Any) -> None:
         """Add a batch.
 
         Args:
             rows: The numbers of its samples.
-            target: Their targets; None for files.
-            example: Targets of this loader, which say whether there are classes.
+            target: Their targets; of files, those of another sample.
         """
-        task = _task_of(output, example, len(rows))
-        if self._task not in ("", task):
+        size = len(rows)
+        form = self._form = self._form or of_first_axis(output, target, size)
+        if self._files:
+            target = None
+        try:
+            shares = form.class_shares(output, size)
+            parts = []
+            if shares is None:
+                parts = [of_sample(output, form.output, one, size) for one in range(size)]
+        except (LookupError, TypeError, AttributeError) as error:
             raise BackendError(
-                f"The model's output for a batch of {len(rows)} has another form than for the "
+                f"The model's output for a batch of {size} has another form than for the "
                 f"others: {shape_of(output)}."
-            )
-        self._task = task
+            ) from error
         begin = len(self._rows)
         self._rows.extend(rows)
-        if task == CLASSES:
-            self._add_classes(rows, output, target)
+        if shares is not None:
+            self._task = CLASSES
+            self._add_classes(rows, shares, target)
             return
+        is_boxes = all(isinstance(one, Mapping) and "boxes" in one for one in parts)
+        self._task = BOXES if is_boxes else VALUES
         for place, row in enumerate(rows):
-            own = "" if target is None else target_text(_one(target, place, len(rows)), self._names)
-            found = _one(output, place, len(rows))
             if begin + place in self._shown:
-                self._outputs[begin + place] = found
-            predicted, confidence = self._text(found)
+                self._outputs[begin + place] = parts[place]
+            predicted, confidence = self._text(parts[place])
+            own = self._target(form, target, place, size)
             cells = (row, _cell(own), _cell(predicted), confidence, *self._blanks)
             self._table.writerow([*cells, *map(in_spreadsheet, self._files[row : row + 1])])
 
-    def _add_classes(self, rows: Sequence[int], output: torch.Tensor, target: Any) -> None:
-        count = output.shape[1]
+    def _target(self, form: BatchForm, target: Any, place: int, size: int) -> str:
+        try:
+            target = of_sample(target, form.target, place, size)
+        except (LookupError, TypeError, AttributeError):  # Of another form in this batch.
+            target = None
+        if target is None:
+            return ""
+        return _value_text(target, self._names)
+
+    def _add_classes(self, rows: Sequence[int], shares: torch.Tensor, target: Any) -> None:
+        count = shares.shape[1]
         self._classes = max(self._classes, count)
-        confidence, top = _shares(output).topk(min(TOP, count), dim=1)
-        targets = _class_numbers(target, len(rows))
+        confidence, top = shares.topk(min(TOP, count), dim=1)
+        missing = shares.isnan().any(1)
+        top[missing] = -1
+        self._missing += [rows[place] for place in missing.nonzero().flatten().tolist()]
+        targets = class_numbers(target, len(rows))
         if targets is None:
             targets = torch.full((len(rows),), -1)
         self._targets.append(targets.cpu().int())
         self._top.append(top.int())
         self._confidences.append(confidence)
         words = [in_spreadsheet(self._name(number)) for number in range(count)]
-        own = [words[n] if 0 <= n < count else "" for n in targets.tolist()]
+        own = [words[n] if 0 <= n < count else str(n) if n > 0 else "" for n in targets.tolist()]
         columns: list[Sequence[Any]] = [rows, own]
-        for names, shares in zip(
+        for names, sure in zip(
             top.T.tolist(), confidence.double().T.numpy().round(6).tolist(), strict=True
         ):
-            columns += [[words[n] for n in names], shares]
+            columns += [
+                [words[n] if n >= 0 else _NO_NUMBER for n in names],
+                [one if n >= 0 else "" for n, one in zip(names, sure, strict=True)],
+            ]
         columns += [[""] * len(rows)] * (2 * (TOP - len(top[0])))
         if self._files:
             columns.append([in_spreadsheet(self._files[row]) for row in rows])
@@ -139,10 +175,7 @@ class PredictionResults:
             ]
             scores = [score for _, score, _ in self._boxes_of(value)]
             return "; ".join(boxes), round(max(scores), 6) if scores else ""
-        array = as_array(value)
-        if array is not None and 1 < array.size <= _MOST_VALUES:
-            return f"[{', '.join(f'{one:.6g}' for one in array.reshape(-1).tolist())}]", ""
-        return target_text(value, []), ""
+        return _value_text(value, []), ""
 
     def _boxes_of(self, value: Mapping[str, Any]) -> Iterator[tuple[str, float, list[float]]]:
         corners = torch.as_tensor(value["boxes"]).reshape(-1, 4).tolist()[:_MOST_BOXES]
@@ -169,14 +202,28 @@ class PredictionResults:
             samples=count,
             metrics=dict(metrics),
             shown=self._samples(shown, deadline),
-            notes=tuple(notes),
+            notes=(*notes, *(self._form.notes if self._form else ()), *self._missing_note()),
         )
         return self._with_classes(found, deadline) if self._task == CLASSES else found
+
+    def _missing_note(self) -> Iterator[str]:
+        if self._missing:
+            count = number_format.of(len(self._missing), len(self._rows))
+            first = (
+                Path(self._files[self._missing[0]]).name
+                if self._files
+                else f"sample {number_format.count(self._missing[0])}"
+            )
+            yield (
+                f"The output of {count} samples is not a number (NaN), first of {first}: they "
+                "have no prediction and are left out of the measures of the classes."
+            )
 
     def _with_classes(self, found: Prediction, deadline: float) -> Prediction:
         target = torch.cat(self._targets).numpy()
         predicted = torch.cat([top[:, 0] for top in self._top]).numpy()
         confidence = torch.cat([shares[:, 0] for shares in self._confidences]).numpy()
+        target[predicted < 0] = -1
         if self._classes > _MOST_CLASSES:
             return replace(
                 found,
@@ -188,6 +235,7 @@ class PredictionResults:
             )
         each = max(1, min(_OF_EACH_CLASS, _OF_ALL_CLASSES // self._classes))
         best = class_measures.most_confident_of_each(predicted, confidence, each)
+        best = best[predicted[best] >= 0]
         if not (target >= 0).any():
             return replace(found, best=self._samples(best.tolist(), deadline))
         counts = class_measures.confusion(target, predicted, self._classes)
@@ -217,7 +265,8 @@ class PredictionResults:
         file = self._files[row] if self._files else ""
         if self._task == CLASSES:
             guesses = self._guesses(place)
-            return PredictedSample(shown, guesses[0].name, guesses, file=file)
+            name = guesses[0].name if guesses else _NO_NUMBER
+            return PredictedSample(shown, name, guesses, file=file)
         output = self._outputs[place]
         text, _ = self._text(output)
         if self._task == BOXES:
@@ -243,6 +292,7 @@ class PredictionResults:
                 return tuple(
                     Guess(self._name(number), share)
                     for number, share in zip(numbers, confidence, strict=True)
+                    if number >= 0
                 )
             place -= len(top)
         raise AssertionError("a place beyond the samples")
@@ -262,48 +312,26 @@ class PredictionResults:
         )
 
 
-def _task_of(output: Any, target: Any, size: int) -> str:
-    if (
-        isinstance(output, torch.Tensor)
-        and output.is_floating_point()
-        and output.ndim == 2
-        and output.shape[0] == size
-        and output.shape[1] > 1
-        and _class_numbers(target, size) is not None
-    ):
-        return CLASSES
-    is_list = isinstance(output, (list, tuple)) and len(output) == size
-    if is_list and all(isinstance(one, Mapping) and "boxes" in one for one in output):
-        return BOXES
-    return VALUES
+def _value_text(value: Any, names: list[str]) -> str:
+    """Return an output or a target as text: its numbers if they are few."""
+    if isinstance(value, Mapping) and "boxes" in value:
+        return target_text(value, names)
+    parts = list(islice(leaves("", value), _MOST_PARTS + 1))
+    texts = []
+    for path, one in parts[:_MOST_PARTS]:
+        array = as_array(one)
+        is_short = array is not None and array.ndim and 1 < array.size <= _MOST_VALUES
+        text = _numbers(array) if array is not None and is_short else target_text(one, names)
+        texts.append(f"{path.lstrip('.')}: {text}" if path else text)
+    return "; ".join([*texts, *(["…"] if len(parts) > _MOST_PARTS else [])])
 
 
-def _class_numbers(target: Any, size: int) -> torch.Tensor | None:
-    """Return one whole number for each sample, None if these targets are no classes."""
-    if not isinstance(target, torch.Tensor) or target.numel() != size:
-        return None
-    is_whole = not (target.is_floating_point() or target.is_complex() or target.dtype is torch.bool)
-    return target.reshape(-1) if is_whole else None
-
-
-def _shares(output: torch.Tensor) -> torch.Tensor:
-    """Return probabilities: the output if it is that already, otherwise its softmax."""
-    values = output.float().cpu()
-    sums = values.sum(dim=1)
-    if (values >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        return values
-    return values.softmax(dim=1)
-
-
-def _one(value: Any, place: int, size: int) -> Any:
-    """Return the part of a batch that belongs to one sample."""
-
-    def is_batch(one: Any) -> bool:
-        return isinstance(one, torch.Tensor) and one.shape[:1] == (size,)
-
-    if isinstance(value, (list, tuple)) and len(value) == size and not any(map(is_batch, value)):
-        return value[place]
-    return tree_map(lambda leaf: leaf[place] if is_batch(leaf) else leaf, value)
+def _numbers(array: Array) -> str:
+    """Return the numbers of an array, rows in brackets."""
+    if array.ndim:
+        return f"[{', '.join(map(_numbers, array))}]"
+    number = array.item()
+    return f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
 def _parts(path: str, value: Any) -> tuple[SamplePart, ...]:

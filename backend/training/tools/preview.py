@@ -42,9 +42,12 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
+_CLASS_NAME = 100
+_NO_LABEL = "(no label)"
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
+_MOST_MEASURED = 512
 _OF_EACH, _IN_ALL = 24, 240
 _AT_ONCE = 1 << 16
 
@@ -123,9 +126,14 @@ class Survey:
         self._times_ms = numbers("d")
         self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
         self._classes: Counter[str | int] = Counter()
-        self._all_classes = True
+        self._distinct: set[int] = set()
+        """Hashes of the targets: captions are long."""
+        self._labelled = 0
+        self._first_other: int | None = None
         self._sums: dict[tuple[str, int], Spread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
+        self._measured: set[str] = set()
+        self._nan = self._infinite = 0
         self._bad_items: list[int] = []
 
     def take(self, samples: int, budget_s: float) -> dict[str, Any]:
@@ -155,13 +163,16 @@ class Survey:
         """Return the findings after reading this number of items."""
         for (path, *_), waiting in self._waiting.items():
             self._sum_up(path, waiting)
+        samples = sorted(self._samples, key=lambda sample: sample.index)
+        if not self._has_classes:
+            samples = [replace(sample, of_class="") for sample in samples]
         return Preview(
             split=self._split,
             class_name=self._data.class_name,
             count=self._count,
             examined=examined,
-            samples=tuple(sorted(self._samples, key=lambda sample: sample.index)),
-            class_samples=self._class_samples.all() if self._all_classes else (),
+            samples=tuple(samples),
+            class_samples=self._class_samples.all() if self._has_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_MOST_SHAPES)),
             classes=self._class_counts(),
             statistics=tuple(total.result(*key) for key, total in sorted(self._sums.items())),
@@ -202,17 +213,23 @@ class Survey:
             array = as_array(value)
             shape = None if array is None else tuple(array.shape)
             self._shapes[path, shape, type_name(value)] += 1
-            if array is not None and _is_measured(path, array):
-                is_bad |= self._add(path, array)
+            if array is not None:
+                is_bad |= self._is_bad(array)
+                has_room = len(self._measured) < _MOST_MEASURED or path in self._measured
+                if _is_measured(path, array) and has_room:
+                    self._add(path, array)
         if is_bad and len(self._bad_items) < _MOST_FAULTS:
             self._bad_items.append(index)
         if self._observe is not None:
             self._observe(index, leaves, is_bad)
         of_class = self.class_of(item)
+        if not of_class:
+            first = self._first_other
+            self._first_other = index if first is None else min(index, first)
         if is_shown:
             self._kept[index] = item
             self._samples.append(self.sample(index, item, time_ms, of_class))
-        elif self._class_samples.wants(of_class):
+        elif len(self._distinct) <= _MOST_CLASSES and self._class_samples.wants(of_class):
             self._class_samples.add(self.sample(index, item, time_ms, of_class))
         return True
 
@@ -229,8 +246,17 @@ class Survey:
         self._faults.sort(key=lambda one: one.index or 0)
         del self._faults[self._most_faults :]
 
-    def _add(self, path: str, array: Array) -> bool:
-        """Add to the statistics; return True if a value is NaN or infinite."""
+    def _is_bad(self, array: Array) -> bool:
+        """Count NaN and infinite values; return whether there is one."""
+        if array.dtype.kind not in "fc" or numpy.isfinite(array).all():
+            return False
+        nan = int(numpy.isnan(array).sum())
+        self._nan += nan
+        self._infinite += int((~numpy.isfinite(array)).sum()) - nan
+        return True
+
+    def _add(self, path: str, array: Array) -> None:
+        """Add to the statistics."""
         values = numpy.abs(array) if array.dtype.kind == "c" else array
         layout = picture_layout(tuple(values.shape))
         if layout == "HWC":
@@ -238,11 +264,11 @@ class Survey:
         by_row = layout in ("CHW", "HWC") or _has_columns(values)
         rows = values.reshape(len(values), -1) if by_row else values.reshape(1, -1)
         # Of small items many at once: 64 columns of 100 000 rows take 5 s and not minutes.
+        self._measured.add(path)
         waiting = self._waiting.setdefault((path, len(rows), rows.dtype.str), [])
         waiting.append(rows[:_MOST_CHANNELS].copy())
         if len(waiting) * rows.size >= _AT_ONCE:
             self._sum_up(path, waiting)
-        return array.dtype.kind in "fc" and not numpy.isfinite(array).all()
 
     def _sum_up(self, path: str, waiting: list[Array]) -> None:
         if waiting:
@@ -251,26 +277,36 @@ class Survey:
             waiting.clear()
 
     def class_of(self, item: Any) -> str:
-        """Count the item for its class and return its name, "" if targets are not classes."""
-        if not self._all_classes:
-            return ""
+        """Count the item for its class and return its name, "" if its target is not one."""
         key: str | int
-        target = item[1] if _is_pair(item) else None
+        if not _is_pair(item):
+            return ""
+        target = item[1]
         array = None if isinstance(target, str) else as_array(target)
-        if isinstance(target, str) and target:
-            key = target
+        if target is None or isinstance(target, str):
+            key = (target or "").strip()
         elif array is not None and array.size == 1 and array.dtype.kind in "biu":
             key = int(array.reshape(-1)[0])
         else:
-            self._all_classes = False
             return ""
-        self._classes[key] += 1
-        if len(self._classes) > _MOST_CLASSES:
-            self._all_classes = False
+        self._labelled += 1
+        self._distinct.add(hash(key))
+        if len(self._distinct) <= _MOST_CLASSES:
+            self._classes[key] += 1
         return self._name(key)
 
+    @property
+    def _repeats(self) -> bool:
+        """Return whether targets are of classes: named ones, or values that repeat."""
+        return bool(self._names) or 2 * len(self._distinct) <= self._labelled
+
+    @property
+    def _has_classes(self) -> bool:
+        is_few = 0 < len(self._distinct) <= _MOST_CLASSES and self._distinct != {hash("")}
+        return self._first_other is None and is_few and self._repeats
+
     def _class_counts(self) -> tuple[ClassCount, ...]:
-        if not self._all_classes:
+        if not self._has_classes:
             return ()
         ordered = sorted(self._classes.items(), key=lambda kv: (isinstance(kv[0], str), kv[0]))
         return tuple(ClassCount(self._name(key), count) for key, count in ordered)
@@ -278,7 +314,7 @@ class Survey:
     def _name(self, key: str | int) -> str:
         if isinstance(key, int) and 0 <= key < len(self._names):
             return self._names[key]
-        return str(key)
+        return _NO_LABEL if key == "" else str(key)[:_CLASS_NAME]
 
     def _try_batch(self) -> None:
         """Check that the first items make a batch, as training makes it."""
@@ -320,9 +356,23 @@ class Survey:
                 return
 
     def class_warnings(self) -> Iterator[str]:
-        if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
+        if self._distinct and self._first_other is not None:
+            yield (
+                "The classes are not shown, because some targets are of no class, first that of "
+                f"sample {number_format.count(self._first_other)}."
+            )
+        elif len(self._distinct) > _MOST_CLASSES and self._repeats:
+            yield (
+                f"The classes are not shown: there are {number_format.count(len(self._distinct))}, "
+                f"and the limit is {number_format.count(_MOST_CLASSES)}."
+            )
+        if not self._has_classes:
+            return
+        if empty := self._classes[""]:
+            yield f"{number_format.of(empty, self._labelled)} samples have no label."
+        if len(self._classes) == 1 and self._labelled > 1:
             name = self._name(next(iter(self._classes)))
-            seen = number_format.count(sum(self._classes.values()))
+            seen = number_format.count(self._labelled)
             yield (
                 f"All {seen} samples read are of one class ({name}); a model cannot learn from "
                 "that."
@@ -333,12 +383,12 @@ class Survey:
 
     def _warnings(self) -> Iterator[str]:
         yield from self.class_warnings()
-        nan = sum(total.nan_count for total in self._sums.values())
-        inf = sum(total.inf_count for total in self._sums.values())
-        if nan or inf:
+        if len(self._measured) == _MOST_MEASURED:
+            yield f"Statistics are shown for the first {_MOST_MEASURED} parts of a sample."
+        if self._nan or self._infinite:
             kinds = " and ".join(
                 f"{number_format.count(number)} {word}"
-                for number, word in ((nan, "NaN"), (inf, "infinite"))
+                for number, word in ((self._nan, "NaN"), (self._infinite, "infinite"))
                 if number
             )
             yield (
@@ -371,7 +421,7 @@ def class_names(dataset: Any) -> list[str]:
     """Return ``dataset.classes``, by the convention of torchvision."""
     names = getattr(dataset, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
-        return [name[:100] for name in names[:_MOST_CLASSES]]
+        return [name[:_CLASS_NAME] for name in names[:_MOST_CLASSES]]
     return []
 
 

@@ -29,11 +29,15 @@ import psutil
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.records.base import read_only
 from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.launch import Launch
 from backend.training.user_code import UserCodeError, is_out_of_memory
 
 _PR_SET_CHILD_SUBREAPER = 36
 _REPORT_INTERVAL_S = 0.1
+_SOURCES = ("model", "loader", "dataset", "validation_loader", "validation_dataset")
+"""The folders of the user's files in a request."""
 _KILL_S = 3.0
 """A killed process ends within milliseconds, or hangs in a share and stays."""
 
@@ -85,8 +89,8 @@ def at_most(seconds: float) -> Iterator[None]:
 def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoReturn:
     """Do the work of the request named on the command line, and end the process."""
     request, result, progress = (Path(path) for path in sys.argv[1:4])
-    _settle()
     asked = json.loads(request.read_bytes())
+    _settle(asked)
     # Dump the stack shortly before the time is over, even within a call into C.
     faulthandler.dump_traceback_later(max(0.9 * float(asked["time_limit_s"]), 0.1))
     try:
@@ -124,8 +128,11 @@ def _refusal(error: BackendError) -> dict[str, Any]:
     }
 
 
-def _settle() -> None:
+def _settle(asked: Mapping[str, Any]) -> None:
     """Prepare for an end that leaves nothing behind, before any user code runs."""
+    launch = [Launch.from_dict(asked["launch"])] if "launch" in asked else []
+    sources = [path for one in launch for path in one.sources]
+    read_only.protect([*sources, *(str(asked.get(name) or "") for name in _SOURCES)])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         # If memory runs out, the kernel ends this process before the desktop.

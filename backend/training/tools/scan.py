@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from array import array as numbers
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ class _Split:
         self._not_finite: list[int] = []
         self._not_finite_count = 0
         self._examined = 0
+        self._unknown: Counter[str] = Counter()
         self._cut = ""
 
     def read(self, deadline: float, sample_s: float) -> None:
@@ -99,7 +101,10 @@ class _Split:
 
     def _observe(self, index: int, leaves: list[tuple[str, Any]], is_bad: bool) -> None:
         self._indices.append(index)
-        self._hashes.append(fingerprints.exact(leaves))
+        content, unknown = fingerprints.exact(leaves)
+        self._hashes.append(content)
+        if unknown:
+            self._unknown[unknown] += 1
         self._pictures += fingerprints.perceptual(leaves)
         if is_bad:
             self._not_finite_count += 1
@@ -132,7 +137,13 @@ class _Split:
         same = fingerprints.equal_within(self.hashes)
         near = near.without(same)
         read = number_format.of(self._examined, self.count)
-        cut = (f"Read {read} samples {self._cut}.",) if self._cut else ()
+        cut = [f"Read {read} samples {self._cut}."] if self._cut else []
+        if self._unknown:
+            count = number_format.of(self._unknown.total(), self._examined)
+            cut.append(
+                f"{count} samples are not compared with others, because the content of a part is "
+                f"not known: {number_format.some(list(self._unknown))}."
+            )
         return SplitScan(
             samples=self.count,
             examined=self._examined,

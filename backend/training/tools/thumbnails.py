@@ -7,6 +7,7 @@ it would have to be on every node.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import math
 import struct
 import zlib
@@ -25,28 +26,48 @@ _WAVE_POINTS = 256
 _VALUES = 16
 _ROWS = 8
 _TEXT = 200
-_PARTS = 32
+_DEPTH = 8
+MOST_SHOWN = 32
+"""Parts of an item for display."""
 
 
 def parts_of(item: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of an item with their paths; a pair is ``data`` and ``target``."""
+    """Return all leaves of an item with their paths; a pair is ``data`` and ``target``."""
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        found = [*leaves("data", item[0]), *leaves("target", item[1])]
-    else:
-        found = list(leaves("item", item))
-    return found[:_PARTS]
+        return [*leaves("data", item[0]), *leaves("target", item[1])]
+    return list(leaves("item", item))
 
 
 def leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a nested value with their paths, which begin with ``path``."""
-    if depth < 8 and isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from leaves(f"{path}.{key}", part, depth + 1)
-    elif depth < 8 and isinstance(value, (tuple, list)) and 0 < len(value) <= _PARTS:
-        for number, part in enumerate(value):
-            yield from leaves(f"{path}[{number}]", part, depth + 1)
-    else:
+    parts = entries(value) if depth < _DEPTH else {}
+    if not parts:
         yield path, value
+    elif len(parts) > MOST_SHOWN and (numbers := _as_numbers(value)) is not None:
+        yield path, numbers
+    else:
+        mark = "[{}]" if isinstance(value, (tuple, list)) else ".{}"
+        for key, part in parts.items():
+            yield from leaves(path + mark.format(key), part, depth + 1)
+
+
+def entries(value: Any) -> dict[Any, Any]:
+    """Return the parts of a nested value by key; empty if it is a leaf."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    return {}
+
+
+def _as_numbers(value: Any) -> Array | None:
+    """Return a list of numbers as an array; None for other values."""
+    if isinstance(value, (tuple, list)) and all(isinstance(one, (int, float)) for one in value):
+        array = numpy.asarray(value)
+        return array if array.dtype.kind in "biuf" else None
+    return None
 
 
 def as_array(value: Any) -> Array | None:
@@ -55,6 +76,8 @@ def as_array(value: Any) -> Array | None:
 
     if isinstance(value, torch.Tensor):
         value = value.detach()
+        if value.is_nested:
+            return None
         if value.layout is not torch.strided:
             value = value.to_dense()
         if value.is_quantized:

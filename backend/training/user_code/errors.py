@@ -174,6 +174,7 @@ _SIGNATURES = {
     "UserDataset()": "The loader is created with only the dataset's folder: give each other "
     "argument a default value.",
 }
+_DENIED = re.compile("Read-only file system|Permission denied")
 _TYPES = re.compile(
     r"Found dtype \w+ but expected|expected scalar type|have the same dtype|dtype to be \w+"
     r"|Input type \((?!.*cuda).* type|not implemented for '(?:Int|Short|Byte|Char|Bool|Double)'"
@@ -181,7 +182,7 @@ _TYPES = re.compile(
 
 
 def _remedy(error: BaseException, what: str, place: str) -> str:
-    """Return the remedy for a wrong signature, type, or import beyond the folder; otherwise ""."""
+    """Return the remedy for common mistakes; otherwise ""."""
     text = _text(error)
     if isinstance(error, TypeError) and not place and (call := _CALL.search(text)):
         # No line of user code: the call itself failed, not one inside the function.
@@ -190,6 +191,11 @@ def _remedy(error: BaseException, what: str, place: str) -> str:
         return (
             "The import goes beyond the imported files. Import the folder above, with "
             "bks_model.py or bks_dataset.py at the top of that folder."
+        )
+    if isinstance(error, OSError | RuntimeError) and _DENIED.search(text):
+        return (
+            "The files of the library are read-only, so that every job gets the same: keep a cache "
+            "in memory, or in a folder of your own, such as Path.home() / '.cache'."
         )
     if isinstance(error, RuntimeError | NotImplementedError) and _TYPES.search(text):
         return (

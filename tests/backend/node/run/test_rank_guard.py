@@ -18,11 +18,20 @@ import pytest
 from backend.node.run import rank_guard
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit
 from tests.fakes.runs import FAKES, Run, command_of
 from tests.waiting import LIMIT_S, wait_for
+
+SOURCES = (
+    "model_source",
+    "loader_source",
+    "dataset_files",
+    "validation_loader_source",
+    "validation_dataset_files",
+)
 
 
 class LoneGuard:
@@ -159,6 +168,20 @@ def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
     with begun(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here)):
         variables = environment_of_the_rank(run)
         return variables["OMP_NUM_THREADS"], variables["OMP_WAIT_POLICY"]
+
+
+def test_a_rank_cannot_write_to_its_model_its_loader_and_its_data(run: Run, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b", "c", "d", "e")]
+    for folder in folders:
+        folder.mkdir()
+    run.launch = replace(run.launch, **dict(zip(SOURCES, map(str, folders), strict=True)))
+    replace_json(run.folder.launch, run.launch.to_dict())
+    with begun(run):
+        for folder in folders:
+            inside = Path(f"/proc/{run.find('rank_bootstrap.py').pid}/root{folder}")
+            with pytest.raises(OSError, match="Read-only file system"):
+                (inside / "cache").touch()
+            (folder / "of this process").touch()
 
 
 def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> None:

@@ -510,3 +510,27 @@ def test_f37_a_damaged_catalogue_does_not_keep_a_new_one_from_being_built(
     assert damaged.read_bytes() == b""
     with pytest.raises(BackendError):
         open_catalogue(damaged)
+
+
+@pytest.mark.parametrize(
+    "added",
+    [("processed.pt",), ("images/a.cache",), ("a/b/c/d", "z"), ("odd \n name",), (".hidden",), ()],
+)
+def test_files_that_were_added_are_moved_to_the_trash_and_the_version_is_good_again(
+    library: LibraryService, root: Path, source: Path, added: tuple[str, ...]
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    content = library.content(Kind.DATASET, "digits")
+    pin = library.pin(Kind.DATASET, "digits")
+    for name in added:
+        (content / name).parent.mkdir(parents=True, exist_ok=True)
+        (content / name).write_text(name)
+    if added:
+        with pytest.raises(BackendError) as caught:
+            library.verify(Kind.DATASET, pin)
+        assert "remove-added NAME@VERSION" in caught.value.remedy
+    assert sorted(library.added_files(Kind.DATASET, "digits")) == sorted(added)
+    assert sorted(library.remove_added(Kind.DATASET, "digits@1")) == sorted(added)
+    library.verify(Kind.DATASET, pin)
+    kept = [path for path in (root / "trash").rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in kept) == sorted(added)

@@ -395,3 +395,52 @@ def test_a_model_with_compiled_and_scripted_parts_is_checked(tmp_path: Path) -> 
     )
     (source / "late.py").write_text("def flat(data): return data.flatten(1)\n")
     assert tool_process.check_model(source, GALLERY / "loader", GALLERY / "dataset").loss
+
+
+CACHES = """
+import pathlib, numpy, torch
+
+class UserDataset(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        {at_init}
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        {at_item}
+        return torch.zeros(64), 0
+"""
+WRITES = (
+    "torch.save([1], self.folder / 'processed.pt')",
+    "torch.save([1], str(self.folder / 'processed.pt'))",
+    "numpy.save(self.folder / 'cache.npy', numpy.zeros(3))",
+    "(self.folder / 'cache').mkdir()",
+    "(pathlib.Path(__file__).parent / 'cache').write_text('x')",
+    "(self.folder / 'a.csv').write_text('x')",
+)
+
+
+@pytest.mark.parametrize(("place", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
+def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write: str) -> None:
+    loader, dataset, model = (tmp_path / name for name in ("loader", "dataset", "model"))
+    for folder in (loader, dataset, model):
+        folder.mkdir()
+    (dataset / "a.csv").write_text("1")
+    (model / "bks_model.py").write_text(GOOD)
+    text = CACHES.format(**{"at_init": "pass", "at_item": "pass", place: write})
+    (loader / "bks_dataset.py").write_text(text)
+    found: list[tuple[str, str]] = []
+    try:
+        faults = tool_process.preview(loader, dataset).faults
+        found += [(one.sentence, one.remedy) for one in faults]
+    except ToolError as error:
+        found.append((error.sentence, error.remedy))
+    with pytest.raises(ToolError) as caught:
+        tool_process.check_model(model, loader, dataset)
+    found.append((caught.value.sentence, caught.value.remedy))
+    assert {remedy.partition(",")[0] for _, remedy in found} == {
+        "The files of the library are read-only"
+    }
+    assert [path.name for path in dataset.iterdir()] == ["a.csv"]
+    assert (dataset / "a.csv").read_text() == "1"
+    assert [path.name for path in loader.iterdir()] == ["bks_dataset.py"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,110 @@ def test_a_class_that_looks_like_a_formula_is_text_in_the_table(rig: Rig) -> Non
     )
     rig.predict()
     assert {row["target"] for row in rig.rows()} == {"'=1", "'@a"}
+
+
+BY_FILE = """
+    def read(self, path):
+        return self.data[int(path[3:])]
+"""
+CROSS = "nn.functional.cross_entropy(output, target)"
+GAUSS = "((output[:, 0] - target) ** 2 / output[:, 1].exp() + output[:, 1]).mean()"
+NAMED = """
+import collections
+import dataclasses
+Out = collections.namedtuple("Out", "scores features")
+
+@dataclasses.dataclass
+class Outputs:
+    hidden: torch.Tensor
+    scores: torch.Tensor
+"""
+CLASS, NUMBERS = CLASSES, VALUES
+
+
+@pytest.mark.parametrize(
+    ("output", "loss", "task", "first"),
+    [
+        ("x", CROSS, CLASS, ""),
+        ("x.squeeze()", CROSS.replace("output,", "output.view(-1, 2),"), CLASS, ""),
+        ("x.log_softmax(1).squeeze()", "-output.view(-1, 2)[range(len(target)), target].mean()",
+         CLASS, ""),
+        ("{'loss': x.sum(), 'logits': x, 'hidden': data.repeat(1, 9)}",
+         CROSS.replace("output", "output['logits']"), CLASS, ""),
+        ("(data.repeat(1, 9), x)", CROSS.replace("output", "output[1]"), CLASS, ""),
+        ("Out(x, data)", CROSS.replace("output", "output.scores"), CLASS, ""),
+        ("Outputs(data, x)", CROSS.replace("output", "output.scores"), CLASS, ""),
+        ("x.T", CROSS.replace("output", "output.T"), CLASS, ""),
+        ("x", "nn.functional.binary_cross_entropy_with_logits(output, torch.eye(2)[target])",
+         CLASS, ""),
+        ("x.softmax(1)", "((output - torch.eye(2)[target]) ** 2).sum()", CLASS, ""),
+        ("x", GAUSS, NUMBERS, r"\[-?[\d.]+, -?[\d.]+\]"),
+        ("x[:, :1].squeeze()", "((output - target) ** 2).mean()", NUMBERS, r"-?[\d.]+"),
+        ("x[None].repeat(3, 1, 1)", "output.sum()", NUMBERS, r"\[\[-?.*, .*\], \[.*\], \[.*\]\]"),
+        ("{'mean': x[:, 0], 'more': {'both': x}, 'size': x.new_zeros(7)}", "output['mean'].sum()",
+         NUMBERS, r"mean: -?[\d.]+; more\.both: \[.+, .+\]"),
+        ("(x[:, 0], x[:, 1])", "output[0].sum()", NUMBERS, r"0: -?[\d.]+; 1: -?[\d.]+"),
+        ("x.reshape(-1)", "output.sum()", NUMBERS, ""),
+        ("[{'boxes': one.repeat(1, 2)} for one in x]", "output[0]['boxes'].sum()", BOXES, "1 1 .*"),
+    ],
+)  # fmt: skip
+def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
+    rig: Rig, output: str, loss: str, task: str, first: str
+) -> None:
+    model = MODEL.replace(LINEAR, f"x = self.layer(data)\n        return {output}")
+    model = model.replace(CROSS, loss).partition("    def metrics")[0]
+    rig.write(model.replace("class UserModel", NAMED + "\nclass UserModel"), LOADER + BY_FILE)
+    samples = [*range(16), 16]  # The last batch has one sample.
+    found = rig.predict(samples=samples)
+    assert found.task == task
+    rows = [{**row, "target": "", "file": ""} for row in rig.rows()]
+    assert re.fullmatch(first or ".*", rows[5]["prediction"])
+    assert (rows[5]["confidence"] == "") == (task == VALUES)
+    for asked in ({"samples": [5]}, {"samples": [16]}, {"samples": [16, 5]}):
+        rig.predict(**asked)
+        assert [{**one, "target": "", "file": ""} for one in rig.rows()] == [
+            rows[number] for number in asked["samples"]
+        ]
+    rig.predict(files=["/x/5", "/x/16"])
+    own = [
+        {**one, "target": "", "file": "", "index": i}
+        for one, i in zip(rig.rows(), "56", strict=True)
+    ]
+    assert own == [{**rows[n], "index": i} for n, i in ((5, "5"), (16, "6"))]
+
+
+@pytest.mark.parametrize(
+    ("output", "note"),
+    [
+        ("x.reshape(-1)", "Output that belongs to no single sample is not shown."),
+        ("{'a': x, 'b': x @ x.T}", "Output that belongs to no single sample is not shown (b)."),
+        ("x.reshape(16, -1)", "The model takes no batches of 2 and 3 samples: the first axis "),
+    ],
+)
+def test_what_cannot_be_told_apart_is_said(rig: Rig, output: str, note: str) -> None:
+    rig.forward(f"x = self.layer(data[:, :3] @ torch.eye(3, 4)); return {output}")
+    notes = rig.predict(samples=list(range(16))).notes
+    assert any(one.startswith(note) for one in notes), notes
+
+
+def test_an_output_that_is_no_number_is_no_class(rig: Rig) -> None:
+    rig.forward("x = self.layer(data); return torch.where(data[:, :1] > 1, torch.nan, x)")
+    found = rig.predict()
+    missing = [row for row in rig.rows() if row["prediction"] == "not a number"]
+    assert 0 < len(missing) < 64
+    assert {row["confidence"] + row["top_2"] for row in missing} == {"not a number"}
+    assert sum(map(sum, found.confusion)) == 64 - len(missing)
+    assert {one.prediction for one in (*found.best, *found.mistakes)} == {"0", "1"}
+    shown = {str(one.sample.index): one for one in found.shown}
+    assert shown[missing[0]["index"]].guesses == ()
+    assert f"{len(missing)} of 64 samples is not a number (NaN), first of " in found.notes[0]
+    rig.forward("return self.layer(data) * torch.nan")
+    assert rig.predict().task == CLASSES
+
+
+def test_targets_beyond_the_scores_are_no_classes(rig: Rig) -> None:
+    rig.write(MODEL.partition("    def metrics")[0].replace(CROSS, GAUSS),
+              LOADER.replace(".long()", ".long() * 7"))  # fmt: skip
+    found = rig.predict()
+    assert (found.task, found.notes) == (VALUES, ())
+    assert {row["target"] for row in rig.rows()} == {"0", "7"}

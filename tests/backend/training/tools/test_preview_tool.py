@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -366,3 +367,47 @@ def test_a_spread_bears_any_value_there_is() -> None:
     assert sum(found.histogram.counts) == 4
     assert (found.nan_count, found.inf_count) == (1, 1)
     assert Spread().result("data", 0).histogram is None
+
+
+NAMES = "return torch.ones(2), "
+
+
+@pytest.mark.parametrize(
+    ("target", "classes", "warning"),
+    [
+        ("f'A caption of picture {index}. ' + 'word ' * 400", 0, ""),
+        ("'Ein Bild ' * (index % 7 + 1)", 7, ""),
+        ("'cat' if index % 3 else ''", 2, "668 of 2 002 samples have no label."),
+        ("'cat' if index % 3 else None", 2, "668 of 2 002 samples have no label."),
+        ("'cat' if index % 3 else ' '", 2, "668 of 2 002 samples have no label."),
+        ("None", 0, ""),
+        ("''", 0, ""),
+        ("index", 0, ""),
+        ("index // 3", 668, ""),
+        ("index % 1002", 0, ""),
+        ("index % 1001", 0,
+         "The classes are not shown: there are 1 001, and the limit is 1 000."),
+        ("index % 5 if index != 77 else torch.ones(3)", 0,
+         "The classes are not shown, because some targets are of no class, first that of sample"
+         " 77."),
+        ("torch.ones(3)", 0, ""),
+    ],
+)  # fmt: skip
+def test_targets_are_classes_where_they_repeat(
+    previews: Previews, target: str, classes: int, warning: str
+) -> None:
+    found = previews.of(NAMES + target, "2002")
+    assert len(found.classes) == classes
+    said = [one for one in found.warnings if "label" in one or "not shown" in one]
+    assert said == (
+        [warning.replace("1 00", "1\u202f00").replace("2 00", "2\u202f00")] if warning else []
+    )
+    assert len(json.dumps(found.to_dict())) < 1_000_000
+    assert bool(found.class_samples) == bool(classes)
+    assert {bool(one.of_class) for one in found.samples} == {bool(classes)}
+
+
+def test_named_classes_need_not_repeat(previews: Previews) -> None:
+    body = "return torch.ones(2), index"
+    found = previews.of(body + "\n    classes = [f'class {n}' for n in range(40)]", "40")
+    assert [one.name for one in found.classes][:2] == ["class 0", "class 1"]

@@ -122,6 +122,63 @@ def test_samples_without_known_content_are_not_compared(scans: Scans) -> None:
     """The text of an object contains its address, which a later object may have, too."""
     found = scans.of("return object(), index % 2", "return object(), index % 2")
     assert (found.duplicate_count, found.leak_count) == (0, 0)
+    said = "20 of 20 samples are not compared with others, because the content of a part is not "
+    assert found.warnings[0] == f"{said}known: data is an object."
+
+
+LONG = {
+    "columns": "{f'c{n}': float(n == 39) * index for n in range(40)}",
+    "numbers": "[0.0] * 39 + [float(index)]",
+    "whole numbers": "[0] * 5000 + [index]",
+    "rows": "[[0.0, float(n == 39) * index] for n in range(40)]",
+    "tensors": "tuple(torch.full((2, 2), float(n == 39) * index) for n in range(40))",
+    "words": "['a'] * 39 + [str(index)]",
+    "deep": "{'a': {'b': [{'c': (0.0, {'d': [0] * 33 + [index]})}]}}",
+    "last pixel": "numpy.pad(numpy.full((1, 1), float(index)), ((63, 0), (63, 0)))",
+    "second picture": "[torch.zeros(1, 32, 32), torch.full((1, 32, 32), float(index))]",
+    "empty parts": "[[], {}, (), None, index]",
+    "words in an array": "numpy.array(['a'] * 39 + [str(index)])",
+    "dates": "numpy.datetime64('2026-01-01') + index",
+}
+
+
+@pytest.mark.parametrize("data", LONG.values(), ids=LONG)
+def test_samples_are_equal_if_all_of_their_inputs_are(scans: Scans, data: str) -> None:
+    def of(number: str) -> str:
+        return f"index = {number}; return {data}, 0"
+
+    found = scans.of(of("index % 19 + 1"), of("index + 19"))
+    assert (found.duplicates, found.leaks) == (((0, 19),), ((18, 0),))
+    assert found.near_duplicate_count == 0
+    assert not any("compared" in one for one in found.warnings)
+
+
+@pytest.mark.parametrize(("second", "alike"), [("index % 19", 1), ("100 + index", 0)])
+def test_samples_of_several_pictures_are_alike_if_all_pictures_are(
+    scans: Scans, second: str, alike: int
+) -> None:
+    noisy = "(picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy())"
+    found = scans.of(f"return [{noisy.format('index % 19')}, {noisy.format(second)}], 0")
+    assert found.near_duplicate_count == alike
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "{f'c{n}': bad if n == 39 else 0.0 for n in range(40)}, 0",
+        "[0.0] * 39 + [bad], 0",
+        "[torch.zeros(2)] * 99 + [torch.full((2,), bad)], 0",
+        "torch.zeros(2), {f'c{n}': bad if n == 39 else 0.0 for n in range(40)}",
+        "torch.zeros(2), torch.full((1, 20, 20), bad)",
+        "{f'c{n}': bad if n == 999 else 0.0 for n in range(1000)}, 0",
+    ],
+)
+def test_a_value_that_is_not_finite_is_found_in_every_part(
+    scans: Scans, data: str, value: str
+) -> None:
+    found = scans.of(f"bad = float('{value}') if index == 7 else 0.0; return {data}")
+    assert (found.not_finite, found.not_finite_samples) == (1, (7,))
 
 
 def test_s08_pictures_that_look_alike_are_found_within_and_between(scans: Scans) -> None:
