@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.cli import jobs
 from backend.cli.printing import (
     FAILED,
     OK,
@@ -282,6 +283,7 @@ def _print_findings(findings: Sequence[Finding], as_json: bool) -> int:
 
 
 def list_nodes(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    jobs.wake(services, [entry.name for entry in services.cluster.entries_known()])
     nodes = services.nodes.list()
     if as_json:
         print_json(nodes)
@@ -307,6 +309,8 @@ def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str
 def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     from dataclasses import replace
 
+    names = [entry.name for entry in services.cluster.entries_known()]
+    jobs.wake(services, [arguments.name] if arguments.name else names)
     nodes = [
         replace(node, findings=services.nodes.check(node.name))
         for node in services.nodes.list()
