@@ -91,10 +91,11 @@ def has_person(as_json: bool) -> bool:
 def acceptance(arguments: argparse.Namespace, asks: bool) -> Accept:
     """Return a function that accepts the keys of ``--accept-key``, and asks about others."""
     given: Sequence[str] = getattr(arguments, "accept_key", ())
-    return lambda key: key.fingerprint in given or (asks and _accepts(key))
+    return lambda key: key.fingerprint in given or (asks and asked(key))
 
 
-def _accepts(key: HostKey) -> bool:
+def asked(key: HostKey) -> bool:
+    """Ask the user at the terminal about a key; return whether it is accepted."""
     print_note(f"First connection to {key.host}, port {key.port}. Its {key.kind} host key is")
     print_note(f"    {key.fingerprint}")
     print_note("Compare it on the node itself: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub")

@@ -106,7 +106,7 @@ def _sweep(
     # Whether a folder can be seen is all that is answered about it.
     asks_sight = len(more) == 2 and more[0] == _SEE and os.path.isabs(more[1])
     # On nodes that do not see the data root, the run's folder is in the folder that replaces it.
-    if not (asks_sight or len(more) <= 1 and all(_is_ours(one, (carried,)) for one in more)):
+    if not (asks_sight or (len(more) <= 1 and all(_is_ours(one, (carried,)) for one in more))):
         raise CommandRefused
     name, _, code = argv[1].partition("=")
     if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):

@@ -90,6 +90,9 @@ def no_way_in(node: str, error: BackendError) -> PreflightFinding:
     check = HOST_KEY if isinstance(error, (HostKeyChanged, HostKeyUnknown)) else SSH
     known = isinstance(error, (HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable))
     sentence = error.sentence if known else f"{node} cannot be reached: {error.sentence}"
+    if isinstance(error, HostKeyUnknown):
+        fix = Fix.ACCEPT_HOST_KEY
+        return fault(check, node, sentence, error.remedy, fix, host_key=error.key)
     return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
 
 
