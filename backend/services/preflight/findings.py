@@ -21,6 +21,7 @@ Facts = Mapping[str, Any]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 CLOCK_WARNING_S = 60.0
+_BUSY_PER_CORE = 2.0
 SLOW_BYTES_PER_S = 10e6
 """Less than Fast Ethernet; training across such nodes waits for the network."""
 
@@ -73,6 +74,12 @@ class NodeReplies:
 
     def of(self, name: str) -> Facts:
         return self.facts.get(name) or {}
+
+
+def busy(facts: Facts) -> str:
+    """Return ``load 34 on 2 cores`` for a node that is busy, otherwise ""."""
+    load, cores = facts.get("load", 0.0), facts.get("cores", 1)
+    return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
 
 
 def fault(
