@@ -120,7 +120,7 @@ class Trainer:
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
         self._times = RankStep()
-        self._cpu_wait = CpuWait()
+        self._cpu_wait = CpuWait(torch.get_num_threads())
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
         self._last_save = time.monotonic()
