@@ -184,11 +184,12 @@ def _error(error: BackendError | None) -> dict[str, str] | None:
 
 
 class _Told:
-    """Progress of set-ups, a line for each step that has ended."""
+    """Progress of set-ups: a line for each step that has ended, and for what a step waits for."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._newest: dict[str, SetUp] = {}
+        self._waits: dict[str, str] = {}
 
     def hear(self, news: SetUp) -> None:
         before = self._newest.get(news.node)
@@ -197,6 +198,12 @@ class _Told:
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state and not self._quiet:
                 print_note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+            if step.state is StepState.RUNNING and step.sentence and not self._quiet:
+                # Of a count of bytes, only its beginning.
+                what = step.sentence.partition(":")[0]
+                if self._waits.get(news.node) != what:
+                    self._waits[news.node] = what
+                    print_note(f"{news.node}  {step.title:<9}      …    {step.sentence}")
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()

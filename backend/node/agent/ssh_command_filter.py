@@ -1,4 +1,4 @@
-"""Filter for the commands that the cluster's key may start on a node, if a user restricts it.
+"""Filter for the commands that the cluster's key may start on a node, unless that is not wanted.
 
 sshd executes this instead of the client's command (``command=`` in authorized_keys), and passes
 that command as text. It is never given to a shell. It is refused unless it is one of the commands
@@ -36,7 +36,7 @@ _SETTING = re.compile(
     # What it held before, as 5.0 and as 4.1 write it.
     r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
 )
-_SYSTEMS_OWN = ("/usr/", "/opt/")
+SYSTEMS_OWN = ("/usr/", "/opt/")
 # 4.1 names the nodes by its own expression, such as [2:10].77.0.3@0(2).
 _PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
@@ -122,7 +122,7 @@ def _is_ours(place: str, ours: Sequence[Path]) -> bool:
 
 def _is_sound(place: str, ours: Sequence[Path]) -> bool:
     """Return whether only set-up or the system's administrator can put programs there."""
-    return _is_ours(place, ours) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
+    return _is_ours(place, ours) or os.path.normpath(place).startswith(SYSTEMS_OWN)
 
 
 def main() -> NoReturn:

@@ -150,6 +150,9 @@ class JobLifecycle:
         Raises:
             BackendError: There is no such job, or it cannot be read.
         """
+        folder = self._queries.folder(job_id)
+        if not (folder.newest_run() or folder.queued.exists()):
+            return ""
         _, file, view = self._queries.read(job_id)
         waits = view.state.is_live or view.state is JobState.QUEUED
         node = file.config.placement[0].node if waits else THIS_COMPUTER

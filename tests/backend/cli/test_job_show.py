@@ -94,8 +94,12 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
     said: str,
 ) -> None:
     view = replace(SLOW, state=state, config=config)
+    queued = SimpleNamespace(exists=lambda: state is JobState.QUEUED)
+    folder = SimpleNamespace(newest_run=lambda: int(state is not JobState.QUEUED), queued=queued)
     queries: Any = SimpleNamespace(
-        find=str, read=lambda _id: (None, SimpleNamespace(config=config), view)
+        find=str,
+        folder=lambda _id: folder,
+        read=lambda _id: (folder, SimpleNamespace(config=config), view),
     )
     lifecycle = JobLifecycle(queries, *([None] * 3))  # type: ignore[arg-type]
     lifecycle.reap = lambda _id: None  # type: ignore[method-assign]

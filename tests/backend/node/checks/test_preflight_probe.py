@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -175,12 +176,17 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
         ),
         ('test "$asked" = true', True, {"code": 0, "why": "", "shell": False}),
         (
+            f"test \"$asked\" = true || {{ echo '{REFUSAL}' >&2; exit 1; }}",
+            False,
+            {"code": 0, "why": "", "shell": False},
+        ),
+        (
             "echo 'Permission denied' >&2; exit 255",
             False,
             {"code": 255, "why": "Permission denied", "shell": False},
         ),
     ],
-    ids=["sh", "fish", "csh", "runs only", "refused"],
+    ids=["sh", "fish", "csh", "runs only", "own key for runs only", "refused"],
 )
 def test_the_far_shell_is_tried_with_what_mpirun_sends(
     root: Path,
