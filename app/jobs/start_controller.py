@@ -23,7 +23,9 @@ from backend.records.nodes.preflight import (
 )
 from backend.services.context.container import Services
 from backend.services.preflight.service import PreflightFailed
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
+from widgets.nodes.provisioning.host_key_dialog import HostKeyDialog
 
 NO_PLACE: tuple[Placement, ...] = ()
 """The placement in the job itself."""
@@ -145,6 +147,7 @@ class PreflightSession(QObject):
         self._progress: Progress | None = None
         self._to_ask: set[str] = set()
         self._is_open = True
+        self._asking: DialogHolder[HostKeyDialog] = DialogHolder()
         self.dialog = PreflightDialog(bool(wish.job_id), window)
         self.dialog.fix_requested.connect(self._fix)
         self.dialog.fix_all_requested.connect(self._fix_all)
@@ -197,7 +200,11 @@ class PreflightSession(QObject):
 
     @Slot(object)
     def _fix(self, finding: PreflightFinding) -> None:
-        if finding.fix.is_about_job:
+        if finding.host_key is not None:
+            ask = HostKeyDialog(finding.host_key, self.dialog)
+            ask.trusted.connect(lambda _key: self._fix_all((finding,)))
+            self._asking.open(ask)
+        elif finding.fix.is_about_job:
             self._move(placement_after(self._config.placement, finding), finding)
         else:
             self._fix_all(self._mended_with(finding))

@@ -26,7 +26,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
-from backend.records.nodes.health import Health
+from backend.records.nodes.health import Health, missed_after_s
 from backend.records.nodes.provisioning_options import usual_options
 from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
@@ -35,7 +35,7 @@ from widgets.nodes.history.node_history import NodeHistoryData, past_of
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 
-_WAKE_EVERY_S = 60.0
+_WAKE_EVERY_S = 30.0
 """A node that was rebooted and has neither systemd nor cron is restarted by this contact."""
 
 _SLOW_S = 10.0
@@ -204,7 +204,9 @@ class NodeController(QObject):
         away = {one.name for one in states if one.presence is not Presence.ONLINE}
         self._since = {name: self._since.get(name, now) for name in away}
         for one in states:
-            if one.presence is Presence.OFFLINE:
+            # Also a node out of service: it may lead a run.
+            is_silent = one.silent_s > missed_after_s(one.reading)
+            if is_silent or one.presence is Presence.OFFLINE:
                 self._wake(one.name)
         self._show()
 

@@ -169,8 +169,9 @@ def _node(words: SubcommandGroup) -> None:
     )
     leaf.add_argument(
         "--limit-key",
-        action="store_true",
-        help="restrict the new key to training runs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="restrict the new key to training runs, which is the default, or do not",
     )
     leaf.add_argument(
         "--without-horovod", action="store_true", help="train by DDP; nothing is built here"

@@ -7,7 +7,7 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
@@ -33,28 +33,46 @@ from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.jobs.job_file import read_job_file, write_job_file
 
 if TYPE_CHECKING:
-    from backend.records.jobs.view import JobView
+    from backend.records.jobs.view import JobView, RunUpdate
     from backend.records.library.inspection import TensorValues
     from backend.services.context.container import Services
 
 _log = logging.getLogger(__name__)
 _LOG_PIECE = 256 * 1024
+_WAKE_EVERY_S = 30.0
 
 
 def reap(services: Services, arguments: argparse.Namespace) -> None:
-    """Reap the jobs that a command names, or all, before it reads them.
+    """Reap the jobs that a command names, or all, before it reads them; start silent agents.
 
     A job that cannot be read or reaped is reported by the command itself.
     """
     named = getattr(arguments, "id", None) or getattr(arguments, "ids", None)
     if named is None:
-        services.jobs.lifecycle.reap_all()
-        return
-    for text in (named,) if isinstance(named, str) else named:
+        ids = services.jobs.lifecycle.not_known_over()
+    else:
+        ids = (named,) if isinstance(named, str) else tuple(named)
+    heads = []
+    for text in ids:
         try:
-            services.jobs.lifecycle.reap(services.jobs.queries.find(text))
+            job_id = text if named is None else services.jobs.queries.find(text)
+            services.jobs.lifecycle.reap(job_id)
+            heads.append(services.jobs.lifecycle.head(job_id))
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
+    wake(services, heads)
+
+
+def wake(services: Services, names: Iterable[str]) -> None:
+    """Start the agents of silent nodes, and report what was found."""
+    for name, found in services.set_up.wake_silent(names).items():
+        if isinstance(found, BackendError):
+            print_note(f"There is no news from {name}. {found.with_remedy}")
+        elif found:
+            print_note(
+                f"The agent of {name} did not run and was started. It closes the runs that ended "
+                "with a restart of the node within some seconds."
+            )
 
 
 def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -151,13 +169,26 @@ def _follow(services: Services, job_id: str, as_json: bool) -> int:
 
 def watch(services: Services, job_id: str, as_json: bool) -> JobView:
     """Wait for the end of a run, with progress bars on a terminal."""
+    due_s = time.monotonic() + _WAKE_EVERY_S
+
+    def wake_if_silent(view: JobView) -> None:
+        nonlocal due_s
+        if view.doubt and time.monotonic() >= due_s:
+            wake(services, (view.config.placement[0].node,))
+            due_s = time.monotonic() + _WAKE_EVERY_S
+
     if as_json or not sys.stderr.isatty():
-        view = services.jobs.queries.wait(job_id)
+        view = services.jobs.queries.wait(job_id, lambda update: wake_if_silent(update.view))
     else:
         from backend.cli.progress_bars import RunBars
 
         with RunBars() as bars:
-            view = services.jobs.queries.wait(job_id, lambda update: bars.show(update.view))
+
+            def show_bars(update: RunUpdate) -> None:
+                bars.show(update.view)
+                wake_if_silent(update.view)
+
+            view = services.jobs.queries.wait(job_id, show_bars)
     return (
         view if services.jobs.lifecycle.reap(job_id) is None else services.jobs.queries.show(job_id)
     )

@@ -107,6 +107,7 @@ def _command(arguments: argparse.Namespace, as_json: bool) -> int:
         *_places(arguments),
         accept=nodes.acceptance(arguments, has_person),
         passphrase=nodes.passphrase if has_person else None,
+        given=nodes.acceptance(arguments, asks=False),
     )
     try:
         action = getattr(arguments, "action", "")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.cli import jobs
 from backend.cli.printing import (
     FAILED,
     OK,
@@ -90,10 +91,11 @@ def has_person(as_json: bool) -> bool:
 def acceptance(arguments: argparse.Namespace, asks: bool) -> Accept:
     """Return a function that accepts the keys of ``--accept-key``, and asks about others."""
     given: Sequence[str] = getattr(arguments, "accept_key", ())
-    return lambda key: key.fingerprint in given or (asks and _accepts(key))
+    return lambda key: key.fingerprint in given or (asks and asked(key))
 
 
-def _accepts(key: HostKey) -> bool:
+def asked(key: HostKey) -> bool:
+    """Ask the user at the terminal about a key; return whether it is accepted."""
     print_note(f"First connection to {key.host}, port {key.port}. Its {key.kind} host key is")
     print_note(f"    {key.fingerprint}")
     print_note("Compare it on the node itself: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub")
@@ -182,11 +184,12 @@ def _error(error: BackendError | None) -> dict[str, str] | None:
 
 
 class _Told:
-    """Progress of set-ups, a line for each step that has ended."""
+    """Progress of set-ups: a line for each step that has ended, and for what a step waits for."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._newest: dict[str, SetUp] = {}
+        self._waits: dict[str, str] = {}
 
     def hear(self, news: SetUp) -> None:
         before = self._newest.get(news.node)
@@ -195,6 +198,12 @@ class _Told:
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state and not self._quiet:
                 print_note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+            if step.state is StepState.RUNNING and step.sentence and not self._quiet:
+                # Of a count of bytes, only its beginning.
+                what = step.sentence.partition(":")[0]
+                if self._waits.get(news.node) != what:
+                    self._waits[news.node] = what
+                    print_note(f"{news.node}  {step.title:<9}      …    {step.sentence}")
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
@@ -282,6 +291,7 @@ def _print_findings(findings: Sequence[Finding], as_json: bool) -> int:
 
 
 def list_nodes(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    jobs.wake(services, [entry.name for entry in services.cluster.entries_known()])
     nodes = services.nodes.list()
     if as_json:
         print_json(nodes)
@@ -307,6 +317,8 @@ def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str
 def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     from dataclasses import replace
 
+    names = [entry.name for entry in services.cluster.entries_known()]
+    jobs.wake(services, [arguments.name] if arguments.name else names)
     nodes = [
         replace(node, findings=services.nodes.check(node.name))
         for node in services.nodes.list()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from backend.cli import nodes
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 
@@ -17,7 +18,7 @@ def preflight(services: Services, arguments: argparse.Namespace, as_json: bool) 
     job_id = services.jobs.queries.find(arguments.id)
     config = services.jobs.queries.show(job_id).config
     found = services.preflight.run(config, job_id)
-    if arguments.fix and _mend(services, found):
+    if arguments.fix and _mend(services, found, nodes.has_person(as_json)):
         found = services.preflight.run(config, job_id)
     canary = None
     if arguments.canary and found.passed:
@@ -38,10 +39,13 @@ def _print_canary(canary: Canary) -> None:
         print_line(f"       {line}")
 
 
-def _mend(services: Services, found: Preflight) -> bool:
-    """Fix what can be fixed; return whether anything was done."""
+def _mend(services: Services, found: Preflight, asks: bool) -> bool:
+    """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
     wanted = [
-        finding for finding in (*found.faults, *found.warnings) if not finding.fix.needs_a_person
+        finding
+        for finding in (*found.faults, *found.warnings)
+        if not finding.fix.needs_a_person
+        or (asks and finding.host_key is not None and nodes.asked(finding.host_key))
     ]
     for finding in wanted:
         print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")

@@ -3,8 +3,8 @@
 A user's keys stay on the desktop. The program makes a key pair for the cluster, puts the private
 part on each node and authorizes the public part there with ``restrict`` and the nodes' subnet. A
 stolen key can be used only from the cluster, without a terminal and forwarding; that is enough for
-mpirun. A stricter option lets sshd start `ssh_command_filter` for it (``command=``), which allows
-mpirun's daemon and little more.
+mpirun. By default sshd starts `ssh_command_filter` for it (``command=``), which allows mpirun's
+daemon and little more.
 
 The edited files belong to another program, so each edit is a pure function that keeps every other
 line unchanged, byte for byte.
@@ -274,6 +274,17 @@ def install_key(
     # sshd ignores a list that others may write to, and only logs that.
     _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
     return changed
+
+
+def limit_fault(home: NodeHome, python: str, mpirun: str) -> str:
+    """Return why the key cannot be limited on a node; "" if it can."""
+    for path in (python, str(home.ssh / GATE_NAME)):
+        if not _PLAIN_PATH.fullmatch(path):
+            return f"the path {path} has characters that authorized_keys does not take"
+    ours = f"{PurePosixPath(python).parent}/"
+    if not mpirun.startswith((ours, *ssh_command_filter.SYSTEMS_OWN)):
+        return f"{mpirun} is in none of the system's folders"
+    return ""
 
 
 def _gate(shell: Shell, home: NodeHome, python: str) -> str:

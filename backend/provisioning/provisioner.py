@@ -7,6 +7,7 @@ ready. An upgrade is installed next to the old version, never over it: runs keep
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -44,6 +45,7 @@ _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
 _AGENT_LIMIT_S = 20.0
 _REFUSED_LIMIT_S = 3.0
+_BUSY_PER_CORE = 2.0
 _USUAL_SHELLS = ("", "sh", "bash", "dash")
 _AS_ROOT = tuple(
     f"{name}_ALLOW_RUN_AS_ROOT{end}=1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
@@ -161,7 +163,7 @@ class _Work:
         self._plan = plan
         self._steps = steps
         self._cancelled = cancelled
-        self._is_open = self._has_horovod = False
+        self._is_open = self._has_horovod = self._limits_key = False
         self._name = ""
         self._chosen: tuple[Wheel, ...] = ()
         self._folder = PurePosixPath()
@@ -269,10 +271,16 @@ class _Work:
             sources = cluster_key.sources(self._entry, self._plan.peers)
             # By its final name: the folder in which it is made will be renamed.
             python = str(self._place.environments / self._name / "bin/python")
-            gate = python if self._plan.limits_key else ""
+            fault = ""
+            if self._plan.limits_key:
+                mpirun = self._mpirun if self._plan.system_mpi else python
+                fault = cluster_key.limit_fault(self.home, python, mpirun)
+            self._limits_key = self._plan.limits_key and not fault
+            gate = python if self._limits_key else ""
             cluster_key.install_key(self.shell, self.home, self._plan.key, sources, gate)
             told = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
             told += ", for runs only" if gate else ""
+            told += f", also for a shell and files, since {fault}" if fault else ""
         self._ssh_config = cluster_key.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )
@@ -382,11 +390,20 @@ class _Work:
         argv = [*limit, "env", *_AS_ROOT, *two_ranks_command(self._mpirun, python)]
         fault = f"Two ranks on {self._entry.name} could not work together"
         remedy = "Fix the problem of mpirun that its output names, then set the node up again."
+        self._steps.say(f"Starting two ranks, which takes some seconds{self._busy()}")
         said = self._steps.must(self.shell, argv, fault, remedy, limit_s=_TRIAL_LIMIT_S + 30)
         if not two_ranks_agree(said):
             raise BackendError(f"{fault}: they did not get the same sum.", remedy)
         self.shell.write(stamp, tried)
         return "Two ranks connected and added up a number."
+
+    def _busy(self) -> str:
+        """Return that the node is busy, as the end of a sentence."""
+        load = self.shell.run(["cat", "/proc/loadavg"]).out.partition(" ")[0]
+        cores = self.facts.cores
+        if not re.fullmatch(r"\d+(\.\d+)?", load) or float(load) < _BUSY_PER_CORE * cores:
+            return ""
+        return f", and longer now: the node is busy (load {float(load):.0f} on {cores} cores)"
 
     def ready(self) -> NodeEntry:
         return replace(
@@ -400,7 +417,7 @@ class _Work:
                 bundle=self._bundle,
                 ssh_config=self._ssh_config,
                 own_key=self._plan.own_key,
-                limits_key=self._plan.limits_key,
+                limits_key=self._limits_key,
                 without_horovod=not self._has_horovod,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),

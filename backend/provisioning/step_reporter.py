@@ -84,9 +84,11 @@ class Steps:
         self._output(f"{self._step.output}{text}\n")
 
     def say(self, sentence: str) -> None:
-        """Report the progress of the running step."""
+        """Report what the running step does or waits for; figures follow a colon."""
         self.stop_if_cancelled()
-        self._later(sentence=sentence)
+        # What begins now may take minutes without another report.
+        begins = sentence.partition(":")[0] != self._step.sentence.partition(":")[0]
+        (self._change if begins else self._later)(sentence=sentence)
 
     def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""

@@ -56,6 +56,8 @@ class Relay:
         sent = 0
         with self._lock:
             lock = self._locks.setdefault(wheel, threading.Lock())
+        if lock.locked():
+            steps.say(f"Waiting for another node, which gets {wheel.package} for all")
         with lock:
             if wheel not in self._there:
                 try:

@@ -223,7 +223,8 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
         f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Either it was "
         "reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{to_remove(shown.host, shown.port)}",
+        f"{to_remove(shown.host, shown.port)}; then accept the new one with any command that "
+        f"connects: --accept-key {shown.fingerprint}",
     )
 
 

@@ -29,6 +29,7 @@ from backend.training.loop import make_optimizer, trained
 from backend.training.parameter_server import ParameterServer, shards
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
+from backend.training.step_times import RankStep
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject
@@ -149,6 +150,7 @@ class AsyncServer(Leader):
         self._drops = False
         self._arrivals: deque[float] = deque(maxlen=100)
         self._queue: set[int] = set()
+        self._parts: dict[int, RankStep] = {}
 
     def _open(self) -> torch.optim.Optimizer:
         config = self._config
@@ -339,6 +341,7 @@ class AsyncServer(Leader):
         self._commit(hold=False)
         self._arrivals.append(now)
         self._times[worker] = message["ms"]
+        self._parts[worker] = RankStep(*message["parts"])
         state.step += 1
         state.epoch_step += 1
         for number in message["batches"]:
@@ -374,11 +377,15 @@ class AsyncServer(Leader):
             metrics=message["metrics"],
             losses=tuple(losses),
             rank_step_ms=times,
+            rank_steps=tuple(self._parts.get(rank, RankStep()) for rank in range(size))
+            if self._live <= self._parts.keys()
+            else (),
         )
         self._held = pending, result
 
     def _take_back(self, worker: int) -> None:
         """The others get its batches in this epoch or the next."""
+        self._parts.pop(worker, None)
         left = self._given.pop(worker, [])
         portions = [one for one in self._portions if one[0] != worker]
         if self._config.strategy.setting("policy") == "portion" and left:

@@ -22,6 +22,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint_content import put_buffers, random_state, restore_random_state
+from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     BatchIndices,
     TrainingOrder,
@@ -121,6 +122,8 @@ class AsyncWorker:
             for one in shards(self._parameters, strategy.servers)
         ]
         self._since_fetch = 0
+        self._cpu_wait = CpuWait(torch.get_num_threads())
+        self._exchange_ms = 0.0
 
     @cached_property
     def _order(self) -> TrainingOrder:
@@ -184,7 +187,10 @@ class AsyncWorker:
             self.beat.beat(Phase.LOADING_DATA)
             self.batch.where = "loader"
             data, target = user_code.split_batch(next(batches))
+            loaded = time.perf_counter()
+            self._cpu_wait.begin()
             meta = self._step(data, target)
+            wait_ms = self._cpu_wait.end()
             pushed.append(number)
             losses.append(meta["loss"])
             metrics.append(meta["metrics"])
@@ -192,11 +198,15 @@ class AsyncWorker:
             is_last = place == len(numbers) - 1
             if len(pushed) < strategy.setting("n_push") and not is_last:
                 continue
-            meta |= {"batches": pushed, "ms": (time.perf_counter() - began) * 1e3}
+            ended = time.perf_counter()
+            # The exchange is that of the push before, since this one is to come.
+            parts = [(loaded - began) * 1e3, (ended - loaded) * 1e3, self._exchange_ms, wait_ms]
+            meta |= {"batches": pushed, "ms": (ended - began) * 1e3, "parts": parts}
             meta["loss"], meta["metrics"] = sum(losses) / len(losses), means(metrics)
             meta["counts"] = math.isfinite(meta["loss"])
             wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
             answer = self._push(meta | {"fetch": wants, "rate": rate})
+            self._exchange_ms = (time.perf_counter() - ended) * 1e3
             if wants:
                 self._since_fetch = 0
             elif meta["counts"]:

@@ -128,7 +128,7 @@ class Trainer:
         # Parameters that the model wants to train, and that the ranks have not agreed on.
         self._thawed: list[torch.nn.Parameter] = []
         self._times = RankStep()
-        self._cpu_wait = CpuWait()
+        self._cpu_wait = CpuWait(torch.get_num_threads())
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
         self._last_save = time.monotonic()

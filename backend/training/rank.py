@@ -194,6 +194,8 @@ class Rank:
             before=last_status(self._folder),
             # The parts of a cut network wait for each other in the forward pass.
             times_exchange=not config.uses_gpus and config.strategy.name != "consensus",
+            nodes=len(config.placement),
+            has_servers=config.strategy.servers > 0,
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble

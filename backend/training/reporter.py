@@ -56,7 +56,7 @@ class Step:
     rank_step_ms: Sequence[float]
     """Empty for a step of an earlier run, which is repeated with its validation."""
     rank_steps: Sequence[RankStep] = ()
-    """The same in parts; empty for a strategy with servers."""
+    """The same in parts; those of a server are zeros."""
 
 
 class Reporter:
@@ -76,12 +76,14 @@ class Reporter:
         global_batch: int,
         before: RunStatus | None = None,
         times_exchange: bool = True,
+        nodes: int = 2,
+        has_servers: bool = False,
     ) -> None:
         """Start to write.
 
         Args:
             before: The current status; of this run, with the figures of the runs before it.
-            times_exchange: As of `StepBreakdown`.
+            times_exchange, nodes, has_servers: As of `StepBreakdown`.
         """
         self._folder = folder
         self._run = run
@@ -104,7 +106,9 @@ class Reporter:
         self._started = self._clock.now("microseconds")
         self._samples_per_second: float | None = None
         self._ranks = SlowRanks()
-        self._breakdown = StepBreakdown(times_exchange=times_exchange)
+        self._breakdown = StepBreakdown(
+            times_exchange=times_exchange, nodes=nodes, has_servers=has_servers
+        )
         self._is_first = True
         self._eta = Eta()
         self._alarms: dict[str, Alarm] = {}

@@ -20,6 +20,8 @@ _BLOCK = 10
 """Loader workers deliver in bursts: one step waits for all of them, the next ones for none."""
 _MOST_OF_THEM = 9
 _SHARE, _LEAST_MS = 0.3, 5.0
+_SHARE_ON_ONE_NODE = 0.5
+_SOME_FOREIGN, _MUCH_FOREIGN, _MOST_FOREIGN = 0.2, 1 / 3, 0.9
 
 
 class RankStep(NamedTuple):
@@ -34,6 +36,15 @@ class RankStep(NamedTuple):
     exchange_ms: float = 0.0
     cpu_wait_ms: float = 0.0
 
+    @property
+    def own_ms(self) -> float:
+        return self.data_ms + self.compute_ms
+
+    @property
+    def foreign_share(self) -> float:
+        """The share of computing in which other programs had the core."""
+        return min(_MOST_FOREIGN, self.cpu_wait_ms / max(self.compute_ms, 1e-6))
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -43,12 +54,13 @@ class _Block:
     communication_ms: float
 
     @property
-    def own_ms(self) -> list[float]:
-        return [one.data_ms + one.compute_ms for one in self.ranks]
+    def workers(self) -> list[RankStep]:
+        """The ranks that make steps: a server makes none."""
+        return [one for one in self.ranks if one.own_ms] or list(self.ranks)
 
     @property
     def step_ms(self) -> float:
-        return max(one.data_ms + one.compute_ms + one.exchange_ms for one in self.ranks)
+        return max(one.own_ms + one.exchange_ms for one in self.ranks)
 
 
 class StepBreakdown:
@@ -58,13 +70,24 @@ class StepBreakdown:
     others by the limit of `SlowRanks`; the part that differs more, data or compute, is the cause.
     More time to compute is the fault of other programs if at least half of it is waiting for a
     core. Every rank: waiting for data, or communication, takes at least 30 % of a step and 5 ms; a
-    step of the built-in example takes less. Of several causes the one with most milliseconds is
-    named, because it is worth most to remove.
+    step of the built-in example takes less. On one node no cable takes part: communication has to
+    take half of a step. Who communicates needs a core: where other programs have it for a fifth of
+    the time, the exchange says nothing about the network; for a third of the time on every rank,
+    that is the cause. Of several causes the one with most milliseconds is named, because it is
+    worth most to remove.
     """
 
-    def __init__(self, *, times_exchange: bool = True) -> None:
-        """``times_exchange``: the time of the exchange has no computing in it."""
-        self._times_exchange = times_exchange
+    def __init__(
+        self, *, times_exchange: bool = True, nodes: int = 2, has_servers: bool = False
+    ) -> None:
+        """``times_exchange``: the time of the exchange has no computing in it.
+
+        ``nodes``: the number of nodes that the ranks are on. ``has_servers``: each worker exchanges
+        with servers and does not wait for the other workers.
+        """
+        self._times_exchange = times_exchange and not has_servers
+        self._has_servers = has_servers
+        self._share = _SHARE if nodes > 1 else _SHARE_ON_ONE_NODE
         self._open: list[Sequence[RankStep]] = []
         self._blocks: deque[_Block] = deque(maxlen=STEPS // _BLOCK)
 
@@ -99,25 +122,34 @@ class StepBreakdown:
         """Return what slows the job; None if nothing does, and before there are 100 steps."""
         if len(self._blocks) < STEPS // _BLOCK:
             return None
-        shared = [self._of_all(Cause.DATA, [min(r.data_ms for r in b.ranks) for b in self._blocks])]
-        if self._times_exchange:
+        data = [min(one.data_ms for one in block.workers) for block in self._blocks]
+        shared = [self._of_all(Cause.DATA, data, _SHARE), self._of_shared_cores()]
+        foreign = [max(one.foreign_share for one in block.workers) for block in self._blocks]
+        if self._times_exchange and statistics.median(foreign) < _SOME_FOREIGN:
             shortest = [block.communication_ms for block in self._blocks]
-            shared.append(self._of_all(Cause.COMMUNICATION, shortest))
+            shared.append(self._of_all(Cause.COMMUNICATION, shortest, self._share))
         found = [one for one in (self._of_rank(), *shared) if one is not None]
         return max(found, key=lambda one: one.ms - one.usual_ms, default=None)
 
     def _of_rank(self) -> SlowCause | None:
         """Return the cause at the slowest rank, if it is slow."""
-        behind = [are_behind(block.own_ms) for block in self._blocks]
+        behind = [are_behind([*map(self._own_ms, block.ranks)]) for block in self._blocks]
         counts = [sum(of_rank) for of_rank in zip(*behind, strict=True)]
         slow = [rank for rank, count in enumerate(counts) if count >= _MOST_OF_THEM]
         if not slow:
             return None
         ranks = self._usual()
-        usual = RankStep(*(statistics.median_low(part) for part in zip(*ranks, strict=True)))
-        rank = max(slow, key=lambda rank: ranks[rank].data_ms + ranks[rank].compute_ms)
+        workers = [one for one in ranks if one.own_ms]
+        usual = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
+        rank = max(slow, key=lambda rank: self._own_ms(ranks[rank]))
         own, step_ms = ranks[rank], self._step_ms()
         more_ms = own.compute_ms - usual.compute_ms
+        waits_ms = own.exchange_ms - usual.exchange_ms
+        if self._has_servers and waits_ms > max(own.data_ms - usual.data_ms, more_ms):
+            if own.foreign_share >= _SOME_FOREIGN:
+                return None
+            cause = Cause.COMMUNICATION
+            return SlowCause(cause, rank, own.exchange_ms, step_ms, usual.exchange_ms)
         if own.data_ms - usual.data_ms >= more_ms:
             return SlowCause(Cause.DATA, rank, own.data_ms, step_ms, usual.data_ms)
         cause = Cause.COMPUTE
@@ -125,10 +157,23 @@ class StepBreakdown:
             cause = Cause.CPU
         return SlowCause(cause, rank, own.compute_ms, step_ms, usual.compute_ms, own.cpu_wait_ms)
 
-    def _of_all(self, cause: Cause, parts_ms: Sequence[float]) -> SlowCause | None:
+    def _own_ms(self, one: RankStep) -> float:
+        """Return the time in which a rank waits for no other one."""
+        return one.own_ms + (one.exchange_ms if self._has_servers else 0.0)
+
+    def _of_shared_cores(self) -> SlowCause | None:
+        """Return the cause if other programs have the cores of every rank."""
+        shares = [min(one.foreign_share for one in block.workers) for block in self._blocks]
+        step_ms, share = self._step_ms(), statistics.median(shares)
+        is_much = sum(one >= _MUCH_FOREIGN for one in shares) >= _MOST_OF_THEM
+        if not is_much or step_ms * share < _LEAST_MS:
+            return None
+        return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - share))
+
+    def _of_all(self, cause: Cause, parts_ms: Sequence[float], share: float) -> SlowCause | None:
         """Return the cause if a part, given for each block, is large on every rank."""
         large = [
-            part >= max(_LEAST_MS, _SHARE * block.step_ms)
+            part >= max(_LEAST_MS, share * block.step_ms)
             for part, block in zip(parts_ms, self._blocks, strict=True)
         ]
         if sum(large) < _MOST_OF_THEM:

@@ -1,7 +1,8 @@
 """How often the cause of a slow job is named rightly: needs root.
 
-Two nodes of the test cluster train; a slow loader, a busy core, 10 ms of delay on a link, or double
-work on one rank slows them. Each cause is made ten times, in jobs of their own.
+Two nodes of the test cluster train; a slow loader, a busy core, a delayed link beside steps half as
+long as those of the other causes, or double work on one rank slows them. Each cause is made ten
+times, in jobs of their own.
 """
 
 from __future__ import annotations

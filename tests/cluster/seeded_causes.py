@@ -39,6 +39,7 @@ class UserModel(nn.Module):
         self.rounds = 180 if rank == 1 and slow == "compute" else 90
         # With this delay Horovod's thread polls all the time, and takes half of the rank's core:
         # 90 rounds take 80 ms, beside which the exchange is just at the limit of 30 % of a step.
+        # The guide says up to which length of a step a slow link is named.
         if slow == "communication":
             self.rounds = 45
         # Every node takes the cores of this machine for its own.

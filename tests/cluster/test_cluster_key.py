@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from backend.records.jobs.view import JobView
-from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.thief import (
     gets_no_shell_and_no_files,
     lets_a_run_begin_and_end,
-    limited,
+    unlimited,
     with_the_key,
 )
 
@@ -29,11 +28,13 @@ def elsewhere(ready_cluster: ReadyCluster) -> Iterator[None]:
     near, far = slot.namespace("node1"), slot.namespace("node2")
     ip([f"address add {ELSEWHERE}/32 dev eth0"], near)
     ip([f"route add {ELSEWHERE}/32 via {ready_cluster.cluster.address_of('node1')}"], far)
-    yield
+    with unlimited(ready_cluster, ("node1", "node2")):
+        yield
     ip([f"address del {ELSEWHERE}/32 dev eth0"], near)
     ip([f"route del {ELSEWHERE}/32"], far)
 
 
+@pytest.mark.slow
 def test_f62_the_key_is_refused_elsewhere_and_opens_no_terminal_and_no_tunnel(
     ready_cluster: ReadyCluster, elsewhere: None
 ) -> None:
@@ -57,10 +58,12 @@ def test_f62_the_key_is_refused_elsewhere_and_opens_no_terminal_and_no_tunnel(
     )
 
 
+def test_f62_by_default_the_key_opens_no_shell_and_no_files(ready_cluster: ReadyCluster) -> None:
+    gets_no_shell_and_no_files(ready_cluster)
+
+
 @pytest.mark.slow
-def test_f62_a_key_that_was_limited_starts_runs_and_no_shell_no_files_nothing(
+def test_f62_by_default_the_key_starts_runs(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    with limited(stocked, ("node1", "node2"), SetUpOptions()):
-        gets_no_shell_and_no_files(stocked)
-        lets_a_run_begin_and_end(stocked, run)
+    lets_a_run_begin_and_end(stocked, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -41,6 +42,7 @@ from tests.waiting import wait_for
 from widgets.nodes.row.node_row import Condition
 
 CUT_S = 15.0
+SILENT_S = 16.0
 FAST_KEEPALIVE = {"oob_tcp_keepalive_time": 2, "oob_tcp_keepalive_intvl": 1}
 slow = pytest.mark.slow
 
@@ -190,7 +192,10 @@ def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_
     # It is setpriv until that has executed it.
     wait_for(lambda: is_foreign(node, supervisor.pid), "another process with its pid")
     # Nothing starts an agent on these nodes after a boot: the next contact does.
-    stocked.services.set_up.wake("node1")
+    status = stocked.services.data_root.node("node1").status
+    wait_for(lambda: time.time() - status.stat().st_mtime > SILENT_S, "silence")
+    assert stocked.services.jobs.lifecycle.head(view.id) == "node1"
+    assert stocked.services.set_up.wake_silent(("node1", "node2")) == {"node1": True}
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.

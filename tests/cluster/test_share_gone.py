@@ -121,6 +121,24 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     leaves_nothing(stocked)
 
 
+def test_a_node_whose_share_is_lost_during_a_stop_has_its_share_named(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    jobs = stocked.services.jobs
+    view = run(*NODES, checkpoint={"every_steps": 10})
+    wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
+    stocked["node2"].unmount_share()
+    try:
+        jobs.lifecycle.stop(view.id)
+        view = jobs.queries.wait(view.id)
+    finally:
+        stocked["node2"].mount_share()
+    assert view.state is JobState.INTERRUPTED
+    assert "node2 answers, but no longer sees the data root" in view.message
+    assert "Saved at" in view.message
+    leaves_nothing(stocked)
+
+
 def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:

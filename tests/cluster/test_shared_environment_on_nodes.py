@@ -33,7 +33,7 @@ def shared(stocked: ReadyCluster) -> Iterator[PurePosixPath]:
     """
     before = {name: stocked.entry(name) for name in NODES}
     place = NodeHome.shared_in(PurePosixPath(stocked.cluster.data_root))
-    yield place.environments / set_up(stocked, SetUpOptions(shared=True, limits_key=True))
+    yield place.environments / set_up(stocked, SetUpOptions(shared=True))
     set_up(stocked, SetUpOptions())
     for name, entry in before.items():
         now = stocked.entry(name).installation

@@ -31,7 +31,7 @@ from tests.cluster.runs import (
     stock,
     stops_and_goes_on_elsewhere,
 )
-from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end, limited
+from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end
 from tests.integration.tiny import raw_job
 
 pytestmark = pytest.mark.slow
@@ -136,9 +136,8 @@ def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
 def test_f62_a_key_that_was_limited_starts_debians_daemon_and_nothing_else(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    with limited(stocked, ("node1", "node2"), OWN):
-        gets_no_shell_and_no_files(stocked)
-        lets_a_run_begin_and_end(stocked, run)
+    gets_no_shell_and_no_files(stocked)
+    lets_a_run_begin_and_end(stocked, run)
 
 
 def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) -> None:

@@ -26,14 +26,14 @@ def with_the_key(
 
 
 @contextmanager
-def limited(ready: ReadyCluster, nodes: Sequence[str], options: SetUpOptions) -> Iterator[None]:
-    """Nodes that are set up with a key that starts runs and nothing else, otherwise as before."""
+def unlimited(ready: ReadyCluster, nodes: Sequence[str]) -> Iterator[None]:
+    """Nodes that are set up with a key that starts any program, otherwise as before."""
     before = {name: ready.entry(name).installation for name in nodes}
-    _set_up(ready, nodes, replace(options, limits_key=True))
+    _set_up(ready, nodes, SetUpOptions(limits_key=False))
     try:
         yield
     finally:
-        for name, entry in _set_up(ready, nodes, options).items():
+        for name, entry in _set_up(ready, nodes, SetUpOptions()).items():
             there, was = entry.installation, before[name]
             assert there is not None
             assert was is not None

@@ -62,6 +62,24 @@ def test_f56_the_refusal_holds_the_fingerprint_and_the_flag_that_accepts_it(
     assert not (tmp_path / "data" / "nodes").exists()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("given", ["right", "other", "both"])
+def test_a_key_that_was_forgotten_is_accepted_again_by_a_command_that_connects(
+    main: Main, sshd: Sshd, tmp_path: Path, is_first: bool, given: str
+) -> None:
+    right, other = ("--accept-key", sshd.fingerprint), ("--accept-key", "SHA256:other")
+    accept = {"right": right, "other": other, "both": (*other, *right)}[given]
+    assert main(*words_for(sshd, *right, "--name", "gpu1"))[0] == 0
+    assert main("node", "forget", "127.0.0.1", "--port", str(sshd.port))[0] == 0
+    # It has no Open MPI of its own, which only a connection can find out.
+    words = ("node", "provision", "gpu1", "--system-mpi")
+    code, _, err = main(*accept, *words) if is_first else main(*words, *accept)
+    assert code == 1
+    assert ("has not been accepted here" in err) is (given == "other")
+    kept = main("node", "forget", "127.0.0.1", "--port", str(sshd.port))
+    assert kept[0] == (1 if given == "other" else 0)
+
+
 def test_a_node_is_added_and_removed(main: Main, sshd: Sshd, tmp_path: Path) -> None:
     accept = ("--accept-key", sshd.fingerprint)
     code, out, err = main(*words_for(sshd, *accept, "--name", "gpu1", "--json"))

@@ -1,4 +1,4 @@
-"""Filter for the commands that the cluster's key may start on a node, if a user restricts it.
+"""Filter for the commands that the cluster's key may start on a node, unless that is not wanted.
 
 sshd executes this instead of the client's command (``command=`` in authorized_keys), and passes
 that command as text. It is never given to a shell. It is refused unless it is one of the commands
@@ -6,7 +6,8 @@ that the program itself sends between nodes, with programs and folders that set-
 ``~/.ringmaster`` (or on the data root, where nodes share an environment):
 
 - mpirun's daemon, with the variables that mpirun sets for it;
-- the cleanup after a run, which also returns the last output of its ranks there;
+- the cleanup after a run, which also returns the last output of its ranks there, or whether the
+  node sees the job's folder;
 - ``true``, with which pre-flight checks the connection;
 - ``echo $SHELL``, with which mpirun asks for the syntax of the daemon's command.
 
@@ -35,11 +36,12 @@ _SETTING = re.compile(
     # What it held before, as 5.0 and as 4.1 write it.
     r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
 )
-_SYSTEMS_OWN = ("/usr/", "/opt/")
+SYSTEMS_OWN = ("/usr/", "/opt/")
 # 4.1 names the nodes by its own expression, such as [2:10].77.0.3@0(2).
 _PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
 _SWEEP = "backend.node.run.remote_cleanup"
+_SEE = "--see"
 _TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")
 REFUSAL = "This key only starts runs of Ringmaster."
 
@@ -100,8 +102,11 @@ def _sweep(
 ) -> tuple[dict[str, str], list[str]]:
     if argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch("".join(argv[5:6])):
         raise CommandRefused
+    more = argv[6:]
+    # Whether a folder can be seen is all that is answered about it.
+    asks_sight = len(more) == 2 and more[0] == _SEE and os.path.isabs(more[1])
     # On nodes that do not see the data root, the run's folder is in the folder that replaces it.
-    if len(argv) > 7 or not all(_is_ours(folder, (carried,)) for folder in argv[6:]):
+    if not (asks_sight or (len(more) <= 1 and all(_is_ours(one, (carried,)) for one in more))):
         raise CommandRefused
     name, _, code = argv[1].partition("=")
     if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):
@@ -117,7 +122,7 @@ def _is_ours(place: str, ours: Sequence[Path]) -> bool:
 
 def _is_sound(place: str, ours: Sequence[Path]) -> bool:
     """Return whether only set-up or the system's administrator can put programs there."""
-    return _is_ours(place, ours) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
+    return _is_ours(place, ours) or os.path.normpath(place).startswith(SYSTEMS_OWN)
 
 
 def main() -> NoReturn:

@@ -22,16 +22,22 @@ from backend.records.jobs.launch import Launch
 
 _LIMIT_S = 20.0
 _CONNECT_S = 8
+_SEE_S = 8.0
+_SEE, _UNSEEN = "--see", "ringmaster-unseen"
 _SSH_ITSELF_FAILED = 255
 """ssh(1), EXIT STATUS."""
 
 
 @dataclass(frozen=True)
 class CleanupResult:
-    """The message about a node, usually "", and whether it could be reached at all."""
+    """The message about a node, usually "", and whether it could be reached at all.
+
+    ``sees_folder`` is False if it does not see the folder of the job: its share is gone.
+    """
 
     sentence: str
     reached: bool = True
+    sees_folder: bool = True
 
 
 def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, CleanupResult]:
@@ -52,7 +58,7 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
         # Neither a tag nor these paths contain shell syntax: the program makes both.
         command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
-        command += [str(folder.path)] if launch.apart else []
+        command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
         with suppress(OSError):
             asked[node] = subprocess.Popen(
                 command,
@@ -85,7 +91,9 @@ def _answer(
         )
     lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
-        return CleanupResult(lines[-1] if lines else "")
+        sees = _UNSEEN not in lines
+        lines = [line for line in lines if line != _UNSEEN]
+        return CleanupResult(lines[-1] if lines else "", sees_folder=sees)
     why = lines[-1] if lines else f"ssh exited with code {process.returncode}"
     return CleanupResult(
         f"could not be cleaned up: {why}", process.returncode != _SSH_ITSELF_FAILED
@@ -94,11 +102,15 @@ def _answer(
 
 def main(arguments: Sequence[str]) -> int:
     """On the other node: end what carries the tag, and print what could not be ended."""
-    tag = arguments[0]
+    tag, *folders = arguments
+    if folders[:1] == [_SEE]:
+        if not _sees(folders[1]):
+            sys.stdout.write(f"{_UNSEEN}\n")
+        folders = []
     found = len(process_cleanup.tagged(tag))
     left = process_cleanup.end_tagged(tag, 1.0) if found else ()
     # When all have ended, they have written all of their output.
-    for folder in map(JobFolder, map(Path, arguments[1:])):
+    for folder in map(JobFolder, map(Path, folders)):
         sys.stdout.write(remote_logs.say(folder, int(tag.rpartition("/")[2])))
     if found:
         numbers = ", ".join(map(str, left))
@@ -108,6 +120,17 @@ def main(arguments: Sequence[str]) -> int:
             else f"ended {found} left-over processes"
         )
     return 0
+
+
+def _sees(folder: str) -> bool:
+    # In a process of its own, without the output of this one: where a share hangs it never ends.
+    null = subprocess.DEVNULL
+    looking = subprocess.Popen(["test", "-d", folder], stdin=null, stdout=null, stderr=null)
+    try:
+        return looking.wait(_SEE_S) == 0
+    except subprocess.TimeoutExpired:
+        looking.kill()
+        return False
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ class EndedRun:
     ``stopped_by``: the user who requested it, or "".
     ``told_to_end``: name of the signal that ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
-    ``unreached``: nodes that did not answer over SSH when the run had ended.
+    ``unreached``: nodes that did not answer over SSH when the run had ended; ``blind``: those that
+    answered and did not see ``data_root``.
     """
 
     run: int
@@ -77,6 +78,8 @@ class EndedRun:
     told_to_end: str = ""
     gave_up: str = ""
     unreached: Sequence[str] = ()
+    blind: Sequence[str] = ()
+    data_root: str = ""
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
@@ -259,6 +262,9 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     if found.told_to_end:
         ended = f"The run was ended from outside: its supervisor got {found.told_to_end}."
         return _Judgement(RankError(ended), is_from_outside=True)
+    blind = _blind(found)
+    if blind is not None:
+        return _Judgement(blind, is_from_outside=True)
     lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return _Judgement(lost)
@@ -275,6 +281,24 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
         return _Judgement(RankError(killed))
     asked = _terminated(found)
     return _Judgement(asked, is_from_outside=True) if asked is not None else None
+
+
+def _blind(found: EndedRun) -> RankError | None:
+    """Report a node that could not record how its ranks ended: a missing record is no silence."""
+    told = {one.rank for one in found.exits}
+    missing = [p for p in found.ranks if p.node in found.blind and p.rank not in told]
+    if not missing:
+        return None
+    node = missing[0].node
+    ranks = _ranks([plan.rank for plan in missing if plan.node == node])
+    return RankError(
+        f"{wording.place(node)} answers, but no longer sees the data root {found.data_root}, so "
+        f"the end of its {ranks} could not be recorded.",
+        missing[0].rank,
+        node,
+        remedy=f"Mount the share on {node} again, and run a check of the node. Then resume the "
+        "job, or resume it without that node.",
+    )
 
 
 def _silent(found: EndedRun) -> RankError:
@@ -436,6 +460,11 @@ def _stopped_early(found: EndedRun) -> str:
 
 
 def _stopped_by_force(found: EndedRun, error: RankError) -> str:
+    if found.checkpoint_of_run and any(
+        (one.rank, one.outcome) == (0, "interrupted") for one in found.exits
+    ):
+        # Rank 0 writes the checkpoint of the stop before it leaves.
+        return f"{_stopped(found)} {_named(error)}"
     newest = (
         f"the newest one is {found.newest_checkpoint}"
         if found.newest_checkpoint

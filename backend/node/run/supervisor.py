@@ -103,6 +103,7 @@ class Supervisor:
         self._ended_early = False
         self._gave_up = ""
         self._unreached: tuple[str, ...] = ()
+        self._blind: tuple[str, ...] = ()
         self._stop_seen: float | None = None
 
     def supervise(self) -> RunExit:
@@ -153,6 +154,8 @@ class Supervisor:
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
                 unreached=self._unreached,
+                blind=self._blind,
+                data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
                 other_cpu=others.share(),
@@ -371,6 +374,7 @@ class Supervisor:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
         answers = remote_cleanup.end_elsewhere(launch, self._tag, self._folder)
         self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
+        self._blind = tuple(node for node, answer in answers.items() if not answer.sees_folder)
         for node, answer in answers.items():
             if answer.sentence:
                 with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as file:

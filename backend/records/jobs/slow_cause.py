@@ -50,8 +50,8 @@ class SlowCause(Record, what="slow cause"):
     """The cause that costs most, with its evidence.
 
     ``ms`` is the time of its part in a step of ``step_ms``, and ``usual_ms`` that of the same part
-    on the other ranks. ``rank`` is None if it is the same on every rank. ``cpu_wait_ms``: how long
-    the rank waits for a core in a step.
+    on the other ranks, or of the same step on free cores. ``rank`` is None if it is the same on
+    every rank. ``cpu_wait_ms``: how long the rank waits for a core in a step.
     """
 
     cause: Cause
@@ -65,11 +65,18 @@ class SlowCause(Record, what="slow cause"):
     def evidence(self) -> str:
         """Return the second half of `sentence`."""
         ms, usual, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
+        if rank is None and self.cause is Cause.CPU:
+            times = f"{self.ms / max(self.usual_ms, 1e-9):.1f}".removesuffix(".0")
+            return (
+                f"processes share their cores with other programs, so steps take {times} × as long"
+            )
         if rank is None:
             what = "waiting for data" if self.cause is Cause.DATA else "communication"
             return f"{what} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
         if self.cause is Cause.DATA:
             return f"rank {rank} waits {ms} ms a step for its loader, the others {usual} ms"
+        if self.cause is Cause.COMMUNICATION:
+            return f"rank {rank} waits {ms} ms a step for the servers, the others {usual} ms"
         computes = f"rank {rank} computes {ms} ms a step, the others {usual} ms"
         if self.cause is Cause.CPU:
             wait = _figure(self.cpu_wait_ms)
@@ -83,6 +90,8 @@ class SlowCause(Record, what="slow cause"):
             node: The node of the rank.
             nodes: The number of the job's nodes.
         """
+        if self.rank is None and self.cause is Cause.CPU:
+            return f"{self.evidence[0].upper()}{self.evidence[1:]}."
         shared = "The loader"
         if self.cause is Cause.COMMUNICATION:
             shared = "The network" if nodes > 1 else "Communication"

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Optional
 
 from backend.records.base.schema import Record, plain
 from backend.records.jobs.config import Placement
+from backend.records.nodes.entry import HostKey
 
 
 class Fix(Enum):
@@ -26,6 +27,7 @@ class Fix(Enum):
     LOOK_AGAIN = "look at the node again"
     SHARE_JOBS = "let those write to the jobs who may write to the data root"
     PUT_INTO_SERVICE = "put it back into service"
+    ACCEPT_HOST_KEY = "accept its host key"
     LEAVE_OUT = "leave it out"
     """Of this job: the finding's GPUs if it names some, otherwise its nodes."""
     TAKE_FREE_GPUS = "take free GPUs of the node instead"
@@ -44,7 +46,10 @@ class Fix(Enum):
     @property
     def needs_a_person(self) -> bool:
         """True if it is done only on request, because the state may be intended."""
-        return self.is_about_job or self in (Fix.NONE, Fix.PUT_INTO_SERVICE)
+        return self.is_about_job or self in _ONLY_ON_REQUEST
+
+
+_ONLY_ON_REQUEST = (Fix.NONE, Fix.PUT_INTO_SERVICE, Fix.ACCEPT_HOST_KEY)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class PreflightFinding(Record, what="finding"):
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
     replace ``gpus``, one for one; ``fitting`` is the number of processes that the node can take.
+    ``host_key`` is the key that `Fix.ACCEPT_HOST_KEY` accepts, after the user confirmed it.
     """
 
     check: str
@@ -65,6 +71,7 @@ class PreflightFinding(Record, what="finding"):
     gpus: tuple[str, ...] = ()
     free_gpus: tuple[str, ...] = ()
     fitting: int = 0
+    host_key: Optional[HostKey] = None  # noqa: UP045 - read at run time by 3.9
 
     @property
     def blocks(self) -> bool:

@@ -26,8 +26,9 @@ class SetUpOptions:
     own_key: str = ""
     """Path on the nodes of a private key with which they reach each other already."""
     shared: bool = False
-    limits_key: bool = False
-    """The cluster's key can start only training runs; see `ssh_command_filter`."""
+    limits_key: bool = True
+    """The cluster's key can start only training runs, where that works; see `ssh_command_filter`.
+    """
     without_horovod: bool = False
 
 
@@ -45,7 +46,10 @@ def options_of(entry: NodeEntry) -> SetUpOptions:
 
 
 def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
-    """Return the options of most nodes that are set up; an option of only half of them is off."""
+    """Return the options of most nodes that are set up; an option of only half of them is off.
+
+    The key of a new node is limited, whatever that of others is: each node decides it for itself.
+    """
     ready = [options_of(entry) for entry in entries if entry.is_ready]
 
     def most(has: Callable[[SetUpOptions], bool]) -> bool:
@@ -55,7 +59,6 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
     return SetUpOptions(
         system_mpi=most(lambda one: one.system_mpi),
         shared=most(lambda one: one.shared),
-        limits_key=most(lambda one: one.limits_key),
         without_horovod=most(lambda one: one.without_horovod),
         own_key=keys.pop() if len(keys) == 1 else "",
     )

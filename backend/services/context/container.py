@@ -97,10 +97,12 @@ def open_services(
     *,
     accept: Accept | None = None,
     passphrase: AskPassphrase | None = None,
+    given: Accept = lambda key: False,
 ) -> Services:
     """Open a data root; create its folder if only that is missing.
 
-    ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH.
+    ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH; for
+    ``given`` see `ClusterService`.
 
     Raises:
         BackendError: The data root is missing or cannot be reached (`HostKeyUnknown`,
@@ -125,11 +127,11 @@ def open_services(
         profile = place.with_name(f"{place.name}.cluster")
     if isinstance(data_root, RemoteRoot):
         root = DataRoot(mirror, data_root.label)
-        cluster = ClusterService(root, profile)
+        cluster = ClusterService(root, profile, given=given)
         cluster.share = _reached(root, data_root, cluster, accept, passphrase)
     else:
         root = DataRoot(data_root)
-        cluster = ClusterService(root, profile)
+        cluster = ClusterService(root, profile, given=given)
         cluster.share = _carrying(root, cluster)
     share = cluster.share
     opened = open_catalogue(place)

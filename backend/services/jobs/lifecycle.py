@@ -7,7 +7,6 @@ on two desktops) returns the present state; it is not an error.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +33,6 @@ from backend.services.jobs.validation import JobChecker
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, of_next_run
 from backend.ssh.interface import Unreachable
-
-_log = logging.getLogger(__name__)
 
 
 class JobLifecycle:
@@ -141,15 +138,26 @@ class JobLifecycle:
         """
         return reap(self._queries.folder(job_id), self._share)
 
-    def reap_all(self) -> None:
-        """Reap the runs of all jobs that the catalogue does not know to be over."""
+    def not_known_over(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the catalogue does not know to be over."""
         over = {line.id for line in self._queries.lines() if line.state.is_over}
-        for job_id in self._queries.ids():
-            if job_id not in over:
-                try:
-                    self.reap(job_id)
-                except BackendError:
-                    _log.warning("The job %s could not be reaped", job_id, exc_info=True)
+        return tuple(job_id for job_id in self._queries.ids() if job_id not in over)
+
+    def head(self, job_id: str) -> str:
+        """Return the node whose agent has to be alive for a job; "" if none has to.
+
+        It records the end of a run whose supervisor is lost, and starts the job from the queue.
+
+        Raises:
+            BackendError: There is no such job, or it cannot be read.
+        """
+        folder = self._queries.folder(job_id)
+        if not (folder.newest_run() or folder.queued.exists()):
+            return ""
+        _, file, view = self._queries.read(job_id)
+        waits = view.state.is_live or view.state is JobState.QUEUED
+        node = file.config.placement[0].node if waits else THIS_COMPUTER
+        return "" if node == THIS_COMPUTER else node
 
     def reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""

@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -43,6 +44,8 @@ from backend.ssh.interface import Shell
 from backend.ssh.known_hosts import fingerprint_of
 
 _MOST_AT_ONCE = 16
+_SILENT_S = 15.0
+"""An agent writes every 2 s."""
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -218,28 +221,60 @@ class SetUpService:
                     return version.partition(";")[0].strip()
         return ""
 
-    def wake(self, name: str) -> None:
+    def wake(self, name: str) -> bool:
         """Start the agent of a node that is set up, for example after a reboot.
+
+        The agent closes the runs of an earlier boot. Returns whether it had to be started.
 
         Raises:
             BackendError: The node does not answer, or its agent does not start.
         """
         entry = self._entry(name)
         if entry.installation is None or entry.facts is None:
-            return
+            return False
         place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
 
-        def start(shell: Shell) -> None:
+        def start(shell: Shell) -> bool:
             if shell.run(agent_commands.check(place)).ok:
-                return
+                return False
             answer = shell.run(self._start_agent(place))
             if not answer.ok:
                 raise BackendError(
                     f"The agent of {name} does not start: {answer.complaint}.",
                     f"Set {name} up again.",
                 )
+            return True
 
-        self._with_shell(entry, start)
+        return self._with_shell(entry, start)
+
+    def wake_silent(self, names: Iterable[str]) -> Mapping[str, bool | BackendError]:
+        """Start the agents of those of these nodes that wrote nothing lately.
+
+        Returns the silent nodes that are set up, with the result of `wake`. That a clock differs
+        costs one connection: `wake` starts nothing where an agent is alive.
+        """
+        with suppress(BackendError):
+            self._share.refresh_nodes()
+        entries = {one.name: one for one in node_files.entries(self._root) if one.installation}
+        silent = [
+            name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
+        ]
+
+        def one_node(name: str) -> bool | BackendError:
+            try:
+                return self.wake(name)
+            except BackendError as error:
+                return error
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(silent)))) as pool:
+            return dict(zip(silent, pool.map(one_node, silent), strict=True))
+
+    def _is_silent(self, name: str) -> bool:
+        try:
+            written_s = self._root.node(name).status.stat().st_mtime
+        except OSError:
+            return True
+        return abs(time.time() - written_s) > _SILENT_S
 
     def peers(self) -> tuple[Peer, ...]:
         """Return every node that mpirun on another one may reach, for `keys.write_settings`."""

@@ -40,7 +40,8 @@ class ClusterService:
     """See `docs/architecture.md`. Every call may run on any thread.
 
     ``profile`` is this desktop's own folder for accepted host keys. ``ssh_config`` replaces the
-    user's SSH client settings.
+    user's SSH client settings. ``given`` returns whether the user named a key by its fingerprint,
+    and asks nothing: every connection accepts such a key, whichever thread opens it.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class ClusterService:
         profile: Path,
         ssh_config: Path | None = None,
         keyring: SystemKeyring | None = None,
+        given: Accept = lambda key: False,
     ) -> None:
         self._root = root
         self.share: DataRootAccess = MOUNTED
         """Access to the data root; over SSH it needs `connect`, so it is set later."""
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
+        self._given = given
         self._passphrases: dict[str, str] = {}
         self._known: tuple[NodeEntry, ...] = ()
         self.keyring = keyring if keyring is not None else SystemKeyring()
@@ -312,7 +315,7 @@ class ClusterService:
                 )
             except HostKeyUnknown as error:
                 # Each sshd on the way asks once: an accepted key stays known.
-                if accept is None or not accept(error.key):
+                if not (self._given(error.key) or (accept is not None and accept(error.key))):
                     raise
                 self.trust(error.key)
             except PassphraseNeeded as error:

@@ -10,6 +10,7 @@ from backend.records.base.validation import sanitize
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.findings import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
 
+_NO_END = 124
 _REMEDY = "Open all ports between the nodes of the cluster; mpirun and the ranks use random ones."
 _MTU_REMEDY = (
     "Give both nodes and the switch between them the same MTU: ip link set dev INTERFACE mtu 1500"
@@ -18,11 +19,15 @@ _MTU_REMEDY = (
 
 @dataclass(frozen=True)
 class Meeting:
-    """One node's attempt to reach another, with the facts of `preflight_probe`."""
+    """One node's attempt to reach another, with the facts of `preflight_probe`.
+
+    ``busy``: which of them is busy, as a clause, or "".
+    """
 
     source: str
     target: str
     facts: Facts
+    busy: str = ""
 
     @property
     def works(self) -> bool:
@@ -145,7 +150,7 @@ def _reason(one: Meeting) -> str:
 
 def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
     found = _no_log_in(one)
-    if found.nodes == (one.source,):
+    if one.busy or found.nodes == (one.source,):
         return found
     return replace(
         found,
@@ -160,6 +165,22 @@ def _said(one: Meeting) -> str:
         sanitize(str(one.facts["why"]).rstrip("."), 160)
         or f"ssh ended with code {one.facts['code']}"
     )
+
+
+def _late(one: Meeting) -> PreflightFinding:
+    """No key changes how long a login takes."""
+    sentence = f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}."
+    remedy = (
+        f"Log in to {one.target} from {one.source} by hand to see what it waits for, such as a "
+        "name server or a disk; then check again."
+    )
+    if one.busy:
+        sentence = (
+            f"{one.busy}: the SSH login of {one.source} at {one.target}, which mpirun needs, "
+            f"failed twice: {_said(one)}."
+        )
+        remedy = "Wait until the load falls, or end what runs there; then check again."
+    return PreflightFinding(BETWEEN, False, sentence, remedy, (one.target,), Fix.LEAVE_OUT)
 
 
 def _no_log_in(one: Meeting) -> PreflightFinding:
@@ -185,6 +206,8 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
                 (one.target,),
                 fix,
             )
+    if one.facts["code"] == _NO_END or "timed out" in why:
+        return _late(one)
     if one.facts["code"] == 127 and not why.startswith("ssh:"):
         return PreflightFinding(
             BETWEEN,

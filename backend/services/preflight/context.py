@@ -16,7 +16,7 @@ from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight.findings import Facts, NodeReplies, PreflightTarget
 from backend.ssh.interface import Shell
 
 
@@ -32,6 +32,9 @@ class NodePreflight:
     port: int = 0
     told: NodeReplies = field(default_factory=NodeReplies)
     met: list[dict[str, Any]] = field(default_factory=list)
+    patience: float = 1.0
+    """See `node_probe.patience`."""
+    load: Facts = field(default_factory=dict)
 
     @property
     def is_limited(self) -> bool:

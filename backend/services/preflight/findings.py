@@ -21,6 +21,7 @@ Facts = Mapping[str, Any]
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 CLOCK_WARNING_S = 60.0
+_BUSY_PER_CORE = 2.0
 SLOW_BYTES_PER_S = 10e6
 """Less than Fast Ethernet; training across such nodes waits for the network."""
 
@@ -75,6 +76,12 @@ class NodeReplies:
         return self.facts.get(name) or {}
 
 
+def busy(facts: Facts) -> str:
+    """Return ``load 34 on 2 cores`` for a node that is busy, otherwise ""."""
+    load, cores = facts.get("load", 0.0), facts.get("cores", 1)
+    return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
+
+
 def fault(
     check: str,
     node: str,
@@ -90,6 +97,9 @@ def no_way_in(node: str, error: BackendError) -> PreflightFinding:
     check = HOST_KEY if isinstance(error, (HostKeyChanged, HostKeyUnknown)) else SSH
     known = isinstance(error, (HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable))
     sentence = error.sentence if known else f"{node} cannot be reached: {error.sentence}"
+    if isinstance(error, HostKeyUnknown):
+        fix = Fix.ACCEPT_HOST_KEY
+        return fault(check, node, sentence, error.remedy, fix, host_key=error.key)
     return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
 
 

@@ -100,6 +100,12 @@ class PreflightMender:
                 except BackendError as error:
                     failed[finding] = error
 
+        for finding in findings:
+            if finding.fix is Fix.ACCEPT_HOST_KEY and finding.host_key is not None:
+                try:
+                    self._cluster.trust(finding.host_key)
+                except BackendError as error:
+                    failed[finding] = error
         for fix, act in acts.items():
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
             once = self._set_up.let_in_again if fix is Fix.INSTALL_CLUSTER_KEY else None

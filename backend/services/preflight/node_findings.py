@@ -35,6 +35,7 @@ from backend.services.preflight.findings import (
     Facts,
     NodeReplies,
     PreflightTarget,
+    busy,
     fault,
 )
 
@@ -216,8 +217,11 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
         yield fault(
             name,
             node,
-            f"{node} had not imported {name} in the time given; it is busy, or its disk is slow.",
-            f"Look at the load of {node}; the job will take long to start.",
+            f"{node} is busy ({load}) and had not imported {name} in the time given."
+            if (load := busy(told.of("load")))
+            else f"{node} had not imported {name} in the time given; its disk is slow, or "
+            "it was busy for a moment.",
+            f"Look at what runs on {node}; the job will take long to start.",
             is_warning=True,
         )
     elif found.get("failed") == "python":

@@ -21,6 +21,8 @@ MEET_LIMIT_S = 4.0
 SAMPLE_BYTES = 8 * 2**20
 _LISTEN_LIMIT_S = 8.0
 _GRACE_S = 2.0
+_USUAL_LOGIN_S = 1.0
+_MOST_PATIENCE = 5.0
 _SOURCE = Path(__file__).resolve().parents[2] / "node" / "checks" / "preflight_probe.py"
 
 Request = Mapping[str, Any]
@@ -30,10 +32,18 @@ class NoPython(BackendError):
     """The node has no Python that could run the probe."""
 
 
+def patience(login_s: float, facts: Mapping[str, Any] | None = None) -> float:
+    """Return how many times the usual limits a node gets, by its last login and its load."""
+    load, cores = (float((facts or {}).get(name, 1)) for name in ("load", "cores"))
+    return min(_MOST_PATIENCE, max(1.0, load / max(cores, 1.0), login_s / _USUAL_LOGIN_S))
+
+
 def listen(
-    shell: Shell, python: str, address: str, token: str, visitors: int
+    shell: Shell, python: str, address: str, token: str, visitors: int, times: float = 1.0
 ) -> tuple[Mapping[str, Any], float]:
     """Start a listener on the node; return its facts, and the node's clock minus this one's.
+
+    ``times`` is the `patience` with the node.
 
     Raises:
         NoPython: ``python`` does not start.
@@ -43,7 +53,7 @@ def listen(
     answer = shell.run(
         _argv(python, "listen", {"address": address, "token": token, "visitors": visitors}),
         input=_source(),
-        limit_s=_LISTEN_LIMIT_S,
+        limit_s=_LISTEN_LIMIT_S * times,
     )
     took_s = time.monotonic() - start
     try:
@@ -53,12 +63,12 @@ def listen(
         raise NoPython(_why(answer)) from error
 
 
-def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
+def probe_node(shell: Shell, python: str, request: Request, times: float = 1.0) -> dict[str, Any]:
     """Return the facts of one node by question, None for those not answered in time."""
     facts: dict[str, Any] = {}
     lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
-    limit_s = LOOK_LIMIT_S + _GRACE_S
-    argv = _argv(python, "check", _bounded(request))
+    limit_s = LOOK_LIMIT_S * times + _GRACE_S
+    argv = _argv(python, "check", _bounded(request, times))
     try:
         shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
     except Unreachable:
@@ -68,16 +78,17 @@ def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     return facts
 
 
-def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
-    """Return the results of connecting one node to the others."""
+def meet(shell: Shell, python: str, request: Request, times: float = 1.0) -> list[dict[str, Any]]:
+    """Return the results of connecting one node to the others; a login that is late has two."""
     met: list[dict[str, Any]] = []
-    limits = {"limit_s": MEET_LIMIT_S, "bytes": SAMPLE_BYTES}
+    limit_s = MEET_LIMIT_S * times
+    limits = {"limit_s": limit_s, "bytes": SAMPLE_BYTES}
     argv = _argv(python, "meet", {**request, **limits})
     lines = _Lines(met.append)
     shell.run(
         argv,
         input=_source(),
-        limit_s=MEET_LIMIT_S + _GRACE_S + 2,
+        limit_s=2 * (limit_s + 1) + _GRACE_S,
         on_line=lines.hear,
     )
     return met
@@ -85,7 +96,7 @@ def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
 
 def probe_here(request: Request) -> dict[str, Any]:
     """Probe this computer as `probe_node` does."""
-    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request))]
+    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request, 1.0))]
     try:
         done = subprocess.run(
             argv,
@@ -126,12 +137,12 @@ class _Lines:
             self._take(found)
 
 
-def _bounded(request: Request) -> Request:
+def _bounded(request: Request, times: float) -> Request:
     return {
         **request,
-        "limit_s": LOOK_LIMIT_S,
-        "command_limit_s": COMMAND_LIMIT_S,
-        "root_limit_s": ROOT_LIMIT_S,
+        "limit_s": LOOK_LIMIT_S * times,
+        "command_limit_s": COMMAND_LIMIT_S * times,
+        "root_limit_s": ROOT_LIMIT_S * times,
     }
 
 

@@ -269,7 +269,8 @@ class PreflightRun:
             try:
                 news = self._news.get(timeout=_DRAIN_S)
             except queue.Empty:
-                if time.monotonic() > self._began + _END_S:
+                times = max(part.patience for part in self._parts.values())
+                if time.monotonic() > self._began + _END_S * times:
                     break
                 continue
             if news is None:
@@ -298,12 +299,17 @@ class PreflightRun:
 
     def _ask_far(self, part: NodePreflight, entry: NodeEntry, sees_root: bool) -> None:
         node = part.site.node
+        began = time.monotonic()
         shell = self._cluster.open_shell(node)
+        login_s = time.monotonic() - began
+        part.patience = node_probe.patience(login_s)
         try:
             python = looking_python(entry)
             facts, offset_s = node_probe.listen(
-                shell, python, part.address, self._token, len(self._parts) - 1
+                shell, python, part.address, self._token, len(self._parts) - 1, part.patience
             )
+            part.load = facts
+            part.patience = node_probe.patience(login_s, facts)
             part.port = int(facts["port"])
             part.listening.set()
             for finding in preflight_findings.clock(node, offset_s):
@@ -328,7 +334,7 @@ class PreflightRun:
                 if part.address and part.port:
                     meeting.start()
                 request = {**self._request(part.site), **there}
-                told = NodeReplies(node_probe.probe_node(shell, python, request))
+                told = NodeReplies(node_probe.probe_node(shell, python, request, part.patience))
                 self._tell(part, told, sees_root)
                 if meeting.ident is not None:
                     meeting.join()
@@ -416,7 +422,8 @@ class PreflightRun:
             request["ssh_config"] = entry.installation.ssh_config
         # The probe uses the same connection and reports the failure.
         with suppress(BackendError):
-            part.met = node_probe.meet(shell, python, request)
+            times = max(one.patience for one in (part, *there))
+            part.met = node_probe.meet(shell, python, request, times)
 
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
         """Update the settings as the start does: nodes may have been added since set-up."""
@@ -435,6 +442,12 @@ class PreflightRun:
             self._news.put(preflight_findings.settings_renewed(entry.name))
         return True
 
+    def _busy(self, part: NodePreflight, met: Mapping[str, Any]) -> str:
+        for one in (self._parts[met["node"]], part):
+            if load := preflight_findings.busy(one.load):
+                return f"{one.site.node} is busy ({load})"
+        return ""
+
     def _versions(self) -> Iterator[PreflightFinding]:
         told = {name: part.told.of("imports") for name, part in self._parts.items()}
         return preflight_findings.versions_apart(told)
@@ -445,5 +458,7 @@ class PreflightRun:
         for part in self._parts.values():
             for one in part.met:
                 kind = meetings if one["kind"] == "route" else log_ins
-                kind.append(Meeting(part.site.node, one["node"], one["facts"]))
+                kind.append(
+                    Meeting(part.site.node, one["node"], one["facts"], self._busy(part, one))
+                )
         yield from route_findings(meetings, log_ins)

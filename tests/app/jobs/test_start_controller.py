@@ -18,9 +18,11 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.view import JobView
-from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.entry import HostKey, SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
+from backend.services.preflight.findings import no_way_in
 from backend.services.preflight.service import PreflightFailed
+from backend.ssh.interface import HostKeyUnknown
 from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
@@ -133,6 +135,25 @@ def dialog_of(controller: StartController) -> PreflightDialog:
 
 
 Make = Callable[..., tuple[StartController, Wished]]
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
+    made: Make, agrees: bool
+) -> None:
+    key = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
+    error = HostKeyUnknown("First connection to 10.0.4.12.", "Compare it.", key)
+    finding = no_way_in("gpu12", error)
+    controller, wished = made(finding)
+    controller.start(wished.wish)
+    assert dialog_of(controller)._mendable() == (), "no button accepts it along with others"
+    dialog_of(controller)._rows[finding].button.click()
+    asking = talk_of(controller)._asking.now
+    assert asking is not None
+    assert asking.page.fingerprint.text() == "SHA256:new"
+    assert wished.nodes.mended == []
+    (asking.page.trust if agrees else asking.page.default).click()
+    assert wished.nodes.mended == ([(finding,)] if agrees else [])
 
 
 def test_what_passes_shows_no_dialog(made: Make) -> None:

@@ -212,6 +212,27 @@ def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, wok
     assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]
 
 
+@pytest.mark.parametrize(
+    ("presence", "silent_s", "is_woken"),
+    [
+        (Presence.ONLINE, 1.0, False),
+        (Presence.OFFLINE, 60.0, True),
+        (Presence.OUT_OF_SERVICE, 1.0, False),
+        (Presence.OUT_OF_SERVICE, 60.0, True),
+        (Presence.NEW, 60.0, True),
+        (Presence.ONLINE, 60.0, True),
+    ],
+)
+def test_only_silence_decides_which_agent_is_started(
+    controller, woken, presence, silent_s, is_woken
+):
+    # A node that was taken out of service may lead a run that has to be closed.
+    one = replace(state("gpu7"), presence=presence, silent_s=silent_s)
+    controller._services.nodes.remote = lambda: (one,)
+    controller.refresh()
+    assert woken == (["gpu7"] if is_woken else [])
+
+
 def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
     told, hot = [], []
     controller.listed.connect(told.append)

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.cli import jobs
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
+from backend.services.jobs.lifecycle import JobLifecycle
 from tests.backend.training.training_rig import job, parsed
 
 NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
@@ -63,3 +66,55 @@ def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixtur
         "cpu_wait_ms": 0.0,
     }
     assert document["step_times"]["waiting_ms"] == [206.0, 206.0, 0.0]
+
+
+REMOTE = parsed(job(placement=NODES))
+HERE = parsed(job(placement=[{"node": THIS_COMPUTER, "processes": 1}]))
+OFF = BackendError("node1 did not answer.", "Is it on?")
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "found", "asked", "said"),
+    [
+        (JobState.STOPPING, REMOTE, {"node1": True}, ["node1"], "was started"),
+        (JobState.STARTING, REMOTE, {"node1": OFF}, ["node1"], "no news from node1. node1 did not"),
+        (JobState.TRAINING, REMOTE, {"node1": False}, ["node1"], ""),
+        (JobState.QUEUED, REMOTE, {}, ["node1"], ""),
+        (JobState.FINISHED, REMOTE, {}, [], ""),
+        (JobState.ERROR, REMOTE, {}, [], ""),
+        (JobState.TRAINING, HERE, {}, [], ""),
+    ],
+)
+def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_not(
+    capsys: pytest.CaptureFixture[str],
+    state: JobState,
+    config: JobConfig,
+    found: dict[str, object],
+    asked: list[str],
+    said: str,
+) -> None:
+    view = replace(SLOW, state=state, config=config)
+    queued = SimpleNamespace(exists=lambda: state is JobState.QUEUED)
+    folder = SimpleNamespace(newest_run=lambda: int(state is not JobState.QUEUED), queued=queued)
+    queries: Any = SimpleNamespace(
+        find=str,
+        folder=lambda _id: folder,
+        read=lambda _id: (folder, SimpleNamespace(config=config), view),
+    )
+    lifecycle = JobLifecycle(queries, *([None] * 3))  # type: ignore[arg-type]
+    lifecycle.reap = lambda _id: None  # type: ignore[method-assign]
+    woken: list[str] = []
+
+    def wake_silent(names: list[str]) -> dict[str, object]:
+        woken.extend(filter(None, names))
+        return found
+
+    services: Any = SimpleNamespace(
+        jobs=SimpleNamespace(queries=queries, lifecycle=lifecycle),
+        set_up=SimpleNamespace(wake_silent=wake_silent),
+    )
+    jobs.reap(services, Namespace(id="j1"))
+    assert woken == asked
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(told) == bool(said)

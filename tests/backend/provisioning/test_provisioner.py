@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.node.system import process_identity
-from backend.provisioning import agent_commands, unprovision
+from backend.provisioning import agent_commands, cluster_key, unprovision
 from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.provisioner import TITLES, set_up
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import NodeHome
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
 from backend.ssh.interface import CommandResult, Unreachable
@@ -81,6 +82,38 @@ def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node:
     listed = (node.shell.home / ".ssh" / "authorized_keys").read_text()
     assert f'command="{entry.installation.python} -I ' in listed
     assert Path(entry.installation.python).exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "mpirun", "fault"),
+    [
+        ("/home/lab/.ringmaster/environments/e/bin/python", "own", ""),
+        ("/home/lab/.ringmaster/environments/e/bin/python", "/usr/bin/mpirun", ""),
+        ("/home/lab/.ringmaster/environments/e/bin/python", "/opt/ompi/bin/mpirun", ""),
+        ("/home/lab/.ringmaster/environments/e/bin/python", "/home/lab/ompi/bin/mpirun", "none of"),
+        ("/data root/shared/environments/e/bin/python", "own", "characters"),
+        ("/data/ring,1/environments/e/bin/python", "/usr/bin/mpirun", "characters"),
+    ],
+)
+def test_the_key_is_limited_wherever_its_filter_lets_runs_begin(
+    python: str, mpirun: str, fault: str
+) -> None:
+    home = NodeHome(PurePosixPath("/home/lab/.ringmaster"))
+    there = python.replace("/python", "/mpirun") if mpirun == "own" else mpirun
+    found = cluster_key.limit_fault(home, python, there)
+    assert fault in found
+    assert bool(fault) == bool(found)
+
+
+def test_a_key_that_cannot_be_limited_is_installed_and_that_is_said(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_key, "limit_fault", lambda *_: "its path is odd")
+    entry = go(node, limits_key=True)
+    assert entry.installation is not None
+    assert not entry.installation.limits_key
+    assert "also for a shell and files, since its path is odd" in node.sentences[3]
+    assert "key_gate" not in (node.shell.home / ".ssh" / "authorized_keys").read_text()
 
 
 def test_an_unusual_login_shell_is_said(node: Node) -> None:

@@ -60,7 +60,7 @@ class PreflightRow(QWidget):
     def show_idle(self, refusal: str = "") -> None:
         """Show that nothing is under way; ``refusal``: why it could not be fixed."""
         # If a button fixes it, the manual remedy is only in the button's tool tip.
-        alone = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT)
+        alone = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT, Fix.ACCEPT_HOST_KEY)
         said = refusal or (self.finding.remedy if alone else "")
         self._remedy.setText(said)
         self._remedy.set_tone("bad" if refusal else "text2")

@@ -19,6 +19,7 @@ _BUTTONS = {
     Fix.LOOK_AGAIN: "Check again",
     Fix.SHARE_JOBS: "Allow nodes to write",
     Fix.PUT_INTO_SERVICE: "Put into service",
+    Fix.ACCEPT_HOST_KEY: "Compare the key…",
     Fix.LEAVE_OUT: "Leave out",
 }
 _DONE = {
@@ -29,6 +30,7 @@ _DONE = {
     Fix.LOOK_AGAIN: "was checked again",
     Fix.SHARE_JOBS: "nodes may write now",
     Fix.PUT_INTO_SERVICE: "is in service again",
+    Fix.ACCEPT_HOST_KEY: "its host key was accepted",
     Fix.LEAVE_OUT: "is left out of this job",
     Fix.TAKE_FREE_GPUS: "another GPU is used",
     Fix.FIT_PROCESSES: "fewer processes will start",

@@ -31,7 +31,7 @@ _WORDS = {
     ),
     LIMITS_KEY: (
         "Restrict the nodes' SSH key to training runs",
-        "The key can start nothing else. Recommended on shared machines.",
+        "A stolen key opens no shell and no files. Without it, it does, from the nodes' network.",
     ),
     WITHOUT_HOROVOD: (
         "Leave Horovod out",

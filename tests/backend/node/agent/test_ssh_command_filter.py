@@ -61,6 +61,8 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
     assert allowed("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
     folder = f"{CARRIED}/ab12/jobs/20261121-abc"
     assert allowed(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
+    asks_sight = f"{SWEEP} --see /srv/data/jobs/20261121-abc"
+    assert allowed(asks_sight, OURS, CARRIED)[1][-2:] == ["--see", "/srv/data/jobs/20261121-abc"]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,10 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         SWEEP + " more",
         SWEEP + " /srv/data/jobs/20261121-abc",
         SWEEP + f" {CARRIED}/../ssh",
+        SWEEP + " --see",
+        SWEEP + " --see jobs/20261121-abc",
+        SWEEP + f" --see /srv/data/jobs {CARRIED}/ab12/jobs/x",
+        SWEEP + f" {CARRIED}/ab12/jobs/x --see /srv/data/jobs",
         SWEEP + f" {CARRIED}/ab12/jobs/x {CARRIED}/ab12/jobs/y",
         SWEEP.replace(f"{HOME}/bundles/ab12", f"{CARRIED}/ab12/models"),
         SWEEP.replace("20261121-abc/2", "-c"),

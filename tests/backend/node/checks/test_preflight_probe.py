@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -21,7 +22,7 @@ from tests.waiting import LIMIT_S
 
 TOKEN = "0123456789abcdef" * 2
 PROGRAM = Path(preflight_probe.__file__).read_text()
-for _limit in ("_LISTEN_S = 30.0", "_IDLE_S = 5.0"):
+for _limit in ("_LISTEN_S = 60.0", "_IDLE_S = 5.0"):
     PROGRAM = PROGRAM.replace(_limit, f"{_limit.partition(' ')[0]} = {LIMIT_S}")
 
 
@@ -122,8 +123,8 @@ def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
         assert look.stdout is not None
         look.stdin.write(PROGRAM.encode())
         look.stdin.close()
-        others = {json.loads(look.stdout.readline())["name"] for _ in range(4)}
-        assert others == {"shared_memory", "limits", "mpirun", "leftovers"}
+        others = {json.loads(look.stdout.readline())["name"] for _ in range(5)}
+        assert others == {"shared_memory", "limits", "mpirun", "leftovers", "load"}
         hanging.write_text("nonce")
         last, end = (json.loads(line) for line in look.stdout)
         assert last["facts"]["seen"]
@@ -175,12 +176,17 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
         ),
         ('test "$asked" = true', True, {"code": 0, "why": "", "shell": False}),
         (
+            f"test \"$asked\" = true || {{ echo '{REFUSAL}' >&2; exit 1; }}",
+            False,
+            {"code": 0, "why": "", "shell": False},
+        ),
+        (
             "echo 'Permission denied' >&2; exit 255",
             False,
             {"code": 255, "why": "Permission denied", "shell": False},
         ),
     ],
-    ids=["sh", "fish", "csh", "runs only", "refused"],
+    ids=["sh", "fish", "csh", "runs only", "own key for runs only", "refused"],
 )
 def test_the_far_shell_is_tried_with_what_mpirun_sends(
     root: Path,
@@ -197,6 +203,35 @@ def test_the_far_shell_is_tried_with_what_mpirun_sends(
     asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
     (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
     assert met == {"kind": "ssh", "node": "node2", "facts": facts}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "tries", "code"),
+    [
+        ("exit 0", "exit 1", 1, 0),
+        ("exec tail -f /dev/null", "exec tail -f /dev/null", 2, 124),
+        ("echo 'Connection timed out during banner exchange' >&2; exit 255", "exit 0", 2, 0),
+        ("echo 'connect to host b: Connection timed out' >&2; exit 255", "exit 255", 2, 255),
+        ("echo 'Permission denied' >&2; exit 255", "exit 0", 1, 255),
+        ("echo 'Host key verification failed.' >&2; exit 255", "exit 0", 1, 255),
+    ],
+)
+def test_a_login_that_is_late_is_tried_once_more_and_no_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, tries: int, code: int
+) -> None:
+    ssh, count = root / "ssh", root / "count"
+    ssh.write_text(
+        f"#!/bin/sh\necho x >> {count}\n"
+        f"if [ $(wc -l < {count}) = 1 ]; then {first}; else {second}; fi\n"
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
+    asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", True]}, "bytes": 1}
+    limit_s = 0.1 if code == 124 else LIMIT_S
+    (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": limit_s})
+    assert met["facts"]["code"] == code
+    # One that had no processor before its limit has counted nothing.
+    assert code == 124 or len(count.read_text().split()) == tries
 
 
 def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:

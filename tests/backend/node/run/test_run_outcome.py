@@ -74,6 +74,46 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, obj
     assert record.error.node == "gpu2"
 
 
+@pytest.mark.parametrize(
+    ("exits", "more", "named"),
+    [
+        ([ended(0, "interrupted")], {"stop_was_wished": True, "gave_up": "It hung."}, True),
+        ([ended(0, "finished")], {}, True),
+        ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
+        ([], {"launcher_code": 1}, True),
+        ([], {"gave_up": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
+        ([ended(0, "error", "ValueError: x")], {}, False),
+        ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
+        ([ended(0, "interrupted")], {"blind": (), "unreached": ("gpu2",)}, False),
+        ([ended(0, "interrupted")], {"told_to_end": "SIGTERM"}, False),
+    ],
+)
+def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
+    exits: list[RankExit], more: dict[str, object], named: bool
+) -> None:
+    known = {"blind": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
+    record = judge(*exits, **{**known, **more})
+    sentence = (
+        "gpu2 answers, but no longer sees the data root /lab/ring, so the end of its rank 1 could "
+        "not be recorded."
+    )
+    assert (sentence in record.message) is named
+    assert "no longer answers" not in record.message or not named
+    if named:
+        assert record.error is not None
+        assert record.error.remedy.startswith("Mount the share on gpu2 again")
+
+
+def test_a_stop_whose_checkpoint_was_saved_says_so_whatever_became_of_another_rank() -> None:
+    saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
+    hung = {"stop_was_wished": True, "stopped_by": "ben", "gave_up": "It hung."}
+    record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
+    assert record.state is JobState.INTERRUPTED
+    assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
+    # Without the record of rank 0, the checkpoint may be an older one of this run.
+    assert "no checkpoint could be made" in judge(**saved, **hung).message
+
+
 def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
     record = judge(unreached=("gpu2", "gpu3", "gpu4"))
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")

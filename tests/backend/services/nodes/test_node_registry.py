@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,54 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
     service.inspect("gpu1")
     with pytest.raises(BackendError, match=r"No host key of \[other\]:2222"):
         service.remove_host_key("other", 2222)
+
+
+@pytest.mark.parametrize("contact", ["open_shell", "inspect", "connect", "add", "at once"])
+@pytest.mark.parametrize("is_right", [True, False])
+def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
+    root: DataRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
+) -> None:
+    ClusterService(root, tmp_path / "desktop", sshd.ssh_config).add(
+        "gpu1", sshd.address, accept=yes
+    )
+    fingerprint = sshd.fingerprint if is_right else "SHA256:other"
+    given = ClusterService(
+        root,
+        tmp_path / "elsewhere",
+        sshd.ssh_config,
+        given=lambda key: key.fingerprint == fingerprint,
+    )
+    contacts: dict[str, Callable[[], object]] = {
+        "open_shell": lambda: given.open_shell("gpu1").close(),
+        "inspect": lambda: given.inspect("gpu1"),
+        "connect": lambda: given.connect(sshd.address, limit_s=30.0).close(),
+        "add": lambda: given.add("gpu2", sshd.address, accept=no),
+        "at once": lambda: list(ThreadPoolExecutor(3).map(given.inspect, ["gpu1"] * 3)),
+    }
+    if is_right:
+        contacts[contact]()
+        assert given.host_key("gpu1") == sshd.host_key.text
+        # It is stored, so it need not be given again.
+        ClusterService(root, tmp_path / "elsewhere", sshd.ssh_config).open_shell("gpu1").close()
+        return
+    with pytest.raises(HostKeyUnknown):
+        contacts[contact]()
+    assert given.host_key("gpu1") == ""
+
+
+def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
+    root: DataRoot, tmp_path: Path, sshd: Sshd
+) -> None:
+    service = ClusterService(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
+    service.add("gpu1", sshd.address, accept=no)
+    sshd.stop()
+    sshd.new_host_key()
+    sshd.start()
+    with pytest.raises(HostKeyChanged) as told:
+        service.open_shell("gpu1")
+    assert f"--accept-key {sshd.fingerprint}" in told.value.remedy
+    service.remove_host_key("127.0.0.1", sshd.port)
+    service.open_shell("gpu1").close()
 
 
 def test_f52_what_fails_creates_nothing(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -288,3 +290,38 @@ Act = Callable[[SetUpService], object]
 def test_an_unknown_node_is_named(cluster: Cluster, act: Act) -> None:
     with pytest.raises(BackendError, match="no node “gpu9”"):
         act(cluster.service())
+
+
+SILENT_CASES = {
+    "just-wrote": (0.0, False, True, None),
+    "ahead-by-2-s": (-2.0, False, True, None),
+    "silent-and-dead": (60.0, False, True, True),
+    "clock-far-ahead-and-dead": (-600.0, False, True, True),
+    "never-wrote": (None, False, True, True),
+    "silent-and-alive": (60.0, True, True, False),
+    "silent-and-off": (60.0, False, False, "did not answer"),
+}
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_alive", "answers", "found"), SILENT_CASES.values(), ids=SILENT_CASES
+)
+def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
+    cluster: Cluster, age_s: float | None, is_alive: bool, answers: bool, found: object
+) -> None:
+    cluster.set_up("gpu1")
+    if not is_alive:
+        cluster.nodes["gpu1"].end_agent()
+    if age_s is not None:
+        status = cluster.root.node("gpu1").status
+        status.write_text("{}")
+        os.utime(status, (time.time() - age_s,) * 2)
+    cluster.silent = set() if answers else {"gpu1"}
+    # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
+    result = cluster.service().wake_silent(("gpu1", "gpu2", "gpu9", "gpu1"))
+    assert result.keys() == (set() if found is None else {"gpu1"})
+    if isinstance(found, str):
+        assert found in str(result["gpu1"])
+    elif found is not None:
+        assert result["gpu1"] is found
+        assert cluster.service().wake("gpu1") is False, "it runs now"

@@ -5,8 +5,14 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import pytest
+
+from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight import node_probe
 from backend.services.preflight.connectivity import Meeting, route_findings
+from backend.services.preflight.findings import NodeReplies, PreflightTarget, busy
+from backend.services.preflight.node_findings import of_node
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
@@ -91,6 +97,61 @@ def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> 
         "The login shell of b cannot run mpirun's commands: fish: Unsupported use of '='."
     )
     assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
+
+
+@pytest.mark.parametrize(
+    ("why", "code", "busy", "said"),
+    [
+        ("it did not end within 21 s", 124, "b is busy (load 34 on 2 cores)", "b is busy (load 34"),
+        ("Connection timed out during banner exchange", 255, "b is busy (load 9 on 4 cores)", "9"),
+        ("it did not end within 21 s", 124, "a is busy (load 20 on 2 cores)", "a is busy (load 20"),
+        ("it did not end within 5 s", 124, "", "cannot log in to b by SSH"),
+        ("Connection timed out", 255, "", "cannot log in to b by SSH"),
+        ("connect to host b port 22: Connection timed out", 255, "", "Connection timed out"),
+    ],
+)
+@pytest.mark.parametrize("others_fail", [True, False])
+def test_a_login_that_is_late_blames_the_load_and_no_key(
+    why: str, code: int, busy: str, said: str, others_fail: bool
+) -> None:
+    facts = {"code": code, "why": why}
+    log_ins = [Meeting("a", "b", facts, busy)]
+    log_ins.append(Meeting("a", "c", facts if others_fail else {"code": 0, "why": ""}, busy))
+    found = next(route_findings([], log_ins))
+    assert said in found.sentence or (others_fail and not busy)
+    assert "key" not in found.remedy
+    assert found.fix is Fix.LEAVE_OUT
+
+
+@pytest.mark.parametrize(
+    ("load", "cores", "login_s", "times"),
+    [
+        (0.0, 2, 0.2, 1.0),
+        (2.0, 2, 0.5, 1.0),
+        (6.0, 2, 0.5, 3.0),
+        (34.0, 2, 0.5, 5.0),
+        (34.0, 64, 0.5, 1.0),
+        (0.1, 8, 4.0, 4.0),
+        (0.1, 8, 60.0, 5.0),
+    ],
+)
+def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
+    load: float, cores: int, login_s: float, times: float
+) -> None:
+    assert node_probe.patience(login_s, {"load": load, "cores": cores}) == times
+
+
+@pytest.mark.parametrize(
+    ("load", "cores", "said"),
+    [(34.0, 2, "load 34 on 2 cores"), (3.9, 2, ""), (4.0, 2, "load 4 on 2 cores"), (34.0, 64, "")],
+)
+def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: str) -> None:
+    facts = {"load": load, "cores": cores}
+    assert busy(facts) == said
+    told = NodeReplies({"imports": None, "load": facts})
+    target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
+    (late,) = (one for one in of_node(target, told) if "MPI for Python" in one.sentence)
+    assert (f"b is busy ({said})" in late.sentence) is bool(said)
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:

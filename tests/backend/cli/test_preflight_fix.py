@@ -1,0 +1,50 @@
+"""``job preflight --fix`` accepts a host key only after a yes at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend.cli import nodes, preflight
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import HostKey
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
+from backend.services.preflight.findings import fault, no_way_in
+from backend.services.preflight.fixes import PreflightMender
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
+
+KEY = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
+UNKNOWN = no_way_in("gpu1", HostKeyUnknown("Unknown.", "", KEY))
+CHANGED = no_way_in("gpu1", HostKeyChanged("Changed.", "", KEY, "SHA256:old"))
+SERVICE = fault("node", "gpu1", "It is out of service.", "", Fix.PUT_INTO_SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("finding", "asks", "answer", "trusted"),
+    [
+        (UNKNOWN, True, True, [KEY]),
+        (UNKNOWN, True, False, []),
+        (UNKNOWN, False, True, []),
+        (CHANGED, True, True, []),
+        (CHANGED, False, True, []),
+        (SERVICE, True, True, []),
+    ],
+)
+def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
+    monkeypatch: pytest.MonkeyPatch,
+    finding: PreflightFinding,
+    asks: bool,
+    answer: bool,
+    trusted: list[HostKey],
+) -> None:
+    kept: list[HostKey] = []
+    monkeypatch.setattr(nodes, "asked", lambda key: answer)
+    cluster: Any = SimpleNamespace(trust=kept.append)
+    set_up: Any = SimpleNamespace(let_in_again=None)
+    mender = PreflightMender(DataRoot(Path("unused")), cluster, set_up)
+    services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=mender.fix))
+    done = preflight._mend(services, Preflight(("gpu1",), (finding,), 1.0), asks)
+    assert (kept, done) == (trusted, bool(trusted))
