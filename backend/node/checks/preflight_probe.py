@@ -37,7 +37,6 @@ _WINDOW_BYTES = 8 * BLOCK_BYTES
 """Sent before the first acknowledgement is awaited: long latency must not count as low bandwidth.
 """
 _TOKEN_BYTES = 32
-_LISTEN_S = 30.0
 _IDLE_S = 5.0
 _ROOT_LOOK_S = 0.1
 _PROBE_BYTES = 64 * 1024
@@ -97,7 +96,7 @@ def report(**facts: Any) -> None:
 def listen(request: dict[str, Any]) -> None:
     """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener ends after ``visitors`` connections, or after its time.
+    The listener ends after ``visitors`` connections, or after ``limit_s``.
     """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": ""}
     if request["address"]:
@@ -109,7 +108,8 @@ def listen(request: dict[str, Any]) -> None:
             facts["port"] = listener.getsockname()[1]
             sys.stdout.flush()
             if os.fork() == 0:
-                _serve(listener, request["token"].encode(), request["visitors"])
+                token = request["token"].encode()
+                _serve(listener, token, request["visitors"], request["limit_s"])
     report(**facts)
 
 
@@ -121,13 +121,13 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, token: bytes, visitors: int) -> None:
+def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float) -> None:
     """Accept connections that know the token while a pre-flight can last; never return."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    end = time.monotonic() + _LISTEN_S
+    end = time.monotonic() + limit_s
     listener.settimeout(0.5)
     been: list[bool] = []
     while time.monotonic() < end and len(been) < visitors:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
 from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
 
@@ -32,6 +34,10 @@ class NodePreflight:
     port: int = 0
     told: NodeReplies = field(default_factory=NodeReplies)
     met: list[dict[str, Any]] = field(default_factory=list)
+    has_answered: bool = False
+    """Its Python ran the probe, over SSH where it is another computer."""
+    has_settings: bool = False
+    is_over: bool = False
 
     @property
     def is_limited(self) -> bool:
@@ -49,6 +55,8 @@ class PreflightContext:
     set_up: SetUpService
     python: str
     share: DataRootAccess = MOUNTED
+    limits: PreflightLimits = field(default_factory=PreflightLimits)
+    now: Callable[[], float] = time.monotonic
 
 
 def facts_of(entry: NodeEntry) -> Any:

@@ -15,6 +15,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight.limits import VARIABLE
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 
 Facts = Mapping[str, Any]
@@ -41,6 +42,7 @@ ALL = (
 """In the order in which they are shown."""
 ONLY_FAR = frozenset((SSH, HOST_KEY, PROGRAM, AGENT, HOME, CLOCK))
 ONLY_BETWEEN = frozenset((NETWORK, SETTINGS, BETWEEN, ROUTE))
+ONLY_WARNS = frozenset((CLOCK, LEFTOVERS))
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,30 @@ def no_way_in(node: str, error: BackendError) -> PreflightFinding:
     known = isinstance(error, (HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable))
     sentence = error.sentence if known else f"{node} cannot be reached: {error.sentence}"
     return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
+
+
+def no_answer(node: str, limit_s: float) -> PreflightFinding:
+    return fault(
+        NODE,
+        node,
+        f"{wording.place(node)} has not answered within {limit_s:g} s.",
+        f"Check the load of {wording.place(node)} and its network, then check again. For slow "
+        f"nodes, set {VARIABLE} to more seconds.",
+        Fix.LEAVE_OUT,
+    )
+
+
+def not_checked(node: str, checks: Sequence[str], why: str = "") -> PreflightFinding:
+    """Say that checks of a node were not made; those that only warn never prevent a start."""
+    warns = set(checks) <= ONLY_WARNS
+    return fault(
+        checks[0],
+        node,
+        f"{', '.join(checks)} of {wording.place(node)}: not checked{why and ', '}{why}.",
+        f"Check the load of {wording.place(node)}, then check again.",
+        Fix.NONE if warns else Fix.LEAVE_OUT,
+        is_warning=warns,
+    )
 
 
 def no_python(node: str, python: str, why: str) -> PreflightFinding:

@@ -7,7 +7,7 @@ without the data root nothing is known about the agent.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from backend.node.system import wording
 from backend.node.system.mpi import version_in
@@ -36,6 +36,7 @@ from backend.services.preflight.findings import (
     NodeReplies,
     PreflightTarget,
     fault,
+    not_checked,
 )
 
 LEAST_HOME_BYTES = 50_000_000
@@ -46,7 +47,63 @@ LEAST_OPEN_FILES = 256
 _NO_END = 124
 """The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
+_QUESTIONS: Mapping[str, str] = {
+    "program": PROGRAM,
+    "agent": AGENT,
+    "mpirun": OPEN_MPI,
+    "leftovers": LEFTOVERS,
+    "shared_memory": SHARED_MEMORY,
+    "limits": OPEN_FILES,
+}
+"""Without an answer to one of these its check was not made; other questions say so themselves."""
+_NEED_THE_ROOT = frozenset((DISK, AGENT, LEFTOVERS))
 _ADMINISTRATOR = "Ask its administrator, or run without it."
+
+
+def made(site: PreflightTarget, told: NodeReplies) -> frozenset[str]:
+    """Return the checks to which the facts are an answer, good or bad. All others are unknown."""
+    is_here = site.node == THIS_COMPUTER
+    found = {check for question, check in _QUESTIONS.items() if _is_answered(told, question)}
+    if told.facts.get("data_root") is not None:
+        found |= {DATA_ROOT, DISK}
+    if told.facts.get("home") is not None:
+        found.add(HOME)
+    if _is_answered(told, "gpus"):
+        found.add(GPUS)
+    imports = told.of("imports") if _is_answered(told, "imports") else {}
+    names = {*imports, imports.get("failed")}
+    found |= {check for name, check in LIBRARIES.items() if name in names}
+    if imports and "python" not in names:
+        found.add(PYTHON)
+    if not told.of("data_root").get("seen"):
+        found -= _NEED_THE_ROOT
+    if told.of("home").get("noexec"):
+        found &= {HOME, DATA_ROOT, DISK}
+    return (
+        frozenset(found | {HOME, PROGRAM, AGENT, PYTHON, *LIBRARIES.values()})
+        if is_here
+        else (frozenset(found))
+    )
+
+
+def _is_answered(told: NodeReplies, question: str) -> bool:
+    facts = told.facts.get(question)
+    return facts is not None and facts.get("code") != _NO_END
+
+
+def _unanswered(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    asked = set(_QUESTIONS)
+    if site.node == THIS_COMPUTER:
+        asked -= {"program", "agent"}
+    if not site.library:
+        asked.discard("mpirun")
+    if not told.of("data_root").get("seen"):
+        asked -= {"agent", "leftovers"}
+    for question, check in _QUESTIONS.items():
+        why = sanitize(str(told.of(question).get("why", "")), 160)
+        is_broken = question == "leftovers" and why
+        if question in asked and (is_broken or not _is_answered(told, question)):
+            yield not_checked(site.node, (check,), why)
 
 
 def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
@@ -62,6 +119,7 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
     if is_noexec:
         # Nothing in there can be executed, so whatever else fails has this one cause.
         return
+    yield from _unanswered(site, told)
     works = True
     if not here:
         before = list(_environment(site, told))
@@ -129,8 +187,8 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
         yield fault(
             DATA_ROOT,
             node,
-            f"What is carried to {place} cannot be read there, in {root}.",
-            f"Set {node} up again; where that does not help, look at that folder there.",
+            f"{place} cannot read the staged files in {root}.",
+            f"Set {node} up again. If that fails, check the permissions of {root} on {node}.",
             Fix.SET_UP_AGAIN,
         )
     elif facts is None:
@@ -138,14 +196,14 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"The data root {root} does not answer on {place}.",
-            "Look whether its file server is on and the mount is not stale.",
+            "Check that the file server runs and the mount is not stale.",
             Fix.LEAVE_OUT,
         )
     elif not facts["there"]:
         yield fault(
             DATA_ROOT,
             node,
-            f"The data root {root} is not there on {place}.",
+            f"The data root {root} does not exist on {place}.",
             f"Mount it on {place}.",
             Fix.LEAVE_OUT,
         )
@@ -216,8 +274,8 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
         yield fault(
             name,
             node,
-            f"{node} had not imported {name} in the time given; it is busy, or its disk is slow.",
-            f"Look at the load of {node}; the job will take long to start.",
+            f"Importing {name} on {node} timed out.",
+            f"{node} is busy or its disk is slow; the job will start slowly.",
             is_warning=True,
         )
     elif found.get("failed") == "python":
@@ -242,19 +300,18 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
         yield fault(
             PYTORCH,
             node,
-            f"PyTorch {found['torch']} on {node} is one without CUDA, and the job is to run on "
-            "GPUs there.",
+            f"PyTorch {found['torch']} on {node} is a CPU build, but the job needs GPUs.",
             f"Set {node} up again with its GPUs.",
             Fix.SET_UP_AGAIN,
         )
     program = told.facts.get("program")
     name = site.bundle.rpartition("/")[2]
     if program is not None and program["digest"] != name:
-        state = "was changed" if program["digest"] else "is not there"
+        state = "was changed" if program["digest"] else "is missing"
         yield fault(
             PROGRAM,
             node,
-            f"Ringmaster's own part on {node} {state} ({site.bundle}).",
+            f"The Ringmaster installation on {node} {state} ({site.bundle}).",
             again,
             Fix.SET_UP_AGAIN,
         )
@@ -262,7 +319,6 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
 
 def _agent(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     facts = told.facts.get("agent")
-    # No answer is no word about the agent, which a busy node's program may be too slow to give.
     if facts is not None and facts["code"] != _NO_END and facts["code"]:
         yield fault(
             AGENT,
@@ -294,7 +350,7 @@ def _mpirun(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
         yield fault(
             OPEN_MPI,
             node,
-            f"Open MPI on {place} is {found} now, and was {site.mpi_version} when it was set up.",
+            f"Open MPI on {place} changed from {site.mpi_version} to {found} since set-up.",
             again,
             fix,
         )
@@ -314,13 +370,13 @@ def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
     old = [one for one in listed if one.reason and one.reason.is_known_run]
     if old:
         tags = ", ".join(sorted({sanitize(one.run_tag) for one in old}))
-        many = f"{len(old)} processes" if len(old) > 1 else "A process"
+        many, run = (f"{len(old)} processes", "run") if len(old) > 1 else ("A process", "runs")
+        runs = "the ended runs" if ", " in tags else "the ended run"
         yield fault(
             LEFTOVERS,
             site.node,
-            f"{many} of {tags}, which is over, still "
-            f"{'run' if len(old) > 1 else 'runs'} on {wording.place(site.node)}.",
-            "End what is left over.",
+            f"{many} of {runs} {tags} still {run} on {wording.place(site.node)}.",
+            "End the leftover processes.",
             Fix.END_ORPHANS,
             is_warning=True,
         )
@@ -334,7 +390,7 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             GPUS,
             node,
             f"The GPUs of {place} cannot be read.",
-            f"Look whether the NVIDIA driver answers there: ssh {place} nvidia-smi",
+            f"Check the NVIDIA driver on {place}: nvidia-smi",
             Fix.LEAVE_OUT,
         )
         return
@@ -350,7 +406,7 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             there = sanitize(facts["message"], 120) or f"it has {', '.join(map(sanitize, known))}"
             sentence = f"{place} has no GPU {sanitize(uuid)}: {there}."
         elif gpu["lost"]:
-            sentence = f"GPU {gpu['index']} of {place} answers no more."
+            sentence = f"GPU {gpu['index']} of {place} no longer responds."
         elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
             sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(strangers[0])}."
         else:
@@ -358,7 +414,7 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
         instead = (free.pop(0),) if free else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
         if instead:
-            remedy = f"Take GPU {known[instead[0]]['index']} there, which is free."
+            remedy = f"Use GPU {known[instead[0]]['index']} on {place}; it is free."
         fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
         yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
 
@@ -406,7 +462,8 @@ def _limits(told: NodeReplies, node: str, place: str) -> Iterator[PreflightFindi
         yield fault(
             OPEN_FILES,
             node,
-            f"A process on {place} may open {open_files} files only, fewer than a rank needs.",
-            "Raise the limit in /etc/security/limits.conf there: nofile, 1024 or more.",
+            f"A process on {place} can open only {open_files} files; a rank needs "
+            f"{LEAST_OPEN_FILES}.",
+            f"Raise nofile to 1024 or more in /etc/security/limits.conf on {place}.",
             Fix.LEAVE_OUT,
         )

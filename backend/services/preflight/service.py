@@ -21,6 +21,7 @@ from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import OnChange, PreflightMender
+from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.node_findings import no_room
 from backend.services.preflight.run import OnFinding, PreflightRun
 
@@ -58,12 +59,15 @@ class PreflightService:
         python: str = sys.executable,
         share: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
+        limits: PreflightLimits | None = None,
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._share = share
         self._first_bytes = first_bytes
-        self._ground = PreflightContext(root, cluster, set_up, python, share)
+        self._ground = PreflightContext(
+            root, cluster, set_up, python, share, limits or PreflightLimits()
+        )
         self._mender = PreflightMender(root, cluster, set_up)
 
     def run(
