@@ -241,8 +241,8 @@ def check(request: dict[str, Any]) -> None:
     """Run all queries at once; each in a child process that can be abandoned."""
     questions: dict[str, Callable[[dict[str, Any]], Any]] = {
         "data_root": _data_root,
-        "shared_memory": _shared_memory,
-        "limits": _limits,
+        "shared_memory": shared_memory,
+        "limits": limits,
         "mpirun": _mpirun,
         "leftovers": _leftovers,
     }
@@ -306,8 +306,7 @@ def _data_root(request: dict[str, Any]) -> Any:
         if not facts["seen"]:
             time.sleep(_ROOT_LOOK_S)
     if facts["seen"]:
-        room = os.statvfs(root)
-        facts["free"] = room.f_bavail * room.f_frsize
+        facts.update(_room(root))
         try:
             _write(os.path.join(folder, request["node"]), request["nonce"].encode())
         except OSError as error:
@@ -316,13 +315,19 @@ def _data_root(request: dict[str, Any]) -> Any:
     return facts
 
 
+def _room(path: str) -> dict[str, Any]:
+    """Return the free bytes and files, None without a fixed number (`backend.base.room`)."""
+    room = os.statvfs(path)
+    files = room.f_favail if room.f_files else None
+    return {"free": room.f_bavail * room.f_frsize, "files": files}
+
+
 def _home(request: dict[str, Any]) -> Any:
     home = request["home"]
     facts: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
     try:
-        room = os.statvfs(home)
-        facts["free"] = room.f_bavail * room.f_frsize
-        facts["noexec"] = bool(room.f_flag & os.ST_NOEXEC)
+        facts.update(_room(home))
+        facts["noexec"] = bool(os.statvfs(home).f_flag & os.ST_NOEXEC)
         probe = os.path.join(home, f".preflight-{os.getpid()}")
         try:
             _write(probe, b"r" * _PROBE_BYTES)
@@ -341,7 +346,7 @@ def _write(path: str, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _shared_memory(request: dict[str, Any]) -> Any:
+def shared_memory(request: dict[str, Any]) -> Any:
     try:
         room = os.statvfs("/dev/shm")
     except OSError as error:
@@ -353,7 +358,7 @@ def _shared_memory(request: dict[str, Any]) -> Any:
     }
 
 
-def _limits(request: dict[str, Any]) -> Any:
+def limits(request: dict[str, Any]) -> Any:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {"open_files": soft if soft != resource.RLIM_INFINITY else None, "hard": hard}
 

@@ -65,6 +65,7 @@ class PreflightTarget:
     """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
     """`data_root` is a staged one, see `NodeEntry`."""
+    loader_workers: int = 0
 
 
 @dataclass

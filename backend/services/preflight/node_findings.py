@@ -9,19 +9,20 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Mapping
 
+from backend.base.room import LEAST_FILES, files_words
 from backend.node.system import wording
 from backend.node.system.mpi import version_in
 from backend.records.base import number_format
 from backend.records.base.program_name import COMMAND
+from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.records.nodes.reading import Orphan
+from backend.records.nodes.reading import Gpu, GpuProcess, Orphan
 from backend.services.preflight.findings import (
     AGENT,
     DATA_ROOT,
     DISK,
-    FULL,
     GPUS,
     HOME,
     LEFTOVERS,
@@ -42,8 +43,10 @@ from backend.services.preflight.findings import (
 LEAST_HOME_BYTES = 50_000_000
 LEAST_DISK_BYTES = 100_000_000
 SHARED_MEMORY_BYTES = 16 * 2**20
-"""Of each rank that is not alone on its node, for Open MPI's ``sm``."""
+"""Of each rank that is not alone on its node, for Open MPI's ``sm``; and of a loader worker."""
 LEAST_OPEN_FILES = 256
+_OPEN_FILES_OF_WORKER, _MOST_COUNTED_WORKERS = 32, 16
+"""A worker hands over each tensor as an open file. The usual limit of 1024 is enough for any."""
 _NO_END = 124
 """The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
@@ -110,7 +113,6 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
     """Everything that one node says about itself."""
     node = site.node
     here = node == THIS_COMPUTER
-    place = wording.place(node)
     is_noexec = bool(told.of("home").get("noexec"))
     if not here:
         yield from _home(site, told)
@@ -136,8 +138,7 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
         yield from _leftovers(site, told)
     if works and site.placement.gpus:
         yield from _gpus(site, told)
-    yield from _shared_memory(site, told, place)
-    yield from _limits(told, node, place)
+    yield from of_limits(site, told)
 
 
 def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
@@ -156,6 +157,14 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             node,
             f"Nothing can be written to {site.home} on {node}: {sanitize(facts['why'])}.",
             "Make room there, or give the folder to the user who runs jobs.",
+            Fix.LEAVE_OUT,
+        )
+    elif _lacks_files(facts):
+        yield fault(
+            HOME,
+            node,
+            f"The disk of {site.home} on {node} {files_words(facts['files'])}.",
+            f"Remove some files on {node}.",
             Fix.LEAVE_OUT,
         )
     elif facts["free"] < LEAST_HOME_BYTES:
@@ -224,12 +233,21 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             f"Mount the same share on {place} at {root}.",
             Fix.LEAVE_OUT,
         )
-    elif facts["why"] and facts.get("code") in FULL:
+    elif facts["why"] and facts.get("code") == errno.EDQUOT:
+        yield fault(
+            DISK,
+            node,
+            f"The disk quota of the user who runs jobs on {place} is used up in {root}.",
+            f"Remove files in {root}, or have the quota raised.",
+        )
+    elif _lacks_files(facts) and (site.leads or facts["why"]):
+        yield no_files(facts["files"])
+    elif facts["why"] and facts.get("code") == errno.ENOSPC:
         yield fault(
             DISK,
             node,
             f"The data root is full: {place} cannot write one byte to {root}.",
-            "Make room there, or empty its trash.",
+            f"Make room in {root}, or empty its trash.",
         )
     elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
         yield fault(
@@ -250,6 +268,19 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
         )
     elif site.leads and facts["free"] < max(LEAST_DISK_BYTES, site.needed_bytes):
         yield no_room(facts["free"], site.needed_bytes)
+
+
+def _lacks_files(facts: Facts) -> bool:
+    return facts.get("files") is not None and facts["files"] < LEAST_FILES
+
+
+def no_files(free_files: int) -> PreflightFinding:
+    return PreflightFinding(
+        DISK,
+        False,
+        f"The data root {files_words(free_files)}.",
+        "Remove files that are not needed: old jobs, datasets of many small files, the trash.",
+    )
 
 
 def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
@@ -394,76 +425,84 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             Fix.LEAVE_OUT,
         )
         return
-    known = {gpu["uuid"]: gpu for gpu in facts["gpus"]}
+    known = {one["uuid"]: build(Gpu, one, LENIENT) for one in facts["gpus"]}
     free = [
         uuid
         for uuid, gpu in known.items()
-        if not (uuid in site.placement.gpus or gpu["lost"] or _strangers(gpu))
+        if not (uuid in site.placement.gpus or gpu.lost or gpu.foreign_processes())
     ]
     for uuid in site.placement.gpus:
-        gpu = known.get(uuid)
+        gpu, more = known.get(uuid), ""
         if gpu is None:
             there = sanitize(facts["message"], 120) or f"it has {', '.join(map(sanitize, known))}"
             sentence = f"{place} has no GPU {sanitize(uuid)}: {there}."
-        elif gpu["lost"]:
-            sentence = f"GPU {gpu['index']} of {place} no longer responds."
-        elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
-            sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(strangers[0])}."
+        elif gpu.lost:
+            sentence = f"GPU {gpu.index} of {place} no longer responds."
+        elif strangers := gpu.foreign_processes(site.placement.user_beside(uuid)):
+            sentence = f"GPU {gpu.index} of {place} is in use by {_user_of(strangers[0])}."
+            more = "" if strangers[0].pid else f" {gpu.unlisted_remedy}"
         else:
             continue
         instead = (free.pop(0),) if free else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
         if instead:
-            remedy = f"Use GPU {known[instead[0]]['index']} on {place}; it is free."
+            remedy = f"Use GPU {known[instead[0]].index} on {place}; it is free."
         fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
-        yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
+        yield fault(GPUS, node, sentence, remedy + more, fix, gpus=(uuid,), free_gpus=instead)
 
 
-def _strangers(gpu: Facts, beside: str = "") -> list[Facts]:
-    """As `Gpu.foreign_processes`; an older node does not report which processes only draw."""
-    return [
-        process
-        for process in gpu["processes"]
-        if not process.get("only_draws")
-        and (process["run_tag"] or not beside or process["user"] != beside)
-    ]
+def _user_of(process: GpuProcess) -> str:
+    memory = process.memory_bytes
+    verb = "holds" if process.pid else "hold"
+    return process.who + (f" and {verb} {memory / 2**30:.0f} GiB" if memory else "")
 
 
-def _user_of(process: Facts) -> str:
-    memory = process["memory_bytes"]
-    holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
-    if process["run_tag"]:
-        return f"the job {sanitize(process['run_tag'].partition('/')[0])}{holds}"
-    who = sanitize(process["user"]) or "another user"
-    program = sanitize(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
-    return f"{who}: {program} (pid {process['pid']}){holds}"
-
-
-def _shared_memory(
-    site: PreflightTarget, told: NodeReplies, place: str
-) -> Iterator[PreflightFinding]:
-    facts = told.facts.get("shared_memory")
-    needed = SHARED_MEMORY_BYTES * site.placement.slots if site.placement.slots > 1 else 0
-    if facts is None or not (facts["why"] or facts["free"] < needed):
+def of_limits(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    """Yield what the ranks and their loader workers cannot share or open."""
+    yield from _shared_memory(site, told)
+    open_files = told.of("limits").get("open_files")
+    workers = site.loader_workers
+    needed = LEAST_OPEN_FILES + _OPEN_FILES_OF_WORKER * min(workers, _MOST_COUNTED_WORKERS)
+    if open_files is None or open_files >= needed:
         return
-    why = f"{sanitize(facts['why'])}" if facts["why"] else f"{facts['free'] / 1e6:.0f} MB are left"
+    place = wording.place(site.node)
+    who = f"a rank with {_workers(workers)}" if workers else "a rank"
     yield fault(
-        SHARED_MEMORY,
+        OPEN_FILES,
         site.node,
-        f"/dev/shm of {place} is too small for {site.placement.slots} ranks there: {why}.",
-        "Let its administrator enlarge it: mount -o remount,size=50% /dev/shm",
+        f"A process on {place} can open only {open_files} files; {who} needs {needed}.",
+        f"{'Use fewer loader workers, or raise' if workers else 'Raise'} nofile to 1024 or more "
+        f"in /etc/security/limits.conf on {place}.",
         Fix.LEAVE_OUT,
     )
 
 
-def _limits(told: NodeReplies, node: str, place: str) -> Iterator[PreflightFinding]:
-    open_files = told.of("limits").get("open_files")
-    if open_files is not None and open_files < LEAST_OPEN_FILES:
-        yield fault(
-            OPEN_FILES,
-            node,
-            f"A process on {place} can open only {open_files} files; a rank needs "
-            f"{LEAST_OPEN_FILES}.",
-            f"Raise nofile to 1024 or more in /etc/security/limits.conf on {place}.",
-            Fix.LEAVE_OUT,
-        )
+def _shared_memory(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    facts = told.facts.get("shared_memory")
+    if facts is None:
+        return
+    slots, workers, free = site.placement.slots, site.loader_workers, int(facts["free"])
+    ranks = slots if slots > 1 else 0
+    # Batches may be small, so too little for all workers is no certain failure.
+    if not facts["why"] and free >= SHARED_MEMORY_BYTES * (ranks + slots * workers):
+        return
+    is_certain = bool(facts["why"]) or free < SHARED_MEMORY_BYTES * max(ranks, min(1, workers))
+    place = wording.place(site.node)
+    why = sanitize(facts["why"]) or f"{free / 1e6:.0f} MB are free"
+    many = "1 rank" if slots == 1 else f"{slots} ranks"
+    each = " each" if slots > 1 else ""
+    with_workers = f" with {_workers(workers)}{each}" if workers else ""
+    yield fault(
+        SHARED_MEMORY,
+        site.node,
+        f"/dev/shm of {place} {'is' if is_certain else 'may be'} too small for "
+        f"{many}{with_workers}: {why}.",
+        f"{'Use fewer loader workers, or enlarge' if workers else 'Enlarge'} it on {place}, as "
+        "root: mount -o remount,size=50% /dev/shm",
+        Fix.LEAVE_OUT if is_certain else Fix.NONE,
+        is_warning=not is_certain,
+    )
+
+
+def _workers(count: int) -> str:
+    return "1 loader worker" if count == 1 else f"{count} loader workers"

@@ -261,6 +261,7 @@ class PreflightRun:
                     number == 0,
                     self._needed_bytes,
                     self._library,
+                    loader_workers=self._config.loader_workers,
                 )
                 self._parts[name] = NodePreflight(site, None)
                 yield from too_many_processes(site, os.cpu_count() or 1)
@@ -289,6 +290,7 @@ class PreflightRun:
                 "mpi4py" if is_lacking else self._library,
                 jobs_are_narrow and not entry.no_share,
                 entry.no_share,
+                self._config.loader_workers,
             )
             self._parts[name] = NodePreflight(site, entry)
             yield from too_many_processes(site, facts.cores)
