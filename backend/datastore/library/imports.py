@@ -282,7 +282,8 @@ def _refuse_full_disk(root: DataRoot, needed: int, files: int) -> None:
     free = room.free_bytes
     if room.free_files is not None and room.lacks_files(files + LEAST_FILES):
         raise BackendError(
-            f"It has {files} files, and the data root {root.name} {files_words(room.free_files)}.",
+            f"It has {files} file{'' if files == 1 else 's'}, and the data root {root.name} "
+            f"{files_words(room.free_files)}.",
             "Remove files from it, or pack small files into larger ones; nothing was imported.",
         )
     if free < needed + _SPARE_BYTES:

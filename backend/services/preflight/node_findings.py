@@ -240,7 +240,9 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             f"The disk quota of the user who runs jobs on {place} is used up in {root}.",
             f"Remove files in {root}, or have the quota raised.",
         )
-    elif _lacks_files(facts) and (site.leads or facts["why"]):
+    elif _lacks_files(facts) and (
+        facts.get("code") == errno.ENOSPC if facts["why"] else site.leads
+    ):
         yield no_files(facts["files"])
     elif facts["why"] and facts.get("code") == errno.ENOSPC:
         yield fault(
