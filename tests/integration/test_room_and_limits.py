@@ -86,7 +86,6 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     with pytest.raises(PreflightFailed, match="can take only 12 more files") as refused:
         services.jobs.lifecycle.start(job.id)
     assert [one.check for one in refused.value.found.faults] == [words.DISK]
-    assert services.preflight.run(job.config, job.id).faults[0].check == words.DISK
     with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
         services.library.import_item(Kind.DATASET, source, "set")
     assert "12 more files" in doctor._data_root(services.data_root.path).sentence
@@ -120,7 +119,7 @@ def test_a_full_disk_is_said_by_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
-    entry = QueueEntry("job", "job", (Placement("gpu03", 1),), "gpu03")
+    entry = QueueEntry("job", "job", 1, (Placement("gpu03", 1),), "gpu03")
     view = NodeView(disk_free_bytes=10**12, disk_free_files=12)
     now: Any = None
     waits = why_waiting(entry, (), Scene(now, {"gpu03": view}))
@@ -130,7 +129,7 @@ def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
         why_waiting(entry, (), Scene(now, {"gpu03": replace(view, disk_free_files=None)})) is None
     )
     few = Health().after(replace(reading(GPU), disk_free_files=12), 0.0)
-    assert [(one.key, one.severity) for one in few.findings] == [("files", BAD)]
+    assert ("files", BAD) in [(one.key, one.severity) for one in few.findings]
 
 
 @pytest.mark.parametrize(
