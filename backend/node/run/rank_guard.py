@@ -14,10 +14,12 @@ import argparse
 import json
 import mmap
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.base.room import room_of
 from backend.node.run import manual_run
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
@@ -189,9 +192,10 @@ class Guard:
         )
 
     def _record(self, seen: Seen) -> RankExit:
-        return rank_exit(
+        record = rank_exit(
             self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
         )
+        return replace(record, **_limits())
 
     def end_lone_daemon(self, record: RankExit) -> None:
         """End mpirun's daemon on a node that the run has lost: without keepalive it never ends."""
@@ -428,6 +432,17 @@ def _has_usr1(folder: str, name: str) -> bool:
             if line.startswith(f"{name}:"):
                 return bool(int(line.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
     return False
+
+
+def _limits() -> dict[str, int]:
+    """Return the limits of a rank that its log names without their size."""
+    found = {}
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if open_files != resource.RLIM_INFINITY:
+        found["open_files"] = open_files
+    with suppress(OSError):
+        found["shared_memory_bytes"] = room_of("/dev/shm").total_bytes
+    return found
 
 
 def _cores_of_a_rank() -> int:
