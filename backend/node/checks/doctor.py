@@ -144,7 +144,7 @@ def _data_root(path: Path) -> Finding:
             "data root",
             False,
             f"The data root {path} is not writable: {error.strerror}.",
-            f"Give {path} to the user who runs this, or free space there.",
+            f"Give {path} to the user who runs this, or free some space.",
         )
     if room.free_files is not None and room.lacks_files():
         return Finding(
@@ -159,7 +159,7 @@ def _data_root(path: Path) -> Finding:
             False,
             f"The data root {path} has {free / 1e9:.1f} GB left, less than the "
             f"{_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
-            "Free space there, or choose another folder with --data-root.",
+            "Free some space, or choose another folder with --data-root.",
         )
     return Finding("data root", True, f"{path} is writable, {free / 1e9:.1f} GB free.")
 
@@ -207,7 +207,7 @@ def _two_ranks(python: str) -> Finding:
         return Finding(check, False, "Two ranks cannot be tested without mpirun.", _INSTALL)
     ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
     if ok and two_ranks_agree(answer):
-        return Finding(check, True, "Two ranks connected and added up a number.")
+        return Finding(check, True, "MPI test passed (2 ranks).")
     last = wording.last_said(answer) or "no answer"
     return Finding(check, False, f"The test with two ranks failed: {last}", _INSTALL)
 

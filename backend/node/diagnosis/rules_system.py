@@ -30,7 +30,7 @@ SHARED_MEMORY_RULES = (
         "shm_full",
         message(r"not enough space for (?P<file>\S+)\s+\(the shared-memory backing"),
         "There is no space for {file}, which the MPI processes of a node use to share memory.",
-        "Free space there, have it enlarged, or set TMPDIR on the node to another folder.",
+        "Free space in that folder, have it enlarged, or set TMPDIR on the node to another folder.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
     ),
 )
@@ -46,8 +46,8 @@ RULES = (
     Rule(
         "disk_full",
         message(
-            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\](?! (?i:no space))"
-            r"|not enough space on the disk|ENOSPC"
+            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?"
+            r"|StorageFull|\[Errno 28\](?! (?i:no space))|not enough space on the disk|ENOSPC"
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",
@@ -166,7 +166,7 @@ RULES = (
             r"(?![^\n]*\(ignored\))|Error loading shared library (?P<library2>[\w.+-]+): No such"
         ),
         "The compiled library {library} was not found on the node.",
-        _SETUP + " If it is not one of Ringmaster's, have it installed there.",
+        _SETUP + " If it is not one of Ringmaster's, have it installed on the node.",
         _ISSUES + "horovod/horovod/issues/3476",
         where=(Where.RAISED,),
     ),
@@ -296,8 +296,8 @@ RULES = (
             r"|libpython)[\w.+-]{1,99}\.so[\w.]*)"
         ),
         "Compiled code crashed ({signal}) in {library}.",
-        "If the library is part of the model or the loader, fix it there. Otherwise set the "
-        "node up again, or use another version of it.",
+        "If the library is part of the model or the loader, fix it. Otherwise set the node up "
+        "again, or use another version of the library.",
         _ISSUES + "horovod/horovod/issues/585",
         where=LINES,
         weight=Weight.VAGUE,

@@ -73,7 +73,7 @@ _EXIT_S = 20.0
 _DAEMON_S = 10.0
 """mpirun ends all ranks within 2.2 s of a failure."""
 _WRITE_LIMIT_S = 90.0
-"""A share that is back after a minute shall have it; the rank is gone and holds nothing."""
+"""Retry: the share may return within a minute; the rank is gone and holds nothing."""
 _LOG_LIMIT_S = 2.0
 """How long the guard's own log may take to write: mpirun waits for it, and its share may hang."""
 _LOG_TAIL_BYTES = 16_384

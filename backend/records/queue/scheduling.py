@@ -146,7 +146,7 @@ def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
     return Waiting(
         Cause.DISK,
         f"The data root has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed. "
-        "Free some space there.",
+        "Free some space.",
     )
 
 

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class JobLifecycle:
-    """No run begins by another way than through here, so none begins without a look at its nodes.
+    """All runs start here, after a preflight check.
 
     Every call is plain and blocking and may run on any thread.
     """
@@ -248,10 +248,10 @@ class JobLifecycle:
             older = self._newest_sound(found[: found.index(record)])
             raise BackendError(
                 error.sentence,
-                f"The one before, {older.name}, is sound: "
+                f"An older checkpoint, {older.name}, is valid: "
                 f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
                 if older is not None
-                else "There is no older one that is sound; start the job over.",
+                else "No valid checkpoint is left; start the job over.",
             ) from error
         return record
 
@@ -285,7 +285,7 @@ class JobLifecycle:
                 sha256 = self._share.sha256(found.path, lambda _count: None)
             if sha256 != found.sha256:
                 raise BackendError(
-                    f"The weights {found.lasting_name} were changed after they were put there.",
+                    f"The weights {found.lasting_name} were changed after they were imported.",
                     "Put the file back as it was, or start from another.",
                 )
         if found.record is not None:

@@ -125,7 +125,7 @@ def no_python(node: str, python: str, why: str) -> PreflightFinding:
         PYTHON,
         node,
         f"{python} on {node} does not start: {sanitize(why, 160)}.",
-        f"Install Python there again (apt-get install python3), then set {node} up again.",
+        f"Reinstall Python on {node} (apt-get install python3), then set {node} up again.",
         Fix.LEAVE_OUT,
     )
 
@@ -149,7 +149,7 @@ def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
             DATA_ROOT,
             name,
             f"{name} does not see the data root.",
-            "Mount it at the same path as on the other nodes, then check the node again.",
+            f"Mount it on {name} at the same path as on the other nodes, then check {name} again.",
             Fix.LOOK_AGAIN,
         )
     if there.bundle.rpartition("/")[2] != bundle:
@@ -171,7 +171,7 @@ def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
             node,
             f"The clock of {node} is {minutes:.0f} min {way} this computer's; times in its logs "
             "will look wrong.",
-            "Switch time synchronisation on there: timedatectl set-ntp true",
+            f"Switch on time synchronisation on {node}: timedatectl set-ntp true",
             is_warning=True,
         )
 
@@ -285,7 +285,7 @@ def not_seen_here(node: str, root: str) -> PreflightFinding:
     return fault(
         DATA_ROOT,
         node,
-        f"This computer does not see in {root} what {wording.place(node)} wrote there.",
+        f"This computer does not see the file that {wording.place(node)} wrote to {root}.",
         f"Mount the same share on both, not a copy of it on {wording.place(node)}.",
         Fix.LEAVE_OUT,
     )

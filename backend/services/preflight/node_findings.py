@@ -156,7 +156,7 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             HOME,
             node,
             f"Nothing can be written to {site.home} on {node}: {sanitize(facts['why'])}.",
-            "Make room there, or give the folder to the user who runs jobs.",
+            f"Free some space on {node}, or give the folder to the user who runs jobs.",
             Fix.LEAVE_OUT,
         )
     elif _lacks_files(facts):
@@ -172,15 +172,15 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             HOME,
             node,
             f"The disk of {site.home} on {node} has {facts['free'] / 1e6:.0f} MB left.",
-            "Make room there.",
+            f"Free some space on {node}.",
             Fix.LEAVE_OUT,
         )
     elif facts["noexec"]:
         yield fault(
             HOME,
             node,
-            f"The file system of {site.home} on {node} is mounted noexec, so nothing there can be "
-            "executed.",
+            f"The file system of {site.home} on {node} is mounted noexec, so no program in "
+            "it can be executed.",
             f"Let its administrator mount it again: mount -o remount,exec {site.home}",
             Fix.LEAVE_OUT,
         )
@@ -221,7 +221,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"The data root {root} cannot be read on {place}: {sanitize(facts['why'])}.",
-            f"Let the user who runs jobs on {place} read and write there.",
+            f"Let the user who runs jobs on {place} read and write {root}.",
             Fix.LEAVE_OUT,
         )
     elif not facts["seen"]:
@@ -229,7 +229,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"{place} does not see the data root of this computer: a file written here did not "
-            f"appear there in {root}.",
+            f"appear in {root} on {place}.",
             f"Mount the same share on {place} at {root}.",
             Fix.LEAVE_OUT,
         )
@@ -249,7 +249,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DISK,
             node,
             f"The data root is full: {place} cannot write one byte to {root}.",
-            f"Make room in {root}, or empty its trash.",
+            f"Free some space in {root}, or empty its trash.",
         )
     elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
         yield fault(
@@ -265,7 +265,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"{place} cannot write to the data root {root}: {sanitize(facts['why'])}.",
-            f"Let the user who runs jobs on {place} write there; it may be mounted read-only.",
+            f"Let the user who runs jobs on {place} write to {root}; it may be mounted read-only.",
             Fix.LEAVE_OUT,
         )
     elif site.leads and facts["free"] < max(LEAST_DISK_BYTES, site.needed_bytes):
@@ -294,7 +294,7 @@ def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
         else f"a job needs {number_format.size(LEAST_DISK_BYTES)} at least"
     )
     return PreflightFinding(
-        DISK, False, f"{left} {need}.", "Make room there, or keep fewer checkpoints."
+        DISK, False, f"{left} {need}.", "Free some space, or keep fewer checkpoints."
     )
 
 

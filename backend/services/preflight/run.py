@@ -218,7 +218,7 @@ class PreflightRun:
                     False,
                     f"This computer cannot write to the data root {self._root.name}: "
                     f"{error.strerror}.",
-                    "Free some space there, or check that it is mounted and that you may write.",
+                    "Free some space, or check that it is mounted and that you may write to it.",
                 ),
             )
         try:
