@@ -195,7 +195,8 @@ class Guard:
         record = rank_exit(
             self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
         )
-        return replace(record, **_limits())
+        open_files, shared_memory = _limits()
+        return replace(record, open_files=open_files, shared_memory_bytes=shared_memory)
 
     def end_lone_daemon(self, record: RankExit) -> None:
         """End mpirun's daemon on a node that the run has lost: without keepalive it never ends."""
@@ -434,15 +435,13 @@ def _has_usr1(folder: str, name: str) -> bool:
     return False
 
 
-def _limits() -> dict[str, int]:
-    """Return the limits of a rank that its log names without their size."""
-    found = {}
+def _limits() -> tuple[int | None, int | None]:
+    """Return how many files a rank can open, and the size of its /dev/shm; None if unlimited."""
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if open_files != resource.RLIM_INFINITY:
-        found["open_files"] = open_files
+    shared_memory = None
     with suppress(OSError):
-        found["shared_memory_bytes"] = room_of("/dev/shm").total_bytes
-    return found
+        shared_memory = room_of("/dev/shm").total_bytes
+    return None if open_files == resource.RLIM_INFINITY else open_files, shared_memory
 
 
 def _cores_of_a_rank() -> int:
