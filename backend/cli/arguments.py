@@ -197,7 +197,7 @@ def _job(words: SubcommandGroup) -> None:
     whence.add_argument("file", nargs="?", type=Path, default=None, metavar="FILE.toml")
     whence.add_argument("--template", default="", metavar="NAME", help="instead of a file")
     leaf.add_argument("--name", default="", metavar="N", help="another name for the job")
-    leaf = words.leaf("simulate", "train a job file here in one process, with made staleness")
+    leaf = words.leaf("simulate", "train a job file here in one process, with simulated staleness")
     leaf.add_argument("file", type=Path, metavar="FILE.toml")
     leaf.add_argument(
         "--staleness", type=int, required=True, metavar="N", help="updates between pull and push"

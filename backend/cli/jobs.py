@@ -241,7 +241,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
             ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
             ("Cause", _cause(view)),
-            ("Way out", view.error.remedy if view.error else ""),
+            ("Fix", view.error.remedy if view.error else ""),
             ("Message", view.message),
             ("Run", str(view.run) if view.run else ""),
             ("Epoch", f"{view.epoch} of {view.epochs}"),
@@ -274,7 +274,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
             ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
             ("Folder", services.share.shown(services.data_root.job(view.id).path)),
-            ("Proof", _evidence(view)),
+            ("Evidence", _evidence(view)),
             ("Traceback", view.error.traceback if view.error else ""),
         ]
     )

@@ -46,7 +46,7 @@ def import_project(services: Services, arguments: argparse.Namespace, as_json: b
     if project is None:
         raise BackendError(
             f"No model with its loader was found in {arguments.path}.",
-            "It needs bks_model.py and bks_dataset.py at its top or in a folder there.",
+            "It needs bks_model.py and bks_dataset.py at its top or in one of its folders.",
         )
     with progress_bar(as_json) as bar:
         items = services.library.import_project(arguments.path, project, arguments.name, bar)

@@ -73,8 +73,8 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
         if not entry.data_root:
             print_note(
                 f"{entry.name} does not see the data root {_root(services)}. Mount it at "
-                "the same path there, or add the node again with --node-data-root PATH; or with "
-                "--no-share, to copy files over SSH."
+                f"the same path on {entry.name}, or add the node again with --node-data-root "
+                "PATH; or with --no-share, to copy files over SSH."
             )
     return OK
 
@@ -320,7 +320,7 @@ def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
     names = [entry.name for entry in services.cluster.entries_known()]
     jobs.wake(services, [arguments.name] if arguments.name else names)
     nodes = [
-        replace(node, findings=services.nodes.check(node.name))
+        replace(node, findings=_checked(services, node.name))
         for node in services.nodes.list()
         if not arguments.name or node.name == arguments.name
     ]
@@ -332,6 +332,16 @@ def check(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
         print_line(f"{node.name}: {node.presence.value}")
         _print_findings(node.findings, as_json=False)
     return OK if all(finding.ok for node in nodes for finding in node.findings) else FAILED
+
+
+def _checked(services: Services, name: str) -> tuple[Finding, ...]:
+    """Check a node; one that cannot be checked does not keep the others from it."""
+    from backend.records.nodes.reading import Finding
+
+    try:
+        return services.nodes.check(name)
+    except BackendError as error:
+        return (Finding("node", False, error.sentence, error.remedy),)
 
 
 def orphans(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -66,6 +66,8 @@ def _print(found: Preflight) -> None:
             _print_one(finding)
     passed = [finding.check for finding in found.findings if finding.ok]
     print_line(f"{len(passed)} passed: {', '.join(passed)}")
+    if found.unchecked:
+        print_line(found.unchecked_words)
     many = len(found.faults)
     things = "1 problem prevents" if many == 1 else f"{many} problems prevent"
     outcome = "The job can start" if found.passed else f"{things} the job from starting"

@@ -39,7 +39,7 @@ from backend.records.nodes.entry import (
 )
 from backend.ssh.interface import Shell
 
-TITLES = ("Reach", "Look", "Python", "Open MPI", "PyTorch", "Agent", "Trial")
+TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
 THERE_ALREADY = "was already installed"
 _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
@@ -382,7 +382,7 @@ class _Work:
         tried = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
             if self.shell.read(stamp) == tried:
-                return "Two ranks have already added up a number."
+                return "MPI test passed before (2 ranks)."
         except FileNotFoundError:
             pass
         python = str(self._folder / "bin/python")
@@ -395,7 +395,7 @@ class _Work:
         if not two_ranks_agree(said):
             raise BackendError(f"{fault}: they did not get the same sum.", remedy)
         self.shell.write(stamp, tried)
-        return "Two ranks connected and added up a number."
+        return "MPI test passed (2 ranks)."
 
     def _busy(self) -> str:
         """Return that the node is busy, as the end of a sentence."""

@@ -235,7 +235,7 @@ def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(wi
     jobs = training.path.parent
     away = jobs.rename(jobs.with_name("away"))
     window.wait(lambda: NO_NEWS.match(window.said))
-    window.wait(lambda: "are not there any more" in window.trouble)
+    window.wait(lambda: "is missing" in window.trouble)
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
     assert window.program.jobs.total == 1

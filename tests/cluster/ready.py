@@ -20,21 +20,19 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.records.nodes import health
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.services.context.container import Services, open_services
-from backend.services.preflight import fixes, node_probe
-from backend.services.preflight import run as preflight_run
+from backend.services.preflight import fixes
+from backend.services.preflight.limits import VARIABLE
 from backend.ssh import client as ssh_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError
 from tests.cluster.node import Node
 from tests.waiting import LIMIT_S
 
+PATIENT_PREFLIGHT_S = "180"
 _AGENT = "backend.node.agent.agent"
 
 _PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),
-    (node_probe, {"LOOK_LIMIT_S": 60.0, "COMMAND_LIMIT_S": 55.0, "ROOT_LIMIT_S": 20.0}),
-    (node_probe, {"MEET_LIMIT_S": 20.0, "_LISTEN_LIMIT_S": 60.0}),
-    (preflight_run, {"_MEETING_S": 20.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
     (fixes, {"_AGENT_LIMIT_S": LIMIT_S}),
     (provisioner, {"_AGENT_LIMIT_S": LIMIT_S}),
 )
@@ -93,13 +91,11 @@ class ReadyCluster:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Give the desktop limits that the nodes keep where one busy machine plays all of them.
-
-    Nodes meet while they listen, which is for 30 s, whoever of them does not answer.
-    """
+    """Give the desktop limits that the nodes keep where one busy machine plays all of them."""
     with ExitStack() as stack:
         for module, limits in _PATIENT:
             stack.enter_context(mock.patch.multiple(module, **limits))
+        stack.enter_context(mock.patch.dict("os.environ", {VARIABLE: PATIENT_PREFLIGHT_S}))
         stack.enter_context(mock.patch.dict(ssh_client.connect.__kwdefaults__, limit_s=15.0))
         yield
 
@@ -112,7 +108,8 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
         ClusterError: A node could not be set up.
     """
     # The cluster's key goes where the desktop's user keeps data; a test has its own.
-    with mock.patch.dict("os.environ", XDG_DATA_HOME=str(folder / "data-home")):
+    own = {"XDG_DATA_HOME": str(folder / "data-home"), VARIABLE: PATIENT_PREFLIGHT_S}
+    with mock.patch.dict("os.environ", own):
         services = open_services(cluster.share, folder / "catalogue.sqlite")
     try:
         for name in cluster.nodes:

@@ -137,7 +137,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, person: Person) -> None:
     for one in news.values():
         failed = one.failed
         assert failed is None, f"{one.node}: {failed.title}: {failed.sentence}\n{failed.output}"
-        assert one.steps[-1].title == "Trial"
+        assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)
     person.look("set-up")
     person.press("Close")

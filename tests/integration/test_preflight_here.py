@@ -81,7 +81,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     monkeypatch.setattr(node_findings, "LEAST_OPEN_FILES", 10**9)
     assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
     told = capsys.readouterr().out
-    assert "FAULT  open files (this-computer): A process on this computer may open" in told
+    assert "FAULT  open files (this-computer): A process on this computer can open only" in told
     assert "1 problem prevents the job from starting" in told
     assert "trial" not in told
 

@@ -12,7 +12,6 @@ import ctypes
 import errno
 import hashlib
 import os
-import shutil
 import stat
 import sys
 import threading
@@ -21,7 +20,9 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from backend.base.errors import BackendError, Cancelled, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.base.room import LEAST_FILES, files_words, room_of
 from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
 from backend.datastore.access.hashes import files_text as shown
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
@@ -92,7 +93,7 @@ def import_source(
         if left.name == name and left.is_left_over:
             sweep(left)
     with _world(root), contextlib.closing(content):
-        _refuse_full_disk(root, content.bytes)
+        _refuse_full_disk(root, content.bytes, len(content.files) + len(content.folders))
         staging = make_staging(folder, name)
         try:
             copy = _Copy(content, staging / kind.content, root, progress)
@@ -251,7 +252,7 @@ def _world(root: DataRoot, path: str = "") -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             at = f" at {shown(path)}" if path else ""
             raise BackendError(
-                f"The disk of the data root {root.name} became full{at}; nothing was imported.",
+                f"{_full(root, error)}{at}; nothing was imported.",
                 "Free some space there, then import again.",
             ) from error
         why = error.strerror or str(error)
@@ -268,8 +269,24 @@ def _world(root: DataRoot, path: str = "") -> Iterator[None]:
         ) from error
 
 
-def _refuse_full_disk(root: DataRoot, needed: int) -> None:
-    free = shutil.disk_usage(root.path).free
+def _full(root: DataRoot, error: OSError) -> str:
+    if error.errno == errno.EDQUOT:
+        return f"Your disk quota on the data root {root.name} was used up"
+    with suppress(OSError):
+        if room_of(root.path).lacks_files(1):
+            return f"The data root {root.name} has no inode left for another file"
+    return f"The disk of the data root {root.name} became full"
+
+
+def _refuse_full_disk(root: DataRoot, needed: int, files: int) -> None:
+    room = room_of(root.path)
+    free = room.free_bytes
+    if room.free_files is not None and room.lacks_files(files + LEAST_FILES):
+        raise BackendError(
+            f"It has {files} file{'' if files == 1 else 's'}, and the data root {root.name} "
+            f"{files_words(room.free_files)}.",
+            "Remove files from it, or pack small files into larger ones; nothing was imported.",
+        )
     if free < needed + _SPARE_BYTES:
         raise BackendError(
             f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "

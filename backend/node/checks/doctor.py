@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from backend.base.room import files_words, room_of
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
@@ -137,13 +137,21 @@ def _data_root(path: Path) -> Finding:
             file.write(b"ringmaster")
             file.flush()
             os.fsync(file.fileno())
-        free = shutil.disk_usage(path).free
+        room = room_of(path)
+        free = room.free_bytes
     except OSError as error:
         return Finding(
             "data root",
             False,
             f"The data root {path} is not writable: {error.strerror}.",
-            f"Give {path} to the user who runs this, or free space there.",
+            f"Give {path} to the user who runs this, or free some space.",
+        )
+    if room.free_files is not None and room.lacks_files():
+        return Finding(
+            "data root",
+            False,
+            f"The data root {path} {files_words(room.free_files)}.",
+            "Remove files from it, or choose another folder with --data-root.",
         )
     if free < _LEAST_FREE_BYTES:
         return Finding(
@@ -151,7 +159,7 @@ def _data_root(path: Path) -> Finding:
             False,
             f"The data root {path} has {free / 1e9:.1f} GB left, less than the "
             f"{_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
-            "Free space there, or choose another folder with --data-root.",
+            "Free some space, or choose another folder with --data-root.",
         )
     return Finding("data root", True, f"{path} is writable, {free / 1e9:.1f} GB free.")
 
@@ -159,6 +167,18 @@ def _data_root(path: Path) -> Finding:
 def _gpus() -> Finding:
     gpus = Gpus()
     found, message = gpus.read()
+    for gpu in found:
+        if gpu.lost:
+            return Finding(
+                "gpu", False, f"GPU {gpu.index} no longer responds.", "Restart the node."
+            )
+        if gpu.unlisted is not None:
+            return Finding(
+                "gpu",
+                False,
+                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted.who}.",
+                gpu.unlisted_remedy,
+            )
     if found:
         names = ", ".join(gpu.name for gpu in found)
         return Finding("gpu", True, f"{len(found)} GPU: {names}; driver {gpus.driver}.")
@@ -187,7 +207,7 @@ def _two_ranks(python: str) -> Finding:
         return Finding(check, False, "Two ranks cannot be tested without mpirun.", _INSTALL)
     ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
     if ok and two_ranks_agree(answer):
-        return Finding(check, True, "Two ranks connected and added up a number.")
+        return Finding(check, True, "MPI test passed (2 ranks).")
     last = wording.last_said(answer) or "no answer"
     return Finding(check, False, f"The test with two ranks failed: {last}", _INSTALL)
 

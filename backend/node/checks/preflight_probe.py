@@ -37,7 +37,6 @@ _WINDOW_BYTES = 8 * BLOCK_BYTES
 """Sent before the first acknowledgement is awaited: long latency must not count as low bandwidth.
 """
 _TOKEN_BYTES = 32
-_LISTEN_S = 60.0
 _IDLE_S = 5.0
 _ROOT_LOOK_S = 0.1
 _PROBE_BYTES = 64 * 1024
@@ -99,7 +98,7 @@ def report(**facts: Any) -> None:
 def listen(request: dict[str, Any]) -> None:
     """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener ends after ``visitors`` connections, or after its time.
+    The listener ends after ``visitors`` connections, or after ``limit_s``.
     """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **_load(request)}
     if request["address"]:
@@ -111,7 +110,8 @@ def listen(request: dict[str, Any]) -> None:
             facts["port"] = listener.getsockname()[1]
             sys.stdout.flush()
             if os.fork() == 0:
-                _serve(listener, request["token"].encode(), request["visitors"])
+                token = request["token"].encode()
+                _serve(listener, token, request["visitors"], request["limit_s"])
     report(**facts)
 
 
@@ -123,13 +123,13 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, token: bytes, visitors: int) -> None:
+def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float) -> None:
     """Accept connections that know the token while a pre-flight can last; never return."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    end = time.monotonic() + _LISTEN_S
+    end = time.monotonic() + limit_s
     listener.settimeout(0.5)
     been: list[bool] = []
     while time.monotonic() < end and len(been) < visitors:
@@ -251,8 +251,8 @@ def check(request: dict[str, Any]) -> None:
     """Run all queries at once; each in a child process that can be abandoned."""
     questions: dict[str, Callable[[dict[str, Any]], Any]] = {
         "data_root": _data_root,
-        "shared_memory": _shared_memory,
-        "limits": _limits,
+        "shared_memory": shared_memory,
+        "limits": limits,
         "mpirun": _mpirun,
         "leftovers": _leftovers,
         "load": _load,
@@ -321,8 +321,7 @@ def _data_root(request: dict[str, Any]) -> Any:
         if not facts["seen"]:
             time.sleep(_ROOT_LOOK_S)
     if facts["seen"]:
-        room = os.statvfs(root)
-        facts["free"] = room.f_bavail * room.f_frsize
+        facts.update(_room(root))
         try:
             _write(os.path.join(folder, request["node"]), request["nonce"].encode())
         except OSError as error:
@@ -331,13 +330,19 @@ def _data_root(request: dict[str, Any]) -> Any:
     return facts
 
 
+def _room(path: str) -> dict[str, Any]:
+    """Return the free bytes and files, None without a fixed number (`backend.base.room`)."""
+    room = os.statvfs(path)
+    files = room.f_favail if room.f_files else None
+    return {"free": room.f_bavail * room.f_frsize, "files": files}
+
+
 def _home(request: dict[str, Any]) -> Any:
     home = request["home"]
     facts: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
     try:
-        room = os.statvfs(home)
-        facts["free"] = room.f_bavail * room.f_frsize
-        facts["noexec"] = bool(room.f_flag & os.ST_NOEXEC)
+        facts.update(_room(home))
+        facts["noexec"] = bool(os.statvfs(home).f_flag & os.ST_NOEXEC)
         probe = os.path.join(home, f".preflight-{os.getpid()}")
         try:
             _write(probe, b"r" * _PROBE_BYTES)
@@ -356,7 +361,7 @@ def _write(path: str, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _shared_memory(request: dict[str, Any]) -> Any:
+def shared_memory(request: dict[str, Any]) -> Any:
     try:
         room = os.statvfs("/dev/shm")
     except OSError as error:
@@ -368,7 +373,7 @@ def _shared_memory(request: dict[str, Any]) -> Any:
     }
 
 
-def _limits(request: dict[str, Any]) -> Any:
+def limits(request: dict[str, Any]) -> Any:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return {"open_files": soft if soft != resource.RLIM_INFINITY else None, "hard": hard}
 

@@ -206,7 +206,7 @@ RULES = (
             r"\s+Directory: (?P<folder>[^\n]+)(?:\s+Error:\s+(?P<why>[^\n]+))?"
         ),
         "Open MPI could not create its folder {folder}.",
-        "Free space there, or set TMPDIR on the node to a writable folder.",
+        "Free space on that disk, or set TMPDIR on the node to a writable folder.",
         _ISSUES + "open-mpi/ompi/issues/7528",
         where=LINES,
     ),
@@ -385,7 +385,7 @@ RULES = (
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"
         ),
-        "This rank only reports that another one had ended.",
+        "This rank only reports that another rank had ended.",
         "Open the log of the rank that ended first.",
         _ISSUES + "horovod/horovod/issues/2975",
         weight=Weight.ECHO,

@@ -198,7 +198,7 @@ RULES = (
             r"|KeyError: 'getpwuid\(\): uid not found: (?P<uid>\d+)'|[Nn]o passwd entry for"
             r"|You don't exist, go away"
         ),
-        "The user who runs the job is unknown on the node: the user ID has no name there.",
+        "The user who runs the job is unknown on the node: the user ID has no name.",
         "Add the user on the node, or check the node's directory service (LDAP, SSSD).",
         _PRRTE + "/mca/plm/ssh/help-plm-ssh.txt",
     ),

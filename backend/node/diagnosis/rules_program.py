@@ -340,7 +340,7 @@ RULES = (
     Rule(
         "locale",
         message(r"unsupported locale setting|Python 3 was configured to use ASCII as encoding"),
-        "The node's language setting (locale) is not installed there.",
+        "The node's language setting (locale) is not installed.",
         "Set LC_ALL=C.UTF-8 in the job's environment, or install the locale on the node.",
         "https://docs.python.org/3/library/locale.html",
         where=_RAISED,

@@ -20,7 +20,7 @@ RULES = (
             r"|env: '?‘?(?P<what4>[\w.+-]+)’?'?: No such file or directory"
         ),
         "The command {what} is missing on the node.",
-        "Install it there, or start the job in an environment that has it.",
+        "Install it on the node, or start the job in an environment that has it.",
         _BASH,
         where=LINES,
         weight=Weight.VAGUE,

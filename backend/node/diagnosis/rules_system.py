@@ -17,19 +17,20 @@ SHARED_MEMORY_RULES = (
             r"|(?:NCCL WARN|Last error:\s)[^\n]*(?:posix_fallocate failed|extend /dev/shm"
             r"|shared memory segment)"
             r"|^(?:RuntimeError: |`)?Error while creating shared memory segment(?![^\n]*denied)"
-            r"|unable to (?:write|resize|mmap)[^\n]*(?:/torch_|/dev/shm|shared memory)"
+            r"|unable to (?:write|resize|mmap|allocate)[^\n]*(?:/torch_|/dev/shm|shared memory)"
             r"(?![^\n]*Cannot allocate)"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
         ),
         "The node's shared memory (/dev/shm) is full or too small.",
-        "Have /dev/shm enlarged, remove left-over files in it, or use fewer loader workers.",
+        "Use fewer loader workers, or enlarge /dev/shm on the node, as root: mount -o "
+        "remount,size=50% /dev/shm (a container: --shm-size).",
         _ISSUES + "NVIDIA/nccl/issues/290",
     ),
     Rule(
         "shm_full",
         message(r"not enough space for (?P<file>\S+)\s+\(the shared-memory backing"),
         "There is no space for {file}, which the MPI processes of a node use to share memory.",
-        "Free space there, have it enlarged, or set TMPDIR on the node to another folder.",
+        "Free space in that folder, have it enlarged, or set TMPDIR on the node to another folder.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
     ),
 )
@@ -45,12 +46,12 @@ RULES = (
     Rule(
         "disk_full",
         message(
-            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?|StorageFull|\[Errno 28\]"
-            r"|not enough space on the disk|ENOSPC"
+            r"(?i:no space left on device)(?:: '(?P<file>[^'\n]+)')?"
+            r"|StorageFull|\[Errno 28\](?! (?i:no space))|not enough space on the disk|ENOSPC"
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",
-        "Free space, then resume.",
+        "Free space, or inodes if it still has space (df -i), then resume.",
         _ISSUES + "databrickslabs/dolly/issues/139",
         otherwise="A disk that the run writes to is full.",
     ),
@@ -105,8 +106,8 @@ RULES = (
         "open_files",
         message(r"Too many open files|received \d+ items of ancdata"),
         "The process reached its limit of open files.",
-        "Use fewer loader workers, close files in the loader, or have the node's limit raised "
-        "(ulimit -n).",
+        "Use fewer loader workers, close files in the loader, or raise nofile in "
+        "/etc/security/limits.conf on the node (ulimit -n).",
         _ISSUES + "pytorch/pytorch/issues/11201",
     ),
     Rule(
@@ -165,7 +166,7 @@ RULES = (
             r"(?![^\n]*\(ignored\))|Error loading shared library (?P<library2>[\w.+-]+): No such"
         ),
         "The compiled library {library} was not found on the node.",
-        _SETUP + " If it is not one of Ringmaster's, have it installed there.",
+        _SETUP + " If it is not one of Ringmaster's, have it installed on the node.",
         _ISSUES + "horovod/horovod/issues/3476",
         where=(Where.RAISED,),
     ),
@@ -295,8 +296,8 @@ RULES = (
             r"|libpython)[\w.+-]{1,99}\.so[\w.]*)"
         ),
         "Compiled code crashed ({signal}) in {library}.",
-        "If the library is part of the model or the loader, fix it there. Otherwise set the "
-        "node up again, or use another version of it.",
+        "If the library is part of the model or the loader, fix it. Otherwise set the node up "
+        "again, or use another version of the library.",
         _ISSUES + "horovod/horovod/issues/585",
         where=LINES,
         weight=Weight.VAGUE,

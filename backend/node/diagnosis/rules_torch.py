@@ -120,7 +120,7 @@ RULES = (
             r"|makeUVDevice\(\): interface or hostname can't be empty"
         ),
         "PyTorch found no network card of this node for {address}.",
-        "Usually the node's own name resolves to another node's address: fix /etc/hosts there. "
+        "Usually the node's own name resolves to another node's address: fix its /etc/hosts. "
         "GLOO_SOCKET_IFNAME in the job's environment names the card to use.",
         "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc",
         where=RANK,

@@ -57,6 +57,9 @@ class TracebackFrame:
         return re.split(r"[/\\]", self.file)[-1]
 
 
+_OF_SHARED_MEMORY = re.compile(r"/multiprocessing/(?:synchronize|heap|shared_memory)\.py$")
+
+
 @dataclass(frozen=True)
 class Raised:
     """``index`` is that of the line with the type; ``text`` is "Type: message"."""
@@ -66,6 +69,13 @@ class Raised:
     index: int
     end: int
     frames: tuple[TracebackFrame, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """``text``, with the folder that Python's locks and shared arrays are in."""
+        if self.frames and _OF_SHARED_MEMORY.search(self.frames[-1].file):
+            return f"{self.text} (/dev/shm)"
+        return self.text
 
     @property
     def is_of_cleaning(self) -> bool:

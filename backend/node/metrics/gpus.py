@@ -20,13 +20,15 @@ from backend.node.system import process_identity
 from backend.node.system.process_info import Owner, age_s, owner_of
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.jobs.status import ProcessIdentity
-from backend.records.nodes.reading import Gpu, GpuProcess, MigInstance
+from backend.records.nodes.reading import EXCLUSIVE, PROHIBITED, Gpu, GpuProcess, MigInstance
 
 NO_DRIVER = "CPU only: no NVIDIA driver was found"
 _LIMIT_S = 3.0
 """A driver that loses a GPU can hang its caller."""
 _SLOW_EVERY = 15
 _UNKNOWN_STATE = 32
+_MODES = {1: EXCLUSIVE, 2: PROHIBITED, 3: EXCLUSIVE}
+"""NVML's compute modes; 1 was exclusive for a thread."""
 _REASONS = {
     0x001: "idle",
     0x002: "clocks set by an application",
@@ -250,6 +252,7 @@ def _slow(ask: _Ask) -> dict[str, Any]:
         "rows_remapped": None if rows is None else rows[0] + rows[1],
         "repair_pending": any(pending) if pending else None,
         "repair_failed": None if rows is None else bool(rows[3]),
+        "compute_mode": _MODES.get(ask("nvmlDeviceGetComputeMode"), ""),
         "mig_enabled": is_mig,
         "mig_instances": tuple(_mig_instances(ask)) if is_mig else (),
     }

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from backend.base.log import suppress
+from backend.base.room import Room, room_of
 from backend.node.metrics.gpus import Gpus
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading
@@ -42,7 +43,7 @@ class Probe:
     def read(self) -> NodeReading:
         self._heartbeat += 1
         memory = _memory()
-        disk_total, disk_free = self._disk_room()
+        disk = self._disk_room()
         gpus, message = self._gpus.read()
         cores = self._core_use_percent()
         received, sent = self._network_rates()
@@ -65,8 +66,9 @@ class Probe:
             swap_total_bytes=memory.get("SwapTotal", 0),
             swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
             disk_path=str(self._disk_path),
-            disk_total_bytes=disk_total,
-            disk_free_bytes=disk_free,
+            disk_total_bytes=None if disk is None else disk.total_bytes,
+            disk_free_bytes=None if disk is None else disk.free_bytes,
+            disk_free_files=None if disk is None else disk.free_files,
             network_in_bytes_per_s=received,
             network_out_bytes_per_s=sent,
             uptime_s=time.clock_gettime(time.CLOCK_BOOTTIME),
@@ -77,12 +79,11 @@ class Probe:
             interval_s=self._interval_s,
         )
 
-    def _disk_room(self) -> tuple[int | None, int | None]:
-        """Return size and free space of the data root's file system."""
+    def _disk_room(self) -> Room | None:
+        """Return the room of the data root's file system, None if it does not answer."""
         with suppress(OSError):
-            found = self._disk.call(lambda: os.statvfs(self._disk_path))
-            return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
-        return None, None
+            return self._disk.call(lambda: room_of(self._disk_path))
+        return None
 
     def _core_use_percent(self) -> dict[str, float]:
         """Return the use by the kernel's name of a core; "cpu" is all of them together."""

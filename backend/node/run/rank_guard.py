@@ -14,10 +14,12 @@ import argparse
 import json
 import mmap
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.base.room import room_of
 from backend.node.run import manual_run
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
@@ -70,7 +73,7 @@ _EXIT_S = 20.0
 _DAEMON_S = 10.0
 """The time between two looks whether a run that lost this node is over."""
 _WRITE_LIMIT_S = 90.0
-"""A share that is back after a minute shall have it; the rank is gone and holds nothing."""
+"""Retry: the share may return within a minute; the rank is gone and holds nothing."""
 _LOG_LIMIT_S = 2.0
 """How long the guard's own log may take to write: mpirun waits for it, and its share may hang."""
 _LOG_TAIL_BYTES = 16_384
@@ -188,9 +191,11 @@ class Guard:
         )
 
     def _record(self, seen: Seen) -> RankExit:
-        return rank_exit(
+        record = rank_exit(
             self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
         )
+        open_files, shared_memory = _limits()
+        return replace(record, open_files=open_files, shared_memory_bytes=shared_memory)
 
     def end_lone_daemon(self, record: RankExit) -> None:
         """Wait for the end of a run that continues without this node, then end its daemon here.
@@ -442,6 +447,15 @@ def _has_usr1(folder: str, name: str) -> bool:
             if line.startswith(f"{name}:"):
                 return bool(int(line.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
     return False
+
+
+def _limits() -> tuple[int | None, int | None]:
+    """Return how many files a rank can open, and the size of its /dev/shm; None if unlimited."""
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    shared_memory = None
+    with suppress(OSError):
+        shared_memory = room_of("/dev/shm").total_bytes
+    return None if open_files == resource.RLIM_INFINITY else open_files, shared_memory
 
 
 def _cores_of_a_rank() -> int:

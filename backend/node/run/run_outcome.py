@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from backend.node.diagnosis.explainer import Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
+from backend.records.base import number_format
 from backend.records.base.layout import epoch_and_step
 from backend.records.jobs.diagnosis import UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
@@ -37,6 +38,8 @@ _ABORTED = re.compile(
     r"reported by process \[\d+,(?P<reporter>\d+)\]"
     r"|due to process rank (?P<rank>\d+) with PID \d+ on\s+node\s+\S+\s+calling\s+\"abort\""
 )
+_STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
+"""Causes that end a thread of a loader, for which its rank then waits."""
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 
@@ -175,7 +178,9 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
         if record is not None and record.outcome == "exit":
             sentence = f"{sentence.rstrip('.')}, and its log does not say why."
         return replace(error, sentence=sentence, cause=UNKNOWN, evidence=told.evidence)
-    if record is not None and record.outcome == "stalled":
+    if record is not None:
+        told = replace(told, sentence=told.sentence + _limit(told.cause, record))
+    if record is not None and record.outcome == "stalled" and told.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=told.evidence)
     own = _says_all(judged, told)
@@ -188,6 +193,16 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
         remedy="" if has_remedy else told.remedy,
         evidence=told.evidence,
     )
+
+
+def _limit(cause: str, record: RankExit) -> str:
+    """Return the size of the limit that was reached, as a sentence; "" if it is not known."""
+    if cause == "open_files" and record.open_files is not None:
+        return f" The limit on {wording.place(record.node)} is {record.open_files}."
+    if cause == "shm_full" and record.shared_memory_bytes is not None:
+        size = number_format.size(record.shared_memory_bytes)
+        return f" On {wording.place(record.node)} it has {size}."
+    return ""
 
 
 def _says_all(judged: _Judgement, told: Explanation) -> bool:

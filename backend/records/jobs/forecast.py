@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from backend.base.room import Room
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.state import JobState
@@ -111,7 +112,7 @@ def forecast(
     steps_per_epoch: int | None,
     twin: Twin | None,
     size_bytes: int | None,
-    free_bytes: int | None = None,
+    room: Room | None = None,
 ) -> JobForecast:
     """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
@@ -124,7 +125,8 @@ def forecast(
         pace_s=None if twin is None else twin.pace_s,
         checkpoint_bytes=size_bytes,
         checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts),
-        free_bytes=free_bytes,
+        free_bytes=None if room is None else room.free_bytes,
+        free_files=None if room is None else room.free_files,
         gpu_s=lasts * config.world_size if lasts is not None and config.uses_gpus else None,
         energy_j=None if steps is None or step_j is None else steps * step_j,
     )

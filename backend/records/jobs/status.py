@@ -171,6 +171,10 @@ class RankExit(Record, what="exit record"):
     error: RankError | None = None
     secondary: bool = False
     """The failure is a consequence of another rank's (a collective that broke)."""
+    open_files: int | None = None
+    """Files that the rank could open; None without a limit, and in older records."""
+    shared_memory_bytes: int | None = None
+    """Size of the node's /dev/shm."""
 
 
 class UnrecordedEnd(Enum):

@@ -180,7 +180,8 @@ class JobForecast:
     """Forecast of a job; None for what is not known.
 
     ``like`` is the name of the job that gave the pace; ``checkpoint_bytes`` is one checkpoint, of
-    which ``checkpoints_kept`` are on the disk at the end. ``free_bytes`` is the disk's free space.
+    which ``checkpoints_kept`` are on the disk at the end. ``free_bytes`` is the disk's free space,
+    ``free_files`` the number of files that it can still take.
     """
 
     total_steps: int | None = None
@@ -192,6 +193,7 @@ class JobForecast:
     free_bytes: int | None = None
     gpu_s: float | None = None
     energy_j: float | None = None
+    free_files: int | None = None
 
     @property
     def disk_bytes(self) -> int | None:

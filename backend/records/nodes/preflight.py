@@ -93,13 +93,15 @@ class Preflight:
     """All results, failures first. ``nodes`` are those of the job.
 
     ``smaller`` is a placement with which a job that cannot start could start at once; () if there
-    is none, or none is needed.
+    is none, or none is needed. ``unchecked`` are the checks that were not made, each with its node;
+    they have not passed.
     """
 
     nodes: tuple[str, ...]
     findings: tuple[PreflightFinding, ...]
     took_s: float
     smaller: tuple[Placement, ...] = ()
+    unchecked: tuple[tuple[str, str], ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -120,7 +122,17 @@ class Preflight:
             "took_s": round(self.took_s, 2),
             "findings": plain(self.findings),
             "smaller": plain(self.smaller),
+            "unchecked": [{"check": check, "node": node} for check, node in self.unchecked],
         }
+
+    @property
+    def unchecked_words(self) -> str:
+        """A sentence on what was not checked, "" if everything was."""
+        checks: dict[str, list[str]] = {}
+        for check, node in self.unchecked:
+            checks.setdefault(node, []).append(check)
+        told = "; ".join(f"{', '.join(some)} on {node}" for node, some in checks.items())
+        return f"Not checked: {told}." if told else ""
 
     def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:
         """Return these results, updated by a later check of ``asked`` and possibly others.
@@ -131,6 +143,9 @@ class Preflight:
         kept = [one for one in self.findings if one.ok or not about.intersection(one.nodes)]
         fresh = [one for one in part.findings if not one.ok and about.intersection(one.nodes)]
         wrong = {one.check for one in (*kept, *fresh) if not one.ok}
+        left = [one for one in self.unchecked if one[1] not in about.union(part.nodes)]
+        unchecked = (*left, *part.unchecked)
+        wrong.update(check for check, _ in unchecked)
         passed = [one for one in kept if one.ok and one.check not in wrong]
         known = {one.check for one in passed} | wrong
         for finding in part.findings:
@@ -142,6 +157,7 @@ class Preflight:
             self,
             findings=(*sorted(faults, key=lambda one: one.is_warning), *passed),
             took_s=part.took_s,
+            unchecked=unchecked,
         )
 
 

@@ -15,9 +15,16 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry
 
+EXCLUSIVE, PROHIBITED = "exclusive", "prohibited"
+HIDDEN_BYTES = 2**30
+"""More memory in use than the listed processes hold is that of a process that is not listed. The
+driver itself holds less on an idle GPU."""
+
 
 @dataclass(frozen=True)
 class GpuProcess:
+    """``pid`` is 0 for a holder that the driver does not list; ``command`` then says who it is."""
+
     pid: int
     user: str
     memory_bytes: int | None
@@ -31,6 +38,8 @@ class GpuProcess:
     @property
     def who(self) -> str:
         """Its owner: "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
+        if not self.pid:
+            return self.command
         if self.run_tag:
             return f"the job {sanitize(self.run_tag.partition('/')[0])}"
         program = self.command.split(" ")[0].rpartition("/")[2]
@@ -92,17 +101,54 @@ class Gpu:
     repair_failed: bool | None = None
     mig_enabled: bool | None = None
     mig_instances: tuple[MigInstance, ...] = ()
+    compute_mode: str = ""
+    """EXCLUSIVE for one process at a time, PROHIBITED for none, "" for any number."""
+
+    @property
+    def unlisted(self) -> GpuProcess | None:
+        """What keeps jobs off the GPU although no process is listed, None if nothing does."""
+        if self.compute_mode == PROHIBITED:
+            return GpuProcess(0, "administrator", None, "its compute mode, which is Prohibited")
+        if self.mig_enabled:
+            parts = len(self.mig_instances)
+            words = f"MIG, which divides it into {parts} instance{'' if parts == 1 else 's'}"
+            return GpuProcess(0, "MIG", None, words)
+        told = [process.memory_bytes for process in self.processes]
+        if self.memory_used_bytes is None or None in told:
+            return None
+        hidden = self.memory_used_bytes - sum(bytes_ or 0 for bytes_ in told)
+        # Where one process locks out all others, the context of a small one is enough.
+        if hidden <= HIDDEN_BYTES // (2 if self.compute_mode == EXCLUSIVE else 1):
+            return None
+        words = "hidden processes, of a container or left by a crash"
+        return GpuProcess(0, "hidden processes", hidden, words)
+
+    @property
+    def unlisted_remedy(self) -> str:
+        """What frees the GPU of `unlisted`, as root on its node."""
+        if self.compute_mode == PROHIBITED:
+            return f"As root: nvidia-smi -i {self.index} -c DEFAULT"
+        if self.mig_enabled:
+            return f"As root: nvidia-smi -i {self.index} -mig 0"
+        return (
+            "As root, fuser -v /dev/nvidia* shows what holds it; after a crash, "
+            f"nvidia-smi -i {self.index} --gpu-reset frees it."
+        )
 
     @property
     def compute_processes(self) -> tuple[GpuProcess, ...]:
         """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
-        return tuple(process for process in self.processes if not process.only_draws)
+        listed = tuple(process for process in self.processes if not process.only_draws)
+        unlisted = self.unlisted
+        return listed if unlisted is None else (*listed, unlisted)
 
     def foreign_processes(self, beside: str = "") -> tuple[GpuProcess, ...]:
         """Return the computing processes with which a job may not share the GPU.
 
         ``beside`` is a user with whom it may; that does not include runs of the program.
         """
+        if self.compute_mode == EXCLUSIVE:
+            beside = ""
         return tuple(
             process
             for process in self.compute_processes
@@ -153,6 +199,8 @@ class NodeReading(Record, what="node reading", rules=STRICT):
     """Why there are no GPU readings ("CPU only: no NVIDIA driver"), or ""."""
     interval_s: float = 2.0
     """Intended time to the next reading."""
+    disk_free_files: int | None = None
+    """Files that the data root can still take; None without a fixed number."""
 
     @property
     def network_bytes_per_s(self) -> float | None:

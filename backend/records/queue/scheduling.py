@@ -10,13 +10,14 @@ start time, a node that is off, a full disk, a node that was removed) reserves n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from backend.base.room import LEAST_FILES, files_words
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
-from backend.records.nodes.reading import Gpu, NodeReading
+from backend.records.nodes.reading import Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     PROCESSES_PER_CORE,
     Cause,
@@ -39,14 +40,19 @@ class NodeView:
     """Facts about a node that decide whether a job can start on it.
 
     ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says which process that is not a run of ours
-    uses a GPU. ``why_down`` is "" for a node that answers, otherwise the reason as a sentence.
+    uses a GPU, ``hidden`` what holds one without being listed. ``why_down`` is "" for a node that
+    answers, otherwise the reason as a sentence.
     """
 
     cores: int = 1
     gpus: Mapping[str, str] = field(default_factory=dict)
     foreign: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str] = field(default_factory=dict)
     disk_free_bytes: int | None = None
+    disk_free_files: int | None = None
     why_down: str = ""
+    gpus_unknown: str = ""
+    """Why the GPUs cannot be read, "" where they were read."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,19 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
     if begin is not None and scene.now < begin:
         return Waiting(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
     for seat in entry.seats:
-        if why := scene.nodes[seat.node].why_down:
+        node = scene.nodes[seat.node]
+        if node.why_down:
+            return Waiting(Cause.NODE_DOWN, node.why_down)
+        if seat.gpus and node.gpus_unknown:
+            why = f"{_first(place_words(seat.node))}: {node.gpus_unknown}."
             return Waiting(Cause.NODE_DOWN, why)
     return (
-        _disk(entry, scene) or _turn(entry, ahead) or _foreign(entry, scene) or _busy(entry, scene)
+        _disk(entry, scene)
+        or _turn(entry, ahead)
+        or _foreign(entry, scene, lambda node: node.foreign)
+        or _busy(entry, scene)
+        # A run of ours in a container is not listed either, and `_busy` knows its name.
+        or _foreign(entry, scene, lambda node: node.hidden)
     )
 
 
@@ -107,7 +122,8 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
         if node is None:
             return f"{sanitize(place)} is no longer a node of this data root. {_LEAVE}"
         # A node that is off reports no GPUs, but may still have them.
-        missing = [one for one in seat.gpus if one not in node.gpus] if not node.why_down else []
+        is_known = not (node.why_down or node.gpus_unknown)
+        missing = [one for one in seat.gpus if one not in node.gpus] if is_known else []
         if missing:
             return f"{sanitize(missing[0])} is no longer on {place}. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
@@ -122,12 +138,15 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
 def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
     needed = max(LEAST_DISK_BYTES, entry.needed_bytes)
     free = scene.nodes[entry.head].disk_free_bytes
+    files = scene.nodes[entry.head].disk_free_files
+    if files is not None and files < LEAST_FILES:
+        return Waiting(Cause.DISK, f"The data root {files_words(files)}. Remove files from it.")
     if free is None or free >= needed:
         return None
     return Waiting(
         Cause.DISK,
         f"The data root has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed. "
-        "Free some space there.",
+        "Free some space.",
     )
 
 
@@ -143,13 +162,15 @@ def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
     return None
 
 
-def _foreign(entry: QueueEntry, scene: Scene) -> Waiting | None:
+def _foreign(
+    entry: QueueEntry, scene: Scene, held: Callable[[NodeView], Mapping[str, str]]
+) -> Waiting | None:
     for seat in entry.seats:
         node = scene.nodes[seat.node]
         for gpu in seat.gpus:
-            if gpu in node.foreign:
+            if gpu in held(node):
                 where = f"{node.gpus[gpu]} of {place_words(seat.node)}"
-                return Waiting(Cause.FOREIGN, f"{where} is in use by {node.foreign[gpu]}.")
+                return Waiting(Cause.FOREIGN, f"{where} is in use by {held(node)[gpu]}.")
     return None
 
 
@@ -187,6 +208,7 @@ def node_view_of(
     A user works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
     """
     foreign: dict[str, str] = {}
+    hidden: dict[str, str] = {}
     for gpu in reading.gpus:
         if gpu.lost:
             foreign[gpu.uuid] = "an unknown process: it stopped responding"
@@ -194,26 +216,43 @@ def node_view_of(
         who = _holder(gpu, live, is_a_desk)
         if who:
             foreign[gpu.uuid] = who
+        elif gpu.unlisted is not None and not (is_a_desk and _is_small(gpu.unlisted, gpu)):
+            hidden[gpu.uuid] = f"{gpu.unlisted.who}. {gpu.unlisted_remedy}".rstrip(".")
     return NodeView(
         cores=max(1, reading.cpu.cores),
         gpus={gpu.uuid: f"GPU {gpu.index}" for gpu in reading.gpus},
         foreign=foreign,
+        hidden=hidden,
         disk_free_bytes=reading.disk_free_bytes,
-        why_down=why_down,
+        disk_free_files=reading.disk_free_files,
+        why_down=why_down or _unknown(reading),
+        gpus_unknown=reading.gpu_message if reading.gpus_unreadable else "",
     )
+
+
+def _unknown(reading: NodeReading) -> str:
+    """Return why nothing can start on a node that answers: what is not known is not free."""
+    if reading.disk_free_bytes is None:
+        return f"The data root does not answer on {reading.name}."
+    return ""
 
 
 def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
     for process in gpu.compute_processes:
+        if not process.pid:
+            continue
         if process.run_tag:
             if process.run_tag not in live:
                 return f"a process that an earlier run left behind (pid {process.pid})"
             continue
-        held, total = process.memory_bytes, gpu.memory_total_bytes
-        if is_a_desk and held is not None and total and held < _DISPLAY_SHARE * total:
-            continue
-        return process.who
+        if not (is_a_desk and _is_small(process, gpu)):
+            return process.who
     return ""
+
+
+def _is_small(process: GpuProcess, gpu: Gpu) -> bool:
+    held, total = process.memory_bytes, gpu.memory_total_bytes
+    return held is not None and bool(total) and held < _DISPLAY_SHARE * (total or 0)
 
 
 def _shown(when: datetime, now: datetime) -> str:

@@ -7,6 +7,7 @@ path, so that two data roots never share one.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from backend.services.nodes.provisioning import SetUpService, default_places
 from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
 from backend.services.nodes.service import NodeService
 from backend.services.notifications.service import NoticeService
+from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.service import PreflightService
 from backend.services.queue.service import QueueService
 from backend.services.studies.service import StudyService
@@ -146,7 +148,10 @@ def open_services(
     )
     nodes = NodeService(root, cluster, HeadNodeLauncher(cluster, set_up), place, share=share)
     first_bytes = JobForecasts(root, library, opened, share).needed_bytes
-    preflight = PreflightService(root, cluster, set_up, share=share, first_bytes=first_bytes)
+    limits = PreflightLimits.of(os.environ)
+    preflight = PreflightService(
+        root, cluster, set_up, share=share, first_bytes=first_bytes, limits=limits
+    )
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
     library.see_job = jobs.queries.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.base.room import Room, room_of
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
@@ -58,7 +58,7 @@ class JobForecasts:
             steps_per_epoch,
             self._twin(alike(config, pins, jobs)),
             self._checkpoint_bytes(config, pins, jobs),
-            self._free_bytes(),
+            self._room(),
         )
 
     def needed_bytes(self, config: JobConfig, pins: Mapping[str, Pin]) -> int:
@@ -116,9 +116,9 @@ class JobForecasts:
                 return checkpoint_bytes(known, config)
         return None
 
-    def _free_bytes(self) -> int | None:
+    def _room(self) -> Room | None:
         if not self._share.is_mounted:
             return None
         with suppress(OSError):
-            return shutil.disk_usage(self._root.path).free
+            return room_of(self._root.path)
         return None

@@ -36,7 +36,7 @@ from backend.ssh.interface import Unreachable
 
 
 class JobLifecycle:
-    """No run begins by another way than through here, so none begins without a look at its nodes.
+    """All runs start here, after a preflight check.
 
     Every call is plain and blocking and may run on any thread.
     """
@@ -260,10 +260,10 @@ class JobLifecycle:
             older = self._newest_sound(found[: found.index(record)])
             raise BackendError(
                 error.sentence,
-                f"The one before, {older.name}, is sound: "
+                f"An older checkpoint, {older.name}, is valid: "
                 f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
                 if older is not None
-                else "There is no older one that is sound; start the job over.",
+                else "No valid checkpoint is left; start the job over.",
             ) from error
         return record
 
@@ -298,7 +298,7 @@ class JobLifecycle:
                 sha256 = self._share.sha256(found.path, lambda _count: None)
             if sha256 != found.sha256:
                 raise BackendError(
-                    f"The weights {found.lasting_name} were changed after they were put there.",
+                    f"The weights {found.lasting_name} were changed after they were imported.",
                     "Put the file back as it was, or start from another.",
                 )
         if found.record is not None:

@@ -216,7 +216,7 @@ class JobQueries:
                 "Give more of the id.",
             )
         raise BackendError(
-            f"There is no job “{sanitize(text)}”.", f"{COMMAND} job list shows those there are."
+            f"There is no job “{sanitize(text)}”.", f"To list jobs: {COMMAND} job list"
         )
 
     def lines(self) -> Iterator[JobSummary]:
@@ -243,9 +243,9 @@ class JobQueries:
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
-                    f"The jobs of {self._share.shown(self._root.path)} are not there any more.",
-                    "Check that the data root is mounted. If you took them away, "
-                    f"{COMMAND} rescan forgets them.",
+                    f"The jobs folder of {self._share.shown(self._root.path)} is missing.",
+                    "Check that the data root is mounted. If you removed the folder, run "
+                    f"{COMMAND} rescan",
                 ) from None
         return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
 
@@ -272,7 +272,7 @@ class JobQueries:
         if not self._folder_exists(job_id):
             raise BackendError(
                 f"There is no job “{sanitize(job_id)}”.",
-                f"{COMMAND} job list shows those there are.",
+                f"To list jobs: {COMMAND} job list",
             )
         return self._root.job(job_id)
 

@@ -368,7 +368,7 @@ class JobService:
     def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Return the audit log of the job, newest first."""
         folder = self.queries.fresh_folder(job_id)
-        with as_backend_error(f"What was done to the job {job_id} could not be read"):
+        with as_backend_error(f"The audit log of job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
@@ -471,9 +471,7 @@ class JobService:
             try:
                 there = job_files.take_from_trash(self._root, job_id, self._share)
             except FileExistsError as error:
-                raise BackendError(
-                    f"The job {job_id} is in its place; what the trash holds of it stays there."
-                ) from error
+                raise BackendError(f"Job {job_id} already exists; it was not restored.") from error
         if not there:
             raise _not_in_trash(job_id)
         return self.queries.show(job_id)
@@ -493,7 +491,7 @@ def _changed(
 def _not_in_trash(job_id: str) -> BackendError:
     return BackendError(
         f"There is no job “{sanitize(job_id)}” in the trash.",
-        "Give its whole id: the name of its folder there.",
+        "Use the full job id.",
     )
 
 

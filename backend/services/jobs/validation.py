@@ -307,7 +307,8 @@ class JobChecker:
                     raise BackendError(
                         f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
                         f"{process.who}.",
-                        "Choose another GPU, or start when it is free.",
+                        "Choose another GPU, or start when it is free."
+                        + ("" if process.pid else f" {gpu.unlisted_remedy}"),
                     )
 
 

@@ -268,7 +268,7 @@ class LibraryService:
         listing, digests = self._hashes(folder)
         what = f"The {folder.text}"
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
-            raise hashes.changed(what, "is not the one that was pinned: its files are others")
+            raise hashes.changed(what, "differs from the pinned version")
         with as_backend_error(f"{what} cannot be verified"):
             before = self._share.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)

@@ -219,7 +219,7 @@ class ClusterService:
         """
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
-            raise BackendError(f"No passphrase of {sanitize(identity)} is known.")
+            raise BackendError(f"No passphrase for {sanitize(identity)} is stored.")
         self.keyring.keep(identity, passphrase)
 
     def remove_passphrase(self, name: str) -> tuple[str, ...]:

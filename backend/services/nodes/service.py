@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from backend.base import worker_yield
-from backend.base.errors import BackendError
-from backend.base.log import suppress, swallowed
+from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes.files import NodeNews, StatusWatch
@@ -141,11 +141,8 @@ class NodeService:
             BackendError: There is no such node, or it does not answer.
         """
         if name == THIS_COMPUTER:
-            try:
+            with as_backend_error("The leftover processes of this computer could not be found"):
                 return orphans.find(self._root)
-            except OSError as error:
-                swallowed(error)
-                return ()
         return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
 
     def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:

@@ -73,7 +73,7 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
 def _unusable(name: str, why: str) -> BackendError:
     return BackendError(
         f"{name} returns no reading over SSH: {sanitize(why, 200)}.",
-        "Log in there and run: python3 -I -c 'import json, zipfile'",
+        f"Log in to {name} and run: python3 -I -c 'import json, zipfile'",
     )
 
 

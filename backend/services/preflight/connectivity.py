@@ -131,7 +131,7 @@ _SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
         Fix.LEAVE_OUT,
     ),
     "Permission denied": (
-        "{target} refuses the SSH login of {source}, so mpirun cannot start ranks there.",
+        "{target} refuses the SSH login of {source}, so mpirun cannot start ranks on {target}.",
         "Install the cluster's key again.",
         Fix.INSTALL_CLUSTER_KEY,
     ),
@@ -213,7 +213,7 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
             BETWEEN,
             False,
             f"{one.source} has no ssh, which mpirun needs to reach the other nodes.",
-            "Install it there: apt-get install openssh-client",
+            f"Install it on {one.source}: apt-get install openssh-client",
             (one.source,),
             Fix.LEAVE_OUT,
         )
@@ -221,7 +221,8 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
         BETWEEN,
         False,
         f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
-        "Install the cluster's key again; if that fails too, log in there by hand to see why.",
+        "Install the cluster's key again. If that fails, log in by hand: on "
+        f"{one.source}, ssh {one.target}.",
         (one.target,),
         Fix.INSTALL_CLUSTER_KEY,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
 from backend.services.preflight.findings import Facts, NodeReplies, PreflightTarget
+from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
 
@@ -32,9 +34,13 @@ class NodePreflight:
     port: int = 0
     told: NodeReplies = field(default_factory=NodeReplies)
     met: list[dict[str, Any]] = field(default_factory=list)
-    patience: float = 1.0
-    """See `node_probe.patience`."""
+    limits: PreflightLimits = field(default_factory=PreflightLimits)
+    """Longer than the check's own where the node is busy; see `node_probe.patience`."""
     load: Facts = field(default_factory=dict)
+    has_answered: bool = False
+    """Its Python ran the probe, over SSH where it is another computer."""
+    has_settings: bool = False
+    is_over: bool = False
 
     @property
     def is_limited(self) -> bool:
@@ -52,6 +58,8 @@ class PreflightContext:
     set_up: SetUpService
     python: Callable[[], str]
     share: DataRootAccess = MOUNTED
+    limits: PreflightLimits = field(default_factory=PreflightLimits)
+    now: Callable[[], float] = time.monotonic
 
 
 def facts_of(entry: NodeEntry) -> Any:

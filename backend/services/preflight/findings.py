@@ -15,6 +15,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight.limits import VARIABLE
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 
 Facts = Mapping[str, Any]
@@ -42,6 +43,7 @@ ALL = (
 """In the order in which they are shown."""
 ONLY_FAR = frozenset((SSH, HOST_KEY, PROGRAM, AGENT, HOME, CLOCK))
 ONLY_BETWEEN = frozenset((NETWORK, SETTINGS, BETWEEN, ROUTE))
+ONLY_WARNS = frozenset((CLOCK, LEFTOVERS))
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class PreflightTarget:
     """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
     """`data_root` is a staged one, see `NodeEntry`."""
+    loader_workers: int = 0
 
 
 @dataclass
@@ -103,12 +106,36 @@ def no_way_in(node: str, error: BackendError) -> PreflightFinding:
     return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
 
 
+def no_answer(node: str, limit_s: float) -> PreflightFinding:
+    return fault(
+        NODE,
+        node,
+        f"{wording.place(node)} has not answered within {limit_s:g} s.",
+        f"Check the load of {wording.place(node)} and its network, then check again. For slow "
+        f"nodes, set {VARIABLE} to more seconds.",
+        Fix.LEAVE_OUT,
+    )
+
+
+def not_checked(node: str, checks: Sequence[str], why: str = "") -> PreflightFinding:
+    """Say that checks of a node were not made; those that only warn never prevent a start."""
+    warns = set(checks) <= ONLY_WARNS
+    return fault(
+        checks[0],
+        node,
+        f"{', '.join(checks)} of {wording.place(node)}: not checked{why and ', '}{why}.",
+        f"Check the load of {wording.place(node)}, then check again.",
+        Fix.NONE if warns else Fix.LEAVE_OUT,
+        is_warning=warns,
+    )
+
+
 def no_python(node: str, python: str, why: str) -> PreflightFinding:
     return fault(
         PYTHON,
         node,
         f"{python} on {node} does not start: {sanitize(why, 160)}.",
-        f"Install Python there again (apt-get install python3), then set {node} up again.",
+        f"Reinstall Python on {node} (apt-get install python3), then set {node} up again.",
         Fix.LEAVE_OUT,
     )
 
@@ -132,7 +159,7 @@ def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
             DATA_ROOT,
             name,
             f"{name} does not see the data root.",
-            "Mount it at the same path as on the other nodes, then check the node again.",
+            f"Mount it on {name} at the same path as on the other nodes, then check {name} again.",
             Fix.LOOK_AGAIN,
         )
     if there.bundle.rpartition("/")[2] != bundle:
@@ -154,7 +181,7 @@ def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
             node,
             f"The clock of {node} is {minutes:.0f} min {way} this computer's; times in its logs "
             "will look wrong.",
-            "Switch time synchronisation on there: timedatectl set-ntp true",
+            f"Switch on time synchronisation on {node}: timedatectl set-ntp true",
             is_warning=True,
         )
 
@@ -268,7 +295,7 @@ def not_seen_here(node: str, root: str) -> PreflightFinding:
     return fault(
         DATA_ROOT,
         node,
-        f"This computer does not see in {root} what {wording.place(node)} wrote there.",
+        f"This computer does not see the file that {wording.place(node)} wrote to {root}.",
         f"Mount the same share on both, not a copy of it on {wording.place(node)}.",
         Fix.LEAVE_OUT,
     )

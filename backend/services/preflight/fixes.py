@@ -263,7 +263,7 @@ def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
     done = shell.run(["sh", "-c", _SET_ASIDE, "sh", *places])
     if not done.ok:
         raise BackendError(
-            f"What lies in {home.path} belongs to another user: {done.complaint}.",
+            f"Files in {home.path} belong to another user: {done.complaint}.",
             f"Let its administrator give it back: chown -R {facts.user} {home.path}",
         )
 

@@ -7,21 +7,22 @@ without the data root nothing is known about the agent.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from backend.base.room import LEAST_FILES, files_words
 from backend.node.system import wording
 from backend.node.system.mpi import version_in
 from backend.records.base import number_format
 from backend.records.base.program_name import COMMAND
+from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.records.nodes.reading import Orphan
+from backend.records.nodes.reading import Gpu, GpuProcess, Orphan
 from backend.services.preflight.findings import (
     AGENT,
     DATA_ROOT,
     DISK,
-    FULL,
     GPUS,
     HOME,
     LEFTOVERS,
@@ -37,24 +38,82 @@ from backend.services.preflight.findings import (
     PreflightTarget,
     busy,
     fault,
+    not_checked,
 )
 
 LEAST_HOME_BYTES = 50_000_000
 LEAST_DISK_BYTES = 100_000_000
 SHARED_MEMORY_BYTES = 16 * 2**20
-"""Of each rank that is not alone on its node, for Open MPI's ``sm``."""
+"""Of each rank that is not alone on its node, for Open MPI's ``sm``; and of a loader worker."""
 LEAST_OPEN_FILES = 256
+_OPEN_FILES_OF_WORKER, _MOST_COUNTED_WORKERS = 32, 16
+"""A worker hands over each tensor as an open file. The usual limit of 1024 is enough for any."""
 _NO_END = 124
 """The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
+_QUESTIONS: Mapping[str, str] = {
+    "program": PROGRAM,
+    "agent": AGENT,
+    "mpirun": OPEN_MPI,
+    "leftovers": LEFTOVERS,
+    "shared_memory": SHARED_MEMORY,
+    "limits": OPEN_FILES,
+}
+"""Without an answer to one of these its check was not made; other questions say so themselves."""
+_NEED_THE_ROOT = frozenset((DISK, AGENT, LEFTOVERS))
 _ADMINISTRATOR = "Ask its administrator, or run without it."
+
+
+def made(site: PreflightTarget, told: NodeReplies) -> frozenset[str]:
+    """Return the checks to which the facts are an answer, good or bad. All others are unknown."""
+    is_here = site.node == THIS_COMPUTER
+    found = {check for question, check in _QUESTIONS.items() if _is_answered(told, question)}
+    if told.facts.get("data_root") is not None:
+        found |= {DATA_ROOT, DISK}
+    if told.facts.get("home") is not None:
+        found.add(HOME)
+    if _is_answered(told, "gpus"):
+        found.add(GPUS)
+    imports = told.of("imports") if _is_answered(told, "imports") else {}
+    names = {*imports, imports.get("failed")}
+    found |= {check for name, check in LIBRARIES.items() if name in names}
+    if imports and "python" not in names:
+        found.add(PYTHON)
+    if not told.of("data_root").get("seen"):
+        found -= _NEED_THE_ROOT
+    if told.of("home").get("noexec"):
+        found &= {HOME, DATA_ROOT, DISK}
+    return (
+        frozenset(found | {HOME, PROGRAM, AGENT, PYTHON, *LIBRARIES.values()})
+        if is_here
+        else (frozenset(found))
+    )
+
+
+def _is_answered(told: NodeReplies, question: str) -> bool:
+    facts = told.facts.get(question)
+    return facts is not None and facts.get("code") != _NO_END
+
+
+def _unanswered(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    asked = set(_QUESTIONS)
+    if site.node == THIS_COMPUTER:
+        asked -= {"program", "agent"}
+    if not site.library:
+        asked.discard("mpirun")
+    if not told.of("data_root").get("seen"):
+        asked -= {"agent", "leftovers"}
+    for question, check in _QUESTIONS.items():
+        why = sanitize(str(told.of(question).get("why", "")), 160)
+        is_broken = question == "leftovers" and why
+        if question in asked and (is_broken or not _is_answered(told, question)):
+            yield not_checked(site.node, (check,), why)
 
 
 def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     """Everything that one node says about itself."""
     node = site.node
     here = node == THIS_COMPUTER
-    place = wording.place(node)
     is_noexec = bool(told.of("home").get("noexec"))
     if not here:
         yield from _home(site, told)
@@ -63,6 +122,7 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
     if is_noexec:
         # Nothing in there can be executed, so whatever else fails has this one cause.
         return
+    yield from _unanswered(site, told)
     works = True
     if not here:
         before = list(_environment(site, told))
@@ -79,8 +139,7 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
         yield from _leftovers(site, told)
     if works and site.placement.gpus:
         yield from _gpus(site, told)
-    yield from _shared_memory(site, told, place)
-    yield from _limits(told, node, place)
+    yield from of_limits(site, told)
 
 
 def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
@@ -98,7 +157,15 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             HOME,
             node,
             f"Nothing can be written to {site.home} on {node}: {sanitize(facts['why'])}.",
-            "Make room there, or give the folder to the user who runs jobs.",
+            f"Free some space on {node}, or give the folder to the user who runs jobs.",
+            Fix.LEAVE_OUT,
+        )
+    elif _lacks_files(facts):
+        yield fault(
+            HOME,
+            node,
+            f"The disk of {site.home} on {node} {files_words(facts['files'])}.",
+            f"Remove some files on {node}.",
             Fix.LEAVE_OUT,
         )
     elif facts["free"] < LEAST_HOME_BYTES:
@@ -106,15 +173,15 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             HOME,
             node,
             f"The disk of {site.home} on {node} has {facts['free'] / 1e6:.0f} MB left.",
-            "Make room there.",
+            f"Free some space on {node}.",
             Fix.LEAVE_OUT,
         )
     elif facts["noexec"]:
         yield fault(
             HOME,
             node,
-            f"The file system of {site.home} on {node} is mounted noexec, so nothing there can be "
-            "executed.",
+            f"The file system of {site.home} on {node} is mounted noexec, so no program in "
+            "it can be executed.",
             f"Let its administrator mount it again: mount -o remount,exec {site.home}",
             Fix.LEAVE_OUT,
         )
@@ -130,8 +197,8 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
         yield fault(
             DATA_ROOT,
             node,
-            f"What is carried to {place} cannot be read there, in {root}.",
-            f"Set {node} up again; where that does not help, look at that folder there.",
+            f"{place} cannot read the staged files in {root}.",
+            f"Set {node} up again. If that fails, check the permissions of {root} on {node}.",
             Fix.SET_UP_AGAIN,
         )
     elif facts is None:
@@ -139,14 +206,14 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"The data root {root} does not answer on {place}.",
-            "Look whether its file server is on and the mount is not stale.",
+            "Check that the file server runs and the mount is not stale.",
             Fix.LEAVE_OUT,
         )
     elif not facts["there"]:
         yield fault(
             DATA_ROOT,
             node,
-            f"The data root {root} is not there on {place}.",
+            f"The data root {root} does not exist on {place}.",
             f"Mount it on {place}.",
             Fix.LEAVE_OUT,
         )
@@ -155,7 +222,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"The data root {root} cannot be read on {place}: {sanitize(facts['why'])}.",
-            f"Let the user who runs jobs on {place} read and write there.",
+            f"Let the user who runs jobs on {place} read and write {root}.",
             Fix.LEAVE_OUT,
         )
     elif not facts["seen"]:
@@ -163,16 +230,27 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"{place} does not see the data root of this computer: a file written here did not "
-            f"appear there in {root}.",
+            f"appear in {root} on {place}.",
             f"Mount the same share on {place} at {root}.",
             Fix.LEAVE_OUT,
         )
-    elif facts["why"] and facts.get("code") in FULL:
+    elif facts["why"] and facts.get("code") == errno.EDQUOT:
+        yield fault(
+            DISK,
+            node,
+            f"The disk quota of the user who runs jobs on {place} is used up in {root}.",
+            f"Remove files in {root}, or have the quota raised.",
+        )
+    elif _lacks_files(facts) and (
+        facts.get("code") == errno.ENOSPC if facts["why"] else site.leads
+    ):
+        yield no_files(facts["files"])
+    elif facts["why"] and facts.get("code") == errno.ENOSPC:
         yield fault(
             DISK,
             node,
             f"The data root is full: {place} cannot write one byte to {root}.",
-            "Make room there, or empty its trash.",
+            f"Free some space in {root}, or empty its trash.",
         )
     elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
         yield fault(
@@ -188,11 +266,24 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"{place} cannot write to the data root {root}: {sanitize(facts['why'])}.",
-            f"Let the user who runs jobs on {place} write there; it may be mounted read-only.",
+            f"Let the user who runs jobs on {place} write to {root}; it may be mounted read-only.",
             Fix.LEAVE_OUT,
         )
     elif site.leads and facts["free"] < max(LEAST_DISK_BYTES, site.needed_bytes):
         yield no_room(facts["free"], site.needed_bytes)
+
+
+def _lacks_files(facts: Facts) -> bool:
+    return facts.get("files") is not None and facts["files"] < LEAST_FILES
+
+
+def no_files(free_files: int) -> PreflightFinding:
+    return PreflightFinding(
+        DISK,
+        False,
+        f"The data root {files_words(free_files)}.",
+        "Remove files that are not needed: old jobs, datasets of many small files, the trash.",
+    )
 
 
 def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
@@ -204,7 +295,7 @@ def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
         else f"a job needs {number_format.size(LEAST_DISK_BYTES)} at least"
     )
     return PreflightFinding(
-        DISK, False, f"{left} {need}.", "Make room there, or keep fewer checkpoints."
+        DISK, False, f"{left} {need}.", "Free some space, or keep fewer checkpoints."
     )
 
 
@@ -246,19 +337,18 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
         yield fault(
             PYTORCH,
             node,
-            f"PyTorch {found['torch']} on {node} is one without CUDA, and the job is to run on "
-            "GPUs there.",
+            f"PyTorch {found['torch']} on {node} is a CPU build, but the job needs GPUs.",
             f"Set {node} up again with its GPUs.",
             Fix.SET_UP_AGAIN,
         )
     program = told.facts.get("program")
     name = site.bundle.rpartition("/")[2]
     if program is not None and program["digest"] != name:
-        state = "was changed" if program["digest"] else "is not there"
+        state = "was changed" if program["digest"] else "is missing"
         yield fault(
             PROGRAM,
             node,
-            f"Ringmaster's own part on {node} {state} ({site.bundle}).",
+            f"The Ringmaster installation on {node} {state} ({site.bundle}).",
             again,
             Fix.SET_UP_AGAIN,
         )
@@ -266,7 +356,6 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
 
 def _agent(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     facts = told.facts.get("agent")
-    # No answer is no word about the agent, which a busy node's program may be too slow to give.
     if facts is not None and facts["code"] != _NO_END and facts["code"]:
         yield fault(
             AGENT,
@@ -298,7 +387,7 @@ def _mpirun(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
         yield fault(
             OPEN_MPI,
             node,
-            f"Open MPI on {place} is {found} now, and was {site.mpi_version} when it was set up.",
+            f"Open MPI on {place} changed from {site.mpi_version} to {found} since set-up.",
             again,
             fix,
         )
@@ -318,13 +407,13 @@ def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
     old = [one for one in listed if one.reason and one.reason.is_known_run]
     if old:
         tags = ", ".join(sorted({sanitize(one.run_tag) for one in old}))
-        many = f"{len(old)} processes" if len(old) > 1 else "A process"
+        many, run = (f"{len(old)} processes", "run") if len(old) > 1 else ("A process", "runs")
+        runs = "the ended runs" if ", " in tags else "the ended run"
         yield fault(
             LEFTOVERS,
             site.node,
-            f"{many} of {tags}, which is over, still "
-            f"{'run' if len(old) > 1 else 'runs'} on {wording.place(site.node)}.",
-            "End what is left over.",
+            f"{many} of {runs} {tags} still {run} on {wording.place(site.node)}.",
+            "End the leftover processes.",
             Fix.END_ORPHANS,
             is_warning=True,
         )
@@ -338,79 +427,88 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             GPUS,
             node,
             f"The GPUs of {place} cannot be read.",
-            f"Look whether the NVIDIA driver answers there: ssh {place} nvidia-smi",
+            f"Check the NVIDIA driver on {place}: nvidia-smi",
             Fix.LEAVE_OUT,
         )
         return
-    known = {gpu["uuid"]: gpu for gpu in facts["gpus"]}
+    known = {one["uuid"]: build(Gpu, one, LENIENT) for one in facts["gpus"]}
     free = [
         uuid
         for uuid, gpu in known.items()
-        if not (uuid in site.placement.gpus or gpu["lost"] or _strangers(gpu))
+        if not (uuid in site.placement.gpus or gpu.lost or gpu.foreign_processes())
     ]
     for uuid in site.placement.gpus:
-        gpu = known.get(uuid)
+        gpu, more = known.get(uuid), ""
         if gpu is None:
             there = sanitize(facts["message"], 120) or f"it has {', '.join(map(sanitize, known))}"
             sentence = f"{place} has no GPU {sanitize(uuid)}: {there}."
-        elif gpu["lost"]:
-            sentence = f"GPU {gpu['index']} of {place} answers no more."
-        elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
-            sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(strangers[0])}."
+        elif gpu.lost:
+            sentence = f"GPU {gpu.index} of {place} no longer responds."
+        elif strangers := gpu.foreign_processes(site.placement.user_beside(uuid)):
+            sentence = f"GPU {gpu.index} of {place} is in use by {_user_of(strangers[0])}."
+            more = "" if strangers[0].pid else f" {gpu.unlisted_remedy}"
         else:
             continue
         instead = (free.pop(0),) if free else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
         if instead:
-            remedy = f"Take GPU {known[instead[0]]['index']} there, which is free."
+            remedy = f"Use GPU {known[instead[0]].index} on {place}; it is free."
         fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
-        yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
+        yield fault(GPUS, node, sentence, remedy + more, fix, gpus=(uuid,), free_gpus=instead)
 
 
-def _strangers(gpu: Facts, beside: str = "") -> list[Facts]:
-    """As `Gpu.foreign_processes`; an older node does not report which processes only draw."""
-    return [
-        process
-        for process in gpu["processes"]
-        if not process.get("only_draws")
-        and (process["run_tag"] or not beside or process["user"] != beside)
-    ]
+def _user_of(process: GpuProcess) -> str:
+    memory = process.memory_bytes
+    verb = "holds" if process.pid else "hold"
+    return process.who + (f" and {verb} {memory / 2**30:.0f} GiB" if memory else "")
 
 
-def _user_of(process: Facts) -> str:
-    memory = process["memory_bytes"]
-    holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
-    if process["run_tag"]:
-        return f"the job {sanitize(process['run_tag'].partition('/')[0])}{holds}"
-    who = sanitize(process["user"]) or "another user"
-    program = sanitize(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
-    return f"{who}: {program} (pid {process['pid']}){holds}"
-
-
-def _shared_memory(
-    site: PreflightTarget, told: NodeReplies, place: str
-) -> Iterator[PreflightFinding]:
-    facts = told.facts.get("shared_memory")
-    needed = SHARED_MEMORY_BYTES * site.placement.slots if site.placement.slots > 1 else 0
-    if facts is None or not (facts["why"] or facts["free"] < needed):
+def of_limits(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    """Yield what the ranks and their loader workers cannot share or open."""
+    yield from _shared_memory(site, told)
+    open_files = told.of("limits").get("open_files")
+    workers = site.loader_workers
+    needed = LEAST_OPEN_FILES + _OPEN_FILES_OF_WORKER * min(workers, _MOST_COUNTED_WORKERS)
+    if open_files is None or open_files >= needed:
         return
-    why = f"{sanitize(facts['why'])}" if facts["why"] else f"{facts['free'] / 1e6:.0f} MB are left"
+    place = wording.place(site.node)
+    who = f"a rank with {_workers(workers)}" if workers else "a rank"
     yield fault(
-        SHARED_MEMORY,
+        OPEN_FILES,
         site.node,
-        f"/dev/shm of {place} is too small for {site.placement.slots} ranks there: {why}.",
-        "Let its administrator enlarge it: mount -o remount,size=50% /dev/shm",
+        f"A process on {place} can open only {open_files} files; {who} needs {needed}.",
+        f"{'Use fewer loader workers, or raise' if workers else 'Raise'} nofile to 1024 or more "
+        f"in /etc/security/limits.conf on {place}.",
         Fix.LEAVE_OUT,
     )
 
 
-def _limits(told: NodeReplies, node: str, place: str) -> Iterator[PreflightFinding]:
-    open_files = told.of("limits").get("open_files")
-    if open_files is not None and open_files < LEAST_OPEN_FILES:
-        yield fault(
-            OPEN_FILES,
-            node,
-            f"A process on {place} may open {open_files} files only, fewer than a rank needs.",
-            "Raise the limit in /etc/security/limits.conf there: nofile, 1024 or more.",
-            Fix.LEAVE_OUT,
-        )
+def _shared_memory(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
+    facts = told.facts.get("shared_memory")
+    if facts is None:
+        return
+    slots, workers, free = site.placement.slots, site.loader_workers, int(facts["free"])
+    ranks = slots if slots > 1 else 0
+    # Batches may be small, so too little for all workers is no certain failure.
+    if not facts["why"] and free >= SHARED_MEMORY_BYTES * (ranks + slots * workers):
+        return
+    is_certain = bool(facts["why"]) or free < SHARED_MEMORY_BYTES * max(ranks, min(1, workers))
+    place = wording.place(site.node)
+    why = sanitize(facts["why"]) or f"{free / 1e6:.0f} MB are free"
+    many = "1 rank" if slots == 1 else f"{slots} ranks"
+    each = " each" if slots > 1 else ""
+    with_workers = f" with {_workers(workers)}{each}" if workers else ""
+    yield fault(
+        SHARED_MEMORY,
+        site.node,
+        f"/dev/shm of {place} {'is' if is_certain else 'may be'} too small for "
+        f"{many}{with_workers}: {why}.",
+        f"{'Use fewer loader workers, or enlarge' if workers else 'Enlarge'} it on {place}, as "
+        "root: mount -o remount,size=50% /dev/shm",
+        Fix.LEAVE_OUT if is_certain else Fix.NONE,
+        is_warning=not is_certain,
+    )
+
+
+def _workers(count: int) -> str:
+    return "1 loader worker" if count == 1 else f"{count} loader workers"

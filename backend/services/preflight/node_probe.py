@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import CommandResult, Shell, Unreachable
 
-LOOK_LIMIT_S = 12.0
-COMMAND_LIMIT_S = 11.0
-ROOT_LIMIT_S = 4.0
-MEET_LIMIT_S = 4.0
 SAMPLE_BYTES = 8 * 2**20
-_LISTEN_LIMIT_S = 8.0
 _GRACE_S = 2.0
 _USUAL_LOGIN_S = 1.0
 _MOST_PATIENCE = 5.0
@@ -39,21 +35,20 @@ def patience(login_s: float, facts: Mapping[str, Any] | None = None) -> float:
 
 
 def listen(
-    shell: Shell, python: str, address: str, token: str, visitors: int, times: float = 1.0
+    shell: Shell, python: str, address: str, token: str, visitors: int, limits: PreflightLimits
 ) -> tuple[Mapping[str, Any], float]:
     """Start a listener on the node; return its facts, and the node's clock minus this one's.
-
-    ``times`` is the `patience` with the node.
 
     Raises:
         NoPython: ``python`` does not start.
         Unreachable: The connection broke.
     """
     began, start = time.time(), time.monotonic()
+    asked = {"address": address, "token": token, "visitors": visitors}
     answer = shell.run(
-        _argv(python, "listen", {"address": address, "token": token, "visitors": visitors}),
+        _argv(python, "listen", {**asked, "limit_s": limits.whole_s + _GRACE_S}),
         input=_source(),
-        limit_s=_LISTEN_LIMIT_S * times,
+        limit_s=limits.listen_s,
     )
     took_s = time.monotonic() - start
     try:
@@ -63,12 +58,14 @@ def listen(
         raise NoPython(_why(answer)) from error
 
 
-def probe_node(shell: Shell, python: str, request: Request, times: float = 1.0) -> dict[str, Any]:
+def probe_node(
+    shell: Shell, python: str, request: Request, limits: PreflightLimits
+) -> dict[str, Any]:
     """Return the facts of one node by question, None for those not answered in time."""
     facts: dict[str, Any] = {}
     lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
-    limit_s = LOOK_LIMIT_S * times + _GRACE_S
-    argv = _argv(python, "check", _bounded(request, times))
+    limit_s = limits.look_s + _GRACE_S
+    argv = _argv(python, "check", _bounded(request, limits))
     try:
         shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
     except Unreachable:
@@ -78,31 +75,33 @@ def probe_node(shell: Shell, python: str, request: Request, times: float = 1.0) 
     return facts
 
 
-def meet(shell: Shell, python: str, request: Request, times: float = 1.0) -> list[dict[str, Any]]:
+def meet(
+    shell: Shell, python: str, request: Request, limits: PreflightLimits
+) -> list[dict[str, Any]]:
     """Return the results of connecting one node to the others; a login that is late has two."""
     met: list[dict[str, Any]] = []
-    limit_s = MEET_LIMIT_S * times
-    limits = {"limit_s": limit_s, "bytes": SAMPLE_BYTES}
-    argv = _argv(python, "meet", {**request, **limits})
+    # A login that is late is tried once more.
+    limit_s = 2 * (limits.meet_s + 1) + _GRACE_S
+    argv = _argv(python, "meet", {**request, "limit_s": limits.meet_s, "bytes": SAMPLE_BYTES})
     lines = _Lines(met.append)
     shell.run(
         argv,
         input=_source(),
-        limit_s=2 * (limit_s + 1) + _GRACE_S,
+        limit_s=limit_s,
         on_line=lines.hear,
     )
     return met
 
 
-def probe_here(request: Request) -> dict[str, Any]:
+def probe_here(request: Request, limits: PreflightLimits) -> dict[str, Any]:
     """Probe this computer as `probe_node` does."""
-    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request, 1.0))]
+    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request, limits))]
     try:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=LOOK_LIMIT_S + _GRACE_S,
+            timeout=limits.look_s + _GRACE_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
@@ -137,12 +136,12 @@ class _Lines:
             self._take(found)
 
 
-def _bounded(request: Request, times: float) -> Request:
+def _bounded(request: Request, limits: PreflightLimits) -> Request:
     return {
         **request,
-        "limit_s": LOOK_LIMIT_S * times,
-        "command_limit_s": COMMAND_LIMIT_S * times,
-        "root_limit_s": ROOT_LIMIT_S * times,
+        "limit_s": limits.look_s,
+        "command_limit_s": limits.command_s,
+        "root_limit_s": limits.root_s,
     }
 
 

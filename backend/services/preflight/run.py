@@ -9,6 +9,7 @@ the data root proves that all nodes see the same one; it is removed again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import secrets
@@ -48,11 +49,8 @@ from backend.services.preflight.node_probe import NoPython
 from backend.services.tools.training_python import has_horovod, lack_here
 from backend.ssh.interface import Shell
 
-_MEETING_S = 11.0
-"""Time until the nodes connect to each other, even if one is missing; longer than SSH's limit."""
-_END_S = 25.0
+_log = logging.getLogger(__name__)
 _DRAIN_S = 0.1
-_ANSWER_S = 4.0
 _LOOK_S = 0.05
 _NONCE_BYTES = 64
 _LIBRARIES = {"allreduce": "horovod", "ddp": "mpi4py"}
@@ -74,7 +72,8 @@ class PreflightRun:
         self._needed_bytes = needed_bytes
         self._news: queue.Queue[PreflightFinding | None] = queue.Queue()
         self._findings: list[PreflightFinding] = []
-        self._began = time.monotonic()
+        self._limits, self._now = ground.limits, ground.now
+        self._began = self._now()
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)
         self._parts: dict[str, NodePreflight] = {}
@@ -94,18 +93,22 @@ class PreflightRun:
                 for finding in (*fault, *self._known_before()):
                     take(finding)
                 self._ask_all(take, cancelled, sees_root=not fault)
-                for finding in (*self._versions(), *self._routes()):
+                for finding in (*self._silent(), *self._versions(), *self._routes()):
                     take(finding)
         finally:
             self._over.set()
         nodes = tuple(placement.node for placement in self._config.placement)
+        unchecked = tuple(self._unchecked(nodes))
+        for finding in self._unexplained(unchecked):
+            take(finding)
         told = {finding.check for finding in self._findings}
         for check in self._checked(nodes):
-            if check not in told:
-                take(PreflightFinding(check, True, f"{check[0].upper()}{check[1:]}: in order."))
+            if check not in told | {one for one, _ in unchecked}:
+                take(PreflightFinding(check, True, f"{check[0].upper()}{check[1:]}: OK"))
         order = {check: number for number, check in enumerate(preflight_findings.ALL)}
         self._findings.sort(key=lambda one: (one.ok, one.is_warning, order[one.check]))
-        found = Preflight(nodes, tuple(self._findings), time.monotonic() - self._began)
+        took_s = self._now() - self._began
+        found = Preflight(nodes, tuple(self._findings), took_s, unchecked=unchecked)
         if found.passed:
             return found
         return replace(found, smaller=smaller_placement(self._config.placement, found.findings))
@@ -124,7 +127,68 @@ class PreflightRun:
                 continue
             if check == preflight_findings.GPUS and not self._config.uses_gpus:
                 continue
+            if check == preflight_findings.OPEN_MPI and not self._library:
+                continue
             yield check
+
+    def _silent(self) -> Iterator[PreflightFinding]:
+        for name, part in self._parts.items():
+            if not part.is_over:
+                yield preflight_findings.no_answer(name, self._whole_s)
+
+    def _unchecked(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield each check that has no answer, with its node; it has not passed."""
+        for check in self._checked(nodes):
+            for placement in self._config.placement:
+                part = self._parts.get(placement.node)
+                if check == preflight_findings.GPUS and not placement.gpus:
+                    continue
+                if part is None or not self._is_made(check, part):
+                    yield check, placement.node
+
+    def _is_made(self, check: str, part: NodePreflight) -> bool:
+        if check in (preflight_findings.NODE, preflight_findings.PROCESSES):
+            return True
+        if check in (preflight_findings.SSH, preflight_findings.HOST_KEY, preflight_findings.CLOCK):
+            return part.has_answered
+        if check == preflight_findings.NETWORK:
+            return bool(part.address)
+        if check == preflight_findings.SETTINGS:
+            return part.has_settings or not part.site.leads
+        if check in (preflight_findings.ROUTE, preflight_findings.BETWEEN):
+            return not self._unmet(check, part)
+        return check in node_findings.made(part.site, part.told)
+
+    def _unmet(self, check: str, part: NodePreflight) -> set[str]:
+        """Return the other nodes that ``part`` should have reached and has no result for."""
+        kind = "route" if check == preflight_findings.ROUTE else "ssh"
+        if kind == "ssh" and not part.site.leads:
+            return set()
+        met = {one["node"] for one in part.met if one["kind"] == kind}
+        return {one.node for one in self._config.placement} - met - {part.site.node}
+
+    def _unexplained(self, unchecked: Sequence[tuple[str, str]]) -> Iterator[PreflightFinding]:
+        """Yield a finding for what was not checked although nothing else is wrong with the node."""
+        blocking = [finding for finding in self._findings if finding.blocks]
+        if any(not finding.nodes for finding in blocking):
+            return
+        wrong = {node for finding in blocking for node in finding.nodes}
+        known = {(one.check, node) for one in self._findings if not one.ok for node in one.nodes}
+        left: dict[str, list[str]] = {}
+        for check, node in unchecked:
+            part = self._parts.get(node)
+            others = {one.node for one in self._config.placement} - {node}
+            if part is not None and check in (preflight_findings.ROUTE, preflight_findings.BETWEEN):
+                others = self._unmet(check, part)
+            is_between = check in preflight_findings.ONLY_BETWEEN
+            if node in wrong or (is_between and others <= wrong):
+                continue
+            libraries = preflight_findings.LIBRARIES.values()
+            like = libraries if check in (preflight_findings.PYTHON, *libraries) else (check,)
+            if not any((one, node) in known for one in like):
+                left.setdefault(node, []).append(check)
+        for node, checks in left.items():
+            yield preflight_findings.not_checked(node, checks)
 
     # Before the nodes are asked.
 
@@ -154,7 +218,7 @@ class PreflightRun:
                     False,
                     f"This computer cannot write to the data root {self._root.name}: "
                     f"{error.strerror}.",
-                    "Free some space there, or check that it is mounted and that you may write.",
+                    "Free some space, or check that it is mounted and that you may write to it.",
                 ),
             )
         try:
@@ -197,8 +261,9 @@ class PreflightRun:
                     number == 0,
                     self._needed_bytes,
                     self._library,
+                    loader_workers=self._config.loader_workers,
                 )
-                self._parts[name] = NodePreflight(site, None)
+                self._parts[name] = NodePreflight(site, None, limits=self._limits)
                 yield from too_many_processes(site, os.cpu_count() or 1)
                 continue
             if entry is None:
@@ -225,8 +290,9 @@ class PreflightRun:
                 "mpi4py" if is_lacking else self._library,
                 jobs_are_narrow and not entry.no_share,
                 entry.no_share,
+                self._config.loader_workers,
             )
-            self._parts[name] = NodePreflight(site, entry)
+            self._parts[name] = NodePreflight(site, entry, limits=self._limits)
             yield from too_many_processes(site, facts.cores)
         is_needed = self._library == "horovod"
         yield from preflight_findings.without_horovod(self._has_horovod, is_needed)
@@ -238,13 +304,16 @@ class PreflightRun:
         for part in parts[1:]:
             if has[part.site.node] == has[parts[0].site.node]:
                 yield from preflight_findings.apart(parts[0].site, part.site)
-        far = {part.site.node: part.entry for part in parts if part.entry is not None}
-        if len(parts) < 2 or len(far) < len(parts):
+        if len(parts) < 2:
             return
+        # This computer has no address among nodes.
+        addresses = {
+            part.site.node: () if part.entry is None else part.entry.addresses for part in parts
+        }
         try:
-            _, hosts = common_subnet({name: entry.addresses for name, entry in far.items()})
+            _, hosts = common_subnet(addresses)
         except BackendError as error:
-            yield preflight_findings.no_common_network(tuple(far), error)
+            yield preflight_findings.no_common_network(tuple(addresses), error)
             return
         for part in parts:
             part.address = hosts[part.site.node]
@@ -269,8 +338,7 @@ class PreflightRun:
             try:
                 news = self._news.get(timeout=_DRAIN_S)
             except queue.Empty:
-                times = max(part.patience for part in self._parts.values())
-                if time.monotonic() > self._began + _END_S * times:
+                if self._now() > self._began + self._whole_s:
                     break
                 continue
             if news is None:
@@ -279,12 +347,18 @@ class PreflightRun:
                 take(news)
         # Findings of the last node are in the queue before its end is.
 
+    @property
+    def _whole_s(self) -> float:
+        return max(part.limits.whole_s for part in self._parts.values())
+
     def _ask(self, part: NodePreflight, sees_root: bool) -> None:
         """Ask one node, on its own thread."""
         node = part.site.node
         try:
             if part.entry is None:
-                told = NodeReplies(node_probe.probe_here(self._request(part.site)))
+                part.has_answered = True
+                request = self._request(part.site)
+                told = NodeReplies(node_probe.probe_here(request, self._limits))
                 self._tell(part, told, sees_root)
             else:
                 self._ask_far(part, part.entry, sees_root)
@@ -293,7 +367,12 @@ class PreflightRun:
             self._news.put(preflight_findings.no_python(node, python, error.sentence))
         except BackendError as error:
             self._news.put(preflight_findings.no_way_in(node, error))
+        except Exception as error:  # noqa: BLE001 - the check of one node, not of all
+            _log.exception("The check of %s failed", node)
+            checks = (preflight_findings.NODE,)
+            self._news.put(preflight_findings.not_checked(node, checks, repr(error)))
         finally:
+            part.is_over = True
             part.listening.set()
             self._news.put(None)
 
@@ -302,14 +381,16 @@ class PreflightRun:
         began = time.monotonic()
         shell = self._cluster.open_shell(node)
         login_s = time.monotonic() - began
-        part.patience = node_probe.patience(login_s)
+        part.limits = self._limits.times(node_probe.patience(login_s))
         try:
             python = looking_python(entry)
+            visitors = len(self._parts) - 1
             facts, offset_s = node_probe.listen(
-                shell, python, part.address, self._token, len(self._parts) - 1, part.patience
+                shell, python, part.address, self._token, visitors, part.limits
             )
+            part.has_answered = True
             part.load = facts
-            part.patience = node_probe.patience(login_s, facts)
+            part.limits = self._limits.times(node_probe.patience(login_s, facts))
             part.port = int(facts["port"])
             part.listening.set()
             for finding in preflight_findings.clock(node, offset_s):
@@ -334,7 +415,7 @@ class PreflightRun:
                 if part.address and part.port:
                     meeting.start()
                 request = {**self._request(part.site), **there}
-                told = NodeReplies(node_probe.probe_node(shell, python, request, part.patience))
+                told = NodeReplies(node_probe.probe_node(shell, python, request, part.limits))
                 self._tell(part, told, sees_root)
                 if meeting.ident is not None:
                     meeting.join()
@@ -392,7 +473,7 @@ class PreflightRun:
     def _answer_of(self, part: NodePreflight) -> list[PreflightFinding]:
         """Check whether this computer sees what the node wrote."""
         path = self._root.path / self._folder / part.site.node
-        end = time.monotonic() + _ANSWER_S
+        end = time.monotonic() + self._limits.answer_s
         while time.monotonic() < end:
             with suppress(OSError, BackendError):
                 if self._share.read(path, 0, _NONCE_BYTES) == self._nonce.encode():
@@ -406,7 +487,8 @@ class PreflightRun:
     def _meet(self, part: NodePreflight, entry: NodeEntry, shell: Shell, python: str) -> None:
         others = [one for one in self._parts.values() if one is not part]
         for other in others:
-            other.listening.wait(max(0.0, self._began + _MEETING_S - time.monotonic()))
+            left_s = self._began + self._limits.meeting_s - self._now()
+            other.listening.wait(max(0.0, left_s))
         there = [one for one in others if one.port]
         if not there:
             return
@@ -420,10 +502,10 @@ class PreflightRun:
             request["ssh"] = {one.site.node: [one.address, one.is_limited] for one in there}
             assert entry.installation is not None
             request["ssh_config"] = entry.installation.ssh_config
-        # The probe uses the same connection and reports the failure.
+        # Without a result its checks count as not made.
         with suppress(BackendError):
-            times = max(one.patience for one in (part, *there))
-            part.met = node_probe.meet(shell, python, request, times)
+            limits = max((one.limits for one in (part, *there)), key=lambda one: one.whole_s)
+            part.met = node_probe.meet(shell, python, request, limits)
 
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
         """Update the settings as the start does: nodes may have been added since set-up."""
@@ -438,6 +520,7 @@ class PreflightRun:
         except BackendError as error:
             self._news.put(preflight_findings.no_settings(entry.name, error))
             return False
+        self._parts[entry.name].has_settings = True
         if renewed:
             self._news.put(preflight_findings.settings_renewed(entry.name))
         return True

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.base.room import room_of
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
+from backend.node.checks import preflight_probe
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
+from backend.services.preflight import node_findings
 from backend.services.preflight.context import PreflightContext
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.services.preflight.fixes import OnChange, PreflightMender
-from backend.services.preflight.node_findings import no_room
+from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import OnFinding, PreflightRun
 from backend.services.tools.training_python import of_next_run, training_python
 
@@ -58,12 +61,16 @@ class PreflightService:
         python: Callable[[], str] = training_python,
         share: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
+        limits: PreflightLimits | None = None,
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
+        self._python = python
         self._share = share
         self._first_bytes = first_bytes
-        self._ground = PreflightContext(root, cluster, set_up, python, share)
+        self._ground = PreflightContext(
+            root, cluster, set_up, python, share, limits or PreflightLimits()
+        )
         self._mender = PreflightMender(root, cluster, set_up)
 
     def run(
@@ -121,14 +128,14 @@ class PreflightService:
     def require(
         self, config: JobConfig, job_id: str = "", progress: Progress | None = None
     ) -> None:
-        """Check before a start on nodes; for this computer alone, only the disk is checked.
+        """Check before a start on nodes; for this computer alone, only disk and limits.
 
         Raises:
             PreflightFailed: The job cannot run.
             Cancelled: By ``progress``.
         """
         if all(one.node == THIS_COMPUTER for one in config.placement):
-            self._insist_on_room(config, job_id)
+            self._insist_on_this_computer(config, job_id)
             return
         progress = progress or Progress()
         count = len(config.placement)
@@ -162,14 +169,31 @@ class PreflightService:
         """
         return self._mender.fix(findings, on_change)
 
-    def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
+    def _insist_on_this_computer(self, config: JobConfig, job_id: str) -> None:
         needed = self.needed_bytes(config, job_id)
         # The check of the data root reports one that is not available.
         with suppress(OSError):
-            free = shutil.disk_usage(self._root.path).free
-            if free < needed:
-                fault = no_room(free, needed)
+            room = room_of(self._root.path)
+            fault = None
+            if room.free_files is not None and room.lacks_files():
+                fault = node_findings.no_files(room.free_files)
+            elif room.free_bytes < needed:
+                fault = node_findings.no_room(room.free_bytes, needed)
+            if fault is not None:
                 raise PreflightFailed(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
+        facts = {
+            "shared_memory": preflight_probe.shared_memory({}),
+            "limits": preflight_probe.limits({}),
+        }
+        site = PreflightTarget(
+            *(THIS_COMPUTER, config.placement[0], self._python()),
+            *("", "", "", str(self._root.path), ""),
+            leads=True,
+            loader_workers=config.loader_workers,
+        )
+        found = tuple(node_findings.of_limits(site, NodeReplies(facts)))
+        if any(one.blocks for one in found):
+            raise PreflightFailed(Preflight((THIS_COMPUTER,), found, 0.0), config)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Return the size of the checkpoints to come: those that are kept, and one being written.

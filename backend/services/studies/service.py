@@ -165,7 +165,7 @@ class StudyService:
             raise BackendError(f"“{sanitize(text)}” could be {names}.", "Give more of the name.")
         raise BackendError(
             f"There is no started study “{sanitize(text)}”.",
-            f"{COMMAND} study list shows those there are.",
+            f"To list studies: {COMMAND} study list",
         )
 
     def table(self, started: StartedStudy) -> StudyTable:
@@ -241,7 +241,7 @@ class StudyService:
         near = nearest(name, self._names())
         raise BackendError(
             f"There is no study “{sanitize(name)}”.",
-            f"Did you mean “{near}”?" if near else f"{COMMAND} study list shows those there are.",
+            f"Did you mean “{near}”?" if near else f"To list studies: {COMMAND} study list",
         )
 
     def _read(self, path: Path) -> tuple[Study, str]:

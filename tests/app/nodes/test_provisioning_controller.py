@@ -37,7 +37,7 @@ class SetUps:
         self.begun.append((tuple(names), options))
         for name in names:
             self.asked[name] = cancelled
-            failed = SetUpStep("Look", StepState.FAILED, "It has no Python.")
+            failed = SetUpStep("Inspect", StepState.FAILED, "It has no Python.")
             steps = (SetUpStep("Reach", StepState.DONE), failed)
             if self.key is not None:
                 steps = (SetUpStep("Reach", StepState.FAILED, "Its key is unknown."),)
@@ -113,7 +113,7 @@ def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(contro
 
 def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
     controller.set_up_added("gpu3", SetUpOptions(limits_key=True))
-    controller._dialog.retry_requested.emit("gpu3", "Look")
+    controller._dialog.retry_requested.emit("gpu3", "Inspect")
     assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
 
 
@@ -222,7 +222,7 @@ def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
     controller._begin(("gpu1", "gpu2"), OWN)
     assert set(controller._under_way) == {"gpu1", "gpu2"}
     controller._tell_news()
-    controller._dialog.retry_requested.emit("gpu2", "Look")
+    controller._dialog.retry_requested.emit("gpu2", "Inspect")
     assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
 
 

@@ -144,7 +144,7 @@ def test_usage_and_remedies_say_what_was_called(name: str, tmp_path: Path) -> No
 
     assert call("--help").startswith(f"usage: {name} [")
     assert f"\n{name} job: error: " in call("job", "begin")
-    assert f"{name} job list shows those there are." in call("job", "show", "gone")
+    assert f"To list jobs: {name} job list" in call("job", "show", "gone")
 
 
 def test_what_it_starts_was_called_by_nobody() -> None:

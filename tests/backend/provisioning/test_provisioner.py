@@ -166,7 +166,7 @@ FAULTS = {
     "Open MPI": ("mpirun --version", "does not start"),
     "PyTorch": ("import torch", "Horovod cannot be used on gpu1: ImportError: libmpi.so.40"),
     "Agent": ("fake_agent", "The agent does not start"),
-    "Trial": ("127.0.0.1:2", "Two ranks on gpu1 could not work together"),
+    "Test": ("127.0.0.1:2", "Two ranks on gpu1 could not work together"),
 }
 
 

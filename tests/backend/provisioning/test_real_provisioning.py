@@ -58,7 +58,7 @@ def test_a_bare_node_trains_and_nothing_is_sent_to_a_ready_one(
     built: tuple[Built, NodeEntry],
 ) -> None:
     made, entry = built
-    assert made.node.sentences[-1] == "Two ranks connected and added up a number."
+    assert made.node.sentences[-1] == "MPI test passed (2 ranks)."
     sent = made.node.shell.sent_bytes
     assert made.set_up().installation == entry.installation
     assert made.node.shell.sent_bytes == sent

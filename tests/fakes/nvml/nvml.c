@@ -10,7 +10,8 @@
        lost I                  every question about this GPU is answered with "GPU is lost"
        temperature I CELSIUS
        use I PERCENT
-       memory I MIB            in use
+       memory I MIB            in use; without it, what the processes hold and 300 for the driver
+       mode I MODE             compute mode: 1 and 3 are exclusive, 2 is prohibited
        reasons I BITS          clock event reasons
        ecc I A B C D           volatile corrected and uncorrected, aggregate the same
        remap I A B C D         rows remapped for corrected and uncorrected errors, pending, failed
@@ -51,6 +52,7 @@ typedef struct {
     int lost, hang, instances;
     unsigned int temperature, use, generation, width, pages_pending, remap[4];
     u64 used, reasons, ecc[4];
+    int mode, is_told;
     unsigned int owners, drawing;
     process processes[MOST_PROCESSES], screens[MOST_PROCESSES];
 } state;
@@ -73,7 +75,7 @@ static void defaults(void) {
         state *gpu = &gpus[i];
         gpu->temperature = i % 2 ? 91 : 64;
         gpu->use = i % 2 ? 7 : 93;
-        gpu->used = (i % 2 ? 1 : 18) * 1024 * MIB;
+        gpu->used = 300 * MIB;
         gpu->reasons = i % 2 ? 0x08 | 0x40 : 0;
         gpu->generation = i % 2 ? 5 : 4;
         gpu->width = 16;
@@ -93,7 +95,8 @@ static void take(const char *word, u64 *n) {
     else if (!strcmp(word, "hang")) gpu->hang = 1;
     else if (!strcmp(word, "temperature")) gpu->temperature = (unsigned int)n[1];
     else if (!strcmp(word, "use")) gpu->use = (unsigned int)n[1];
-    else if (!strcmp(word, "memory")) gpu->used = n[1] * MIB;
+    else if (!strcmp(word, "memory")) gpu->used = n[1] * MIB, gpu->is_told = 1;
+    else if (!strcmp(word, "mode")) gpu->mode = (int)n[1];
     else if (!strcmp(word, "reasons")) gpu->reasons = n[1];
     else if (!strcmp(word, "ecc")) memcpy(gpu->ecc, n + 1, sizeof gpu->ecc);
     else if (!strcmp(word, "remap"))
@@ -105,9 +108,11 @@ static void take(const char *word, u64 *n) {
     } else if (!strcmp(word, "process")) {
         gpu->processes[gpu->owners++ % MOST_PROCESSES] =
             (process){.pid = (unsigned int)n[1], .used = n[2] * MIB};
+        if (!gpu->is_told) gpu->used += n[2] * MIB;
     } else if (!strcmp(word, "graphics")) {
         gpu->screens[gpu->drawing++ % MOST_PROCESSES] =
             (process){.pid = (unsigned int)n[1], .used = n[2] * MIB};
+        if (!gpu->is_told) gpu->used += n[2] * MIB;
     } else if (!strcmp(word, "mig")) gpu->instances = (int)n[1];
     else abort();
 }
@@ -288,6 +293,11 @@ int nvmlDeviceGetMigMode(device d, unsigned int *current, unsigned int *pending)
     LIVING(d);
     if (!IS_H100(d)) return NOT_SUPPORTED;
     *current = *pending = GPU(d).instances > 0;
+    return OK;
+}
+int nvmlDeviceGetComputeMode(device d, int *mode) {
+    LIVING(d);
+    *mode = GPU(d).mode;
     return OK;
 }
 int nvmlDeviceGetMaxMigDeviceCount(device d, unsigned int *most) {

@@ -26,12 +26,12 @@ from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 
 _OUTCOMES = (
     ("Reach", "SSH with a key of the agent, sudo not needed", 0.4),
-    ("Look", "Debian 12, 8 × A100 80 GB, driver 550.54, 2.1 TB free", 1.2),
+    ("Inspect", "Debian 12, 8 × A100 80 GB, driver 550.54, 2.1 TB free", 1.2),
     ("Python", "3.11.2 in ~/.ringmaster/environments", 14.0),
     ("Open MPI", "5.0.11, the same as on all other nodes", 8.2),
     ("PyTorch", "Horovod 0.28.1, torch 2.13.0; 230 MB sent", 212.0),
     ("Agent", "copied, started, first heartbeat after 2 s", 3.1),
-    ("Trial", "two ranks, one allreduce, one checkpoint", 9.0),
+    ("Test", "two ranks, one allreduce, one checkpoint", 9.0),
 )
 _OUTPUT = (
     "Building horovod 0.28.1 for torch 2.13 …\n"

@@ -18,7 +18,7 @@ PLACEMENT = (
 MPI = PreflightFinding(
     "Open MPI",
     False,
-    "Open MPI on gpu12 is 4.1.4 now, and was 5.0.3 when it was set up.",
+    "Open MPI on gpu12 changed from 5.0.3 to 4.1.4 since set-up.",
     "Set it up again.",
     ("gpu12",),
     Fix.SET_UP_AGAIN,
@@ -59,7 +59,7 @@ CLOCK = PreflightFinding(
     is_warning=True,
 )
 PASSED = tuple(
-    PreflightFinding(check, True, f"{check}: in order.")
+    PreflightFinding(check, True, f"{check}: OK")
     for check in ("SSH", "host key", "Python", "Horovod", "common network", "disk", "home folder")
 )
 SOUND = Canary(

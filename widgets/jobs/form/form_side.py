@@ -10,6 +10,7 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from backend.base.room import LEAST_FILES, files_words
 from backend.records.jobs.flat_settings import Change
 from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
@@ -306,4 +307,6 @@ def _basis(check: JobCheck) -> str:
         need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
         whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
         told.append(f"Checkpoints{whose} need {need}; {free} are free.")
+    if found.free_files is not None and found.free_files < LEAST_FILES:
+        told.append(f"The data root {files_words(found.free_files)}.")
     return " ".join(told)

@@ -105,6 +105,7 @@ def circumstances(found: Preflight) -> str:
         f"Checked {formats.plural(points, 'point')} on {where} "
         f"in {formats.duration(max(1.0, found.took_s))}."
     )
+    said = f"{said} {found.unchecked_words}".rstrip()
     return said if found.passed else f"{said} All problems are listed; nothing was started."
 
 

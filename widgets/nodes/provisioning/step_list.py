@@ -22,12 +22,12 @@ from widgets.jobs.log.log_ansi import plain
 
 STEPS = {
     "Reach": "SSH, the host key, the account",
-    "Look": "system, GPUs, driver, disk, data root",
+    "Inspect": "system, GPUs, driver, disk, data root",
     "Python": "a separate environment, independent of the system's",
     "Open MPI": "same version as on all other nodes",
     "PyTorch": "the packages of a training, imported once",
     "Agent": "copy, start, first heartbeat",
-    "Trial": "two ranks, one allreduce, one checkpoint",
+    "Test": "two ranks, one allreduce, one checkpoint",
 }
 """The plan of each step, in order."""
 

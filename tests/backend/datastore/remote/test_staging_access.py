@@ -386,7 +386,7 @@ def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
             one for one in of_node(blind, told_to) if one.check == preflight_findings.DATA_ROOT
         ]
         assert [one.fix for one in found] == [Fix.SET_UP_AGAIN]
-        assert "What is carried to gpu1 cannot be read there" in found[0].sentence
+        assert "gpu1 cannot read the staged files in" in found[0].sentence
 
 
 def test_who_reaches_the_data_root_over_ssh_cannot_carry(

@@ -21,9 +21,9 @@ from backend.node.system.start_supervisor import CODE_ROOT
 from tests.waiting import LIMIT_S
 
 TOKEN = "0123456789abcdef" * 2
+LISTENS = {"visitors": 1, "limit_s": LIMIT_S}
 PROGRAM = Path(preflight_probe.__file__).read_text()
-for _limit in ("_LISTEN_S = 60.0", "_IDLE_S = 5.0"):
-    PROGRAM = PROGRAM.replace(_limit, f"{_limit.partition(' ')[0]} = {LIMIT_S}")
+PROGRAM = PROGRAM.replace("_IDLE_S = 5.0", f"_IDLE_S = {LIMIT_S}")
 
 
 def command(mode: str, request: dict[str, Any]) -> list[str]:
@@ -139,7 +139,7 @@ def test_a_broken_environment_is_a_fact(root: Path) -> None:
 
 
 def test_two_nodes_meet_and_a_sample_arrives() -> None:
-    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, "visitors": 1})
+    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
     peers = {"node2": ["127.0.0.1", there["port"]], "node3": ["127.0.0.1", 1]}
     size = 16 * preflight_probe.BLOCK_BYTES
     met = tell(
@@ -235,7 +235,7 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
 
 
 def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
-    (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, "visitors": 1})
+    (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
     assert there["port"] == 0
     assert there["why"] == "Cannot assign requested address"
 

@@ -112,7 +112,7 @@ def test_two_gpus_are_read_with_what_each_of_them_tells(
     assert (reading.driver, reading.gpu_message) == ("550.54.15", "")
     assert first.uuid == "GPU-00000000-aaaa-bbbb-cccc-dddddddddddd"
     assert (first.name, second.name) == ("NVIDIA GeForce RTX 4090", "NVIDIA H100 80GB HBM3")
-    assert (first.memory_used_bytes, first.memory_total_bytes) == (18 * 2**30, 24 * 2**30)
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (300 * 2**20, 24 * 2**30)
     assert (first.use_percent, first.temperature_c, first.fan_percent) == (93, 64, 55)
     assert (first.sm_clock_mhz, first.max_sm_clock_mhz) == (2520, 3105)
     assert (second.power_w, second.power_limit_w) == (312.5, 700.0)
@@ -140,7 +140,7 @@ def test_what_the_driver_reserves_is_in_use_only_where_it_tells_no_other_figure(
     watch: Callable[..., Watch], tmp_path: Path
 ) -> None:
     first, _ = watch(build(tmp_path / "library", "NO_MEMORY_V2")).read().gpus
-    assert first.memory_used_bytes == 18 * 2**30 + 500 * 2**20
+    assert first.memory_used_bytes == (300 + 500) * 2**20
 
 
 def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
@@ -171,6 +171,25 @@ def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
     (both,) = second.processes
     assert (second.compute_processes, second.display) == ((both,), ())
     assert both.memory_bytes == 900 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("lines", "who"),
+    [
+        ((), None),
+        (("memory 1 81000",), "hidden processes"),
+        (("memory 1 81000", "process 1 4194000 80000"), None),
+        (("mig 1 2",), "MIG"),
+        (("mode 1 2",), "administrator"),
+        (("mode 1 3",), None),
+        (("mode 1 3", "memory 1 700"), "hidden processes"),
+    ],
+)
+def test_what_holds_a_gpu_without_being_listed_is_known(
+    read_gpus: Reader, lines: tuple[str, ...], who: str | None
+) -> None:
+    _, gpu = read_gpus(*lines).gpus
+    assert (gpu.unlisted.user if gpu.unlisted else None) == who
 
 
 def test_a_process_that_is_not_to_be_seen_here_has_no_owner(

@@ -535,6 +535,81 @@ def test_a_rank_that_stands_still_has_not_ended_of_what_its_log_says() -> None:
     )
 
 
+SEMAPHORE = (
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/multiprocessing/synchronize.py", line 57, in __init__\n'
+    "    sl = self._semlock = _multiprocessing.SemLock(\n"
+    "OSError: [Errno 28] No space left on device\n"
+)
+PIN_MEMORY = (
+    "Exception in thread Thread-4 (_pin_memory_loop):\n"
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/multiprocessing/resource_sharer.py", line 58, in detach\n'
+    "    return reduction.recv_handle(conn)\n"
+    "OSError: [Errno 24] Too many open files\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "log", "cause", "says"),
+    [
+        (
+            "error",
+            "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_4_0>: "
+            "No space left on device (28)",
+            "shm_full",
+            "On gpu2 it has 8.4 MB.",
+        ),
+        ("error", SEMAPHORE, "shm_full", "On gpu2 it has 8.4 MB."),
+        ("exit", SEMAPHORE, "shm_full", "On gpu2 it has 8.4 MB."),
+        (
+            "exit",
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is "
+            "possible that dataloader's workers are out of shared memory.\n",
+            "shm_full",
+            "On gpu2 it has 8.4 MB.",
+        ),
+        (
+            "error",
+            "RuntimeError: received 0 items of ancdata",
+            "open_files",
+            "The limit on gpu2 is 256.",
+        ),
+        (
+            "exit",
+            "OSError: [Errno 24] Too many open files: '/data/a.npy'\n",
+            "open_files",
+            "The limit on gpu2 is 256.",
+        ),
+        ("stalled", PIN_MEMORY, "open_files", "The limit on gpu2 is 256."),
+        (
+            "error",
+            "OSError: [Errno 28] No space left on device: '/lab/ring/x.pt'",
+            "disk_full",
+            "The disk that holds /lab/ring/x.pt is full.",
+        ),
+    ],
+)
+def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
+    outcome: str, log: str, cause: str, says: str
+) -> None:
+    left = replace(
+        ended(1, outcome, "Rank 1 on gpu2 made no progress for 60 s in training."),
+        open_files=256,
+        shared_memory_bytes=8 * 2**20,
+    )
+    if outcome == "error":
+        sentence = f"{log.strip().splitlines()[-1]}, while the loader made a batch."
+        trace = log if "\n" in log else f'Traceback:\n  File "/m/a.py", line 3, in f\n{log}'
+        left = replace(left, error=RankError(sentence, 1, "gpu2", trace))
+    error = judged(left, log)
+    assert error.cause == cause
+    assert says in error.sentence
+    if cause != "disk_full":
+        assert "fewer loader workers" in error.remedy
+        assert ("/dev/shm" if cause == "shm_full" else "nofile") in error.remedy
+
+
 def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     others = {

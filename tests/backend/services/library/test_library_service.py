@@ -144,7 +144,7 @@ def test_m1_another_version_under_the_same_number_is_refused(
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
     pin = replace(library.pin(Kind.DATASET, "digits"), sha256="0" * 64)
-    with pytest.raises(BackendError, match="is not the one that was pinned"):
+    with pytest.raises(BackendError, match="differs from the pinned version"):
         library.verify(Kind.DATASET, pin)
 
 

@@ -87,7 +87,7 @@ def test_out_of_service_is_not_free():
     ],
 )
 def test_the_row_shows_the_step_of_its_set_up(state, line, tone):
-    steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", state), SetUpStep("Python"))
+    steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", state), SetUpStep("Python"))
     row = node_row(NEW, set_up=SetUp("gpu13", steps))
     assert (row.line, row.line_tone) == (line, tone)
 

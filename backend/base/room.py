@@ -1,0 +1,46 @@
+"""Free space of a file system: bytes, and files, of which many have a fixed number (inodes).
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from os import PathLike
+from typing import Union
+
+LEAST_FILES = 256
+"""Files that a run makes at least: logs, records and checkpoints, each with a temporary one."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """``free_files`` is None where the file system has no fixed number of files."""
+
+    total_bytes: int
+    free_bytes: int
+    free_files: int | None
+
+    def lacks_files(self, needed: int = LEAST_FILES) -> bool:
+        return self.free_files is not None and self.free_files < needed
+
+
+def room_of(path: Union[str, PathLike[str]]) -> Room:  # noqa: UP007 - evaluated by Python 3.9
+    """Return the room of the file system of ``path`` for users who are not root.
+
+    Raises:
+        OSError: It does not exist or does not answer.
+    """
+    if not hasattr(os, "statvfs"):  # a desktop with Windows
+        disk = shutil.disk_usage(path)
+        return Room(disk.total, disk.free, None)
+    found = os.statvfs(path)
+    files = found.f_favail if found.f_files else None
+    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files)
+
+
+def files_words(free_files: int) -> str:
+    """Say how many files a full file system can still take: the end of a sentence."""
+    return f"can take only {free_files} more files (inodes), whatever its free space is"

@@ -1,0 +1,55 @@
+"""Time limits of a pre-flight check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from backend.base.errors import BackendError
+
+VARIABLE = "RINGMASTER_PREFLIGHT_S"
+"""The environment variable that sets the limit of the whole check, for slow nodes."""
+
+
+@dataclass(frozen=True)
+class PreflightLimits:
+    """Seconds. A check that has not ended by then was not made, and blocks the start."""
+
+    whole_s: float = 25.0
+    meeting_s: float = 11.0
+    """Until the nodes connect to each other, even if one is missing; longer than SSH's limit."""
+    meet_s: float = 4.0
+    listen_s: float = 8.0
+    look_s: float = 12.0
+    command_s: float = 11.0
+    root_s: float = 4.0
+    answer_s: float = 4.0
+
+    @classmethod
+    def within(cls, whole_s: float) -> PreflightLimits:
+        """Return the limits of a check that may take ``whole_s``, all in proportion."""
+        share = whole_s / cls.whole_s
+        return cls(*(getattr(cls, one.name) * share for one in fields(cls)))
+
+    def times(self, factor: float) -> PreflightLimits:
+        return self.within(self.whole_s * factor)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> PreflightLimits:
+        """Return the limits that the environment sets.
+
+        Raises:
+            BackendError: The value is not a number of seconds.
+        """
+        text = environment.get(VARIABLE, "").strip()
+        try:
+            whole_s = float(text or cls.whole_s)
+        except ValueError:
+            whole_s = math.nan
+        if not 1 <= whole_s <= 3600:
+            raise BackendError(
+                f"{VARIABLE} is “{text}”; it must be a number of seconds from 1 to 3600.",
+                f"Remove the variable for {cls.whole_s:g} s.",
+            )
+        return cls.within(whole_s)

@@ -1,0 +1,142 @@
+"""A GPU is in use if its memory is, or if its mode locks jobs out, whatever is listed on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from backend.node.checks import doctor
+from backend.records.base.schema import plain
+from backend.records.jobs.config import Placement
+from backend.records.nodes.reading import (
+    EXCLUSIVE,
+    PROHIBITED,
+    Cpu,
+    Gpu,
+    GpuProcess,
+    MigInstance,
+    NodeReading,
+)
+from backend.records.queue.scheduling import node_view_of
+from backend.services.preflight import node_findings
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from widgets.nodes.row.node_row import gpu_cell
+
+MIB = 2**20
+GPU = Gpu(1, "GPU-1", "H100", 300 * MIB, 81_920 * MIB)
+OTHER = replace(GPU, index=2, uuid="GPU-2")
+ALICE = GpuProcess(7, "alice", 10_000 * MIB, "python3")
+SCREEN = GpuProcess(8, "root", 2_000 * MIB, "Xorg", only_draws=True)
+HELD: dict[str, tuple[Gpu, str, str]] = {
+    "held by what is not seen": (
+        replace(GPU, memory_used_bytes=81_000 * MIB),
+        "hidden processes",
+        "fuser",
+    ),
+    "held besides a display": (
+        replace(GPU, memory_used_bytes=9_000 * MIB, processes=(SCREEN,)),
+        "hidden processes",
+        "--gpu-reset",
+    ),
+    "just above what a driver holds": (
+        replace(GPU, memory_used_bytes=1_400 * MIB),
+        "hidden processes",
+        "fuser",
+    ),
+    "MIG with two instances": (
+        replace(GPU, mig_enabled=True, mig_instances=(MigInstance(0, "", ""),) * 2),
+        "MIG, which divides it into 2 instances",
+        "-mig 0",
+    ),
+    "MIG without an instance": (replace(GPU, mig_enabled=True), "MIG", "-i 1 -mig 0"),
+    "prohibited": (replace(GPU, compute_mode=PROHIBITED), "its compute mode", "-c DEFAULT"),
+    "a small context, exclusive": (
+        replace(GPU, memory_used_bytes=700 * MIB, compute_mode=EXCLUSIVE),
+        "hidden processes",
+        "fuser",
+    ),
+}
+FREE = {
+    "idle": GPU,
+    "an old driver counts what it reserves": replace(GPU, memory_used_bytes=850 * MIB),
+    "no figure": replace(GPU, memory_used_bytes=None),
+    "a display": replace(GPU, memory_used_bytes=2_300 * MIB, processes=(SCREEN,)),
+    "a display without a figure": replace(
+        GPU, memory_used_bytes=9_000 * MIB, processes=(replace(SCREEN, memory_bytes=None),)
+    ),
+    "exclusive and idle": replace(GPU, memory_used_bytes=200 * MIB, compute_mode=EXCLUSIVE),
+    "MIG off": replace(GPU, mig_enabled=False),
+}
+
+
+def preflight(gpu: Gpu) -> list[Any]:
+    facts = {"code": 0, "message": "", "gpus": plain((gpu, OTHER))}
+    site = PreflightTarget(
+        *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
+    )
+    return list(node_findings._gpus(site, NodeReplies({"gpus": facts})))
+
+
+def reading(gpu: Gpu) -> NodeReading:
+    cpu = Cpu("cpu", 8, None, 0.0)
+    return NodeReading("gpu03", "gpu03", 1, cpu, 1, 1, 0, 0, "/", 10**12, 10**12, gpus=(gpu,))
+
+
+class Driver:
+    def __init__(self, *gpus: Gpu) -> None:
+        self.driver, self.unreadable, self.read = "550", False, lambda: (gpus, "")
+
+
+@pytest.mark.parametrize(("gpu", "who", "remedy"), HELD.values(), ids=HELD)
+def test_it_is_not_free_and_every_view_says_why(
+    gpu: Gpu, who: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fault,) = preflight(gpu)
+    assert fault.blocks
+    assert f"GPU 1 of gpu03 is in use by {who}" in fault.sentence
+    assert remedy in fault.remedy
+    assert fault.free_gpus == ("GPU-2",)
+    waits = node_view_of(reading(gpu), ()).hidden["GPU-1"]
+    assert who in waits
+    assert remedy in waits
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, gpu))
+    found = doctor._gpus()
+    assert (found.ok, who in found.sentence, remedy in found.remedy) == (False, True, True)
+    assert gpu_cell(gpu, {}).use == "other"
+
+
+@pytest.mark.parametrize("gpu", FREE.values(), ids=FREE)
+def test_it_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert preflight(gpu) == []
+    view = node_view_of(reading(gpu), ())
+    assert (view.foreign, view.hidden) == ({}, {})
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(gpu))
+    assert doctor._gpus().ok
+    assert gpu_cell(gpu, {}).is_free
+
+
+def test_a_process_that_is_listed_is_named_first_and_its_memory_is_its_own() -> None:
+    used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
+    assert used.compute_processes == (ALICE,)
+    (fault,) = preflight(used)
+    assert fault.sentence == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
+    assert node_view_of(reading(used), ()).hidden == {}
+
+
+def test_an_exclusive_gpu_is_shared_with_nobody() -> None:
+    used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
+    assert used.foreign_processes("alice") == ()
+    assert replace(used, compute_mode=EXCLUSIVE).foreign_processes("alice") == (ALICE,)
+
+
+def test_a_lost_gpu_is_not_in_order_for_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, Gpu(1, "", "", lost=True)))
+    assert doctor._gpus().sentence == "GPU 1 no longer responds."
+
+
+def test_a_small_part_on_the_users_own_computer_is_its_display() -> None:
+    held = replace(GPU, memory_used_bytes=4_000 * MIB)
+    assert node_view_of(reading(held), (), is_a_desk=True).hidden == {}
+    assert node_view_of(reading(held), ()).hidden

@@ -1,0 +1,260 @@
+"""A check that was not made has not passed: it is named, and it prevents the start."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.cli import preflight as cli
+from backend.provisioning import cluster_key
+from backend.provisioning.code_archive import bundle_name
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import parse_job
+from backend.records.nodes.preflight import Preflight
+from backend.services.preflight import findings as words
+from backend.services.preflight import node_probe
+from backend.services.preflight.context import PreflightContext
+from backend.services.preflight.limits import VARIABLE, PreflightLimits
+from backend.services.preflight.run import PreflightRun
+from backend.ssh.interface import Unreachable
+from tests.backend.services.preflight.test_without_horovod import FACTS, node
+from tests.conftest import LogWatch
+from tests.integration.tiny import raw_job
+from widgets.jobs.preflight import preflight_text
+
+GOOD: dict[str, Any] = {
+    "data_root": {"there": True, "seen": True, "why": "", "free": 10**12},
+    "home": {"free": 10**12, "why": "", "noexec": False},
+    "program": {"digest": bundle_name()},
+    "agent": {"code": 0, "why": ""},
+    "imports": {"code": 0, "torch": "2.13.0", "cuda": "", "mpi4py": "4.0.0"},
+    "mpirun": {"code": 0, "out": "mpirun (Open MPI) 5.0.11", "why": "", "daemon": ""},
+    "leftovers": {"code": 0, "orphans": []},
+    "shared_memory": {"free": 10**12, "why": ""},
+    "limits": {"open_files": 1024, "hard": 4096},
+}
+NODES = ("gpu1", "gpu2")
+LIMITS = PreflightLimits()
+BROKEN = Unreachable("The connection broke.", "Connect again.")
+
+
+class Nodes:
+    """Two nodes in good order; ``told`` changes the answers of gpu2, ``hangs`` is never over."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.told: dict[str, Any] = {}
+        self.hangs = False
+        self.probe_fault: Exception | None = None
+        self.meet_fault: BackendError | None = None
+        self.over = threading.Event()
+        self.began = False
+        monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1}, 0.0))
+        monkeypatch.setattr(node_probe, "probe_node", self.probe)
+        monkeypatch.setattr(node_probe, "meet", self.meet)
+        monkeypatch.setattr(cluster_key, "write_settings", lambda *_: None)
+
+    def open_shell(self, name: str) -> Any:
+        if self.hangs and name == "gpu2":
+            self.over.wait()
+            raise BROKEN
+        return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"")
+
+    def probe(self, shell: Any, python: str, request: Any, limits: Any) -> dict[str, Any]:
+        if shell.name == "gpu2" and self.probe_fault is not None:
+            raise self.probe_fault
+        (self.root / request["folder"] / request["node"]).write_text(request["nonce"])
+        return {**GOOD, **(self.told if shell.name == "gpu2" else {})}
+
+    def meet(self, shell: Any, python: str, request: Any, limits: Any) -> list[dict[str, Any]]:
+        if self.meet_fault is not None:
+            raise self.meet_fault
+        facts = {"bytes": 10**9, "seconds": 1.0, "connected": True, "why": "", "code": 0}
+        kinds = ["route", *(["ssh"] if request["ssh"] else [])]
+        return [{"kind": k, "node": n, "facts": facts} for k in kinds for n in request["peers"]]
+
+    def now(self) -> float:
+        """The limits pass as soon as every node that answers has done so."""
+        if not self.hangs or not self.began:
+            self.began = True
+            return 0.0
+        is_busy = any(thread.name == "gpu1" for thread in threading.enumerate())
+        return LIMITS.meeting_s if is_busy else LIMITS.whole_s + 1
+
+    def check(self) -> Preflight:
+        entries = [
+            replace(node(name, horovod=True), facts=replace(FACTS, data_root=str(self.root)))
+            for name in NODES
+        ]
+        placement = [{"node": name, "processes": 2} for name in NODES]
+        raw = raw_job(placement=placement, strategy={"name": "ddp"})
+        config = parse_job(raw).config
+        assert config is not None
+        cluster: Any = SimpleNamespace(list=lambda: entries, open_shell=self.open_shell, peers=list)
+        ground = PreflightContext(
+            DataRoot(self.root), cluster, cluster, "/usr/bin/python3", now=self.now
+        )
+        return PreflightRun(ground, config, 0).fly(lambda finding: None, lambda: False)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    made = Nodes(tmp_path, monkeypatch)
+    yield made
+    made.over.set()
+
+
+def passed(found: Preflight) -> set[str]:
+    return {one.check for one in found.findings if one.ok}
+
+
+def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
+    found = nodes.check()
+    assert found.passed, found.faults
+    assert passed(found) == {*words.ALL} - {words.GPUS, words.HOROVOD}
+    assert found.unchecked == ()
+
+
+def test_a_node_that_is_silent_blocks_in_every_view(
+    nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.hangs = True
+    found = nodes.check()
+    sentence = "gpu2 has not answered within 25 s."
+    assert [one.sentence for one in found.faults] == [sentence]
+    assert VARIABLE in found.faults[0].remedy
+    assert [one.node for one in found.smaller] == ["gpu1"]
+    document = found.to_dict()
+    assert not document["passed"]
+    assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
+    cli._print(found)
+    told = capsys.readouterr().out
+    assert sentence in told
+    assert "1 problem prevents the job from starting" in told
+    assert "Not checked: " in told
+    assert sentence in preflight_text.report(found, None)
+    assert preflight_text.heading(found) == "1 problem prevents this job from starting"
+    # Whatever was green needed no answer of gpu2.
+    assert passed(found) == {words.NETWORK, words.PROCESSES}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "check"),
+    [
+        ("program", None, words.PROGRAM),
+        ("agent", None, words.AGENT),
+        ("agent", {"code": 124, "why": "it did not end within 11 s"}, words.AGENT),
+        ("mpirun", None, words.OPEN_MPI),
+        ("mpirun", {"code": 124, "out": "", "why": "", "daemon": ""}, words.OPEN_MPI),
+        ("shared_memory", None, words.SHARED_MEMORY),
+        ("limits", None, words.OPEN_FILES),
+    ],
+)
+def test_a_question_without_an_answer_blocks(
+    nodes: Nodes, question: str, answer: Any, check: str
+) -> None:
+    nodes.told = {question: answer}
+    found = nodes.check()
+    (fault,) = found.faults
+    assert (fault.check, fault.nodes, "not checked" in fault.sentence) == (check, ("gpu2",), True)
+    assert check not in passed(found)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "check", "unknown"),
+    [
+        ("leftovers", None, words.LEFTOVERS, {words.LEFTOVERS}),
+        ("leftovers", {"code": 1, "orphans": [], "why": "No module"}, words.LEFTOVERS, set()),
+        ("imports", None, words.MPI4PY, {words.PYTHON, words.PYTORCH, words.MPI4PY}),
+        ("imports", {"code": 124}, words.MPI4PY, {words.PYTHON, words.PYTORCH, words.MPI4PY}),
+    ],
+)
+def test_what_never_prevents_a_start_is_a_warning_and_not_green(
+    nodes: Nodes, question: str, answer: Any, check: str, unknown: set[str]
+) -> None:
+    nodes.told = {question: answer}
+    found = nodes.check()
+    assert (found.passed, [one.check for one in found.warnings]) == (True, [check])
+    assert passed(found) & {check, *unknown} == set()
+
+
+def _python_broken(nodes: Nodes) -> None:
+    nodes.told = {"imports": {"code": 1, "failed": "python", "why": "gone"}}
+
+
+def _root_not_seen(nodes: Nodes) -> None:
+    nodes.told = {"data_root": {"there": False, "seen": False, "why": "", "free": None}}
+
+
+def _probe_ended(nodes: Nodes) -> None:
+    nodes.probe_fault = BROKEN
+
+
+def _probe_broken(nodes: Nodes) -> None:
+    nodes.probe_fault = KeyError("facts")
+
+
+def _unmet(nodes: Nodes) -> None:
+    nodes.meet_fault = BROKEN
+
+
+@pytest.mark.parametrize(
+    ("happens", "not_green"),
+    [
+        (_python_broken, {words.PYTORCH, words.MPI4PY}),
+        (_root_not_seen, {words.DISK, words.AGENT, words.LEFTOVERS}),
+        (_probe_ended, {words.OPEN_MPI, words.AGENT, words.SHARED_MEMORY, words.DISK}),
+        (_probe_broken, {words.OPEN_MPI, words.AGENT, words.SHARED_MEMORY, words.DISK}),
+        (_unmet, {words.ROUTE, words.BETWEEN}),
+    ],
+)
+def test_what_another_fault_hides_is_not_green(
+    nodes: Nodes,
+    happens: Callable[[Nodes], None],
+    not_green: set[str],
+    log_watch: LogWatch,
+) -> None:
+    happens(nodes)
+    if nodes.probe_fault is not None and nodes.probe_fault is not BROKEN:
+        log_watch.expect("The check of gpu2 failed")
+    found = nodes.check()
+    assert found.faults
+    assert passed(found) & not_green == set()
+    assert {check for check, _ in found.unchecked} | {
+        one.check for one in found.faults
+    } >= not_green
+
+
+def test_a_part_that_is_checked_again_brings_what_it_does_not_know(nodes: Nodes) -> None:
+    whole = nodes.check()
+    nodes.hangs, nodes.began = True, False
+    after = whole.after_part(nodes.check(), ("gpu2",))
+    assert [one.sentence for one in after.faults] == ["gpu2 has not answered within 25 s."]
+    assert words.AGENT not in passed(after)
+    nodes.hangs = False
+    nodes.over.set()
+    healed = after.after_part(nodes.check(), ("gpu2",))
+    assert (healed.passed, healed.unchecked) == (True, ())
+    assert passed(healed) == passed(whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole_s", "look_s"), [("", 25.0, 12.0), ("50", 50.0, 24.0), (" 12.5 ", 12.5, 6.0)]
+)
+def test_slow_nodes_get_more_time_in_every_part(text: str, whole_s: float, look_s: float) -> None:
+    limits = PreflightLimits.of({VARIABLE: text})
+    assert (limits.whole_s, limits.look_s) == (whole_s, look_s)
+    assert limits.meeting_s + limits.meet_s < limits.whole_s
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-3", "nan", "inf", "1e9"])
+def test_a_limit_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(BackendError, match=f"{VARIABLE} is “{text}”"):
+        PreflightLimits.of({VARIABLE: text})

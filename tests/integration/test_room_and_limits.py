@@ -1,0 +1,203 @@
+"""Files are counted like bytes, and what loader workers share is known before the start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.room import LEAST_FILES, Room, room_of
+from backend.node.checks import doctor, preflight_probe
+from backend.records.jobs.config import Placement
+from backend.records.library.item import Kind
+from backend.records.nodes.health import Health
+from backend.records.nodes.reading import BAD
+from backend.records.queue.entry import Cause, QueueEntry
+from backend.records.queue.scheduling import NodeView, Scene, why_waiting
+from backend.services.context.container import Services
+from backend.services.preflight import findings as words
+from backend.services.preflight import node_findings
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight.service import PreflightFailed
+from tests.backend.records.nodes.test_unlisted_holder import GPU, reading
+from tests.backend.services.preflight.test_unanswered import GOOD
+from tests.integration.tiny import ALONE, raw_job
+
+MIB = 2**20
+_statvfs = os.statvfs
+
+
+def target(slots: int = 1, workers: int = 0) -> PreflightTarget:
+    return PreflightTarget(
+        *("gpu03", Placement("gpu03", slots), "python", "", "", "", "/lab/ring", "/home/mai"),
+        leads=True,
+        loader_workers=workers,
+    )
+
+
+def told(**changes: Any) -> NodeReplies:
+    return NodeReplies({**GOOD, **changes})
+
+
+def with_files(monkeypatch: pytest.MonkeyPatch, files: int, of: int = 10**6) -> None:
+    """Let every file system have plenty of bytes and this many inodes."""
+
+    def statvfs(path: Any) -> os.statvfs_result:
+        found = list(_statvfs(path))
+        found[2:8] = [10**9, 10**9, 10**9, of, files, files]
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+
+
+@pytest.mark.parametrize(
+    ("of", "files", "free_files", "lacks"),
+    [
+        (10**6, 0, 0, True),
+        (10**6, LEAST_FILES - 1, LEAST_FILES - 1, True),
+        (10**6, LEAST_FILES, LEAST_FILES, False),
+        (10**6, 10**6, 10**6, False),
+        # btrfs and some shares have no fixed number, and say 0 of 0.
+        (0, 0, None, False),
+    ],
+)
+def test_the_files_of_a_file_system_are_counted(
+    monkeypatch: pytest.MonkeyPatch, of: int, files: int, free_files: int | None, lacks: bool
+) -> None:
+    with_files(monkeypatch, files, of)
+    found = room_of("/")
+    assert (found.free_files, found.lacks_files()) == (free_files, lacks)
+    assert preflight_probe._room("/")["files"] == free_files
+
+
+def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
+    services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = services.jobs.create(raw_job(1, epochs=1, **ALONE))
+    source = tmp_path / "set"
+    source.mkdir()
+    (source / "a.csv").write_text("1")
+    with_files(monkeypatch, 12)
+    with pytest.raises(PreflightFailed, match="can take only 12 more files") as refused:
+        services.jobs.lifecycle.start(job.id)
+    assert [one.check for one in refused.value.found.faults] == [words.DISK]
+    with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
+        services.library.import_item(Kind.DATASET, source, "set")
+    assert "12 more files" in doctor._data_root(services.data_root.path).sentence
+    assert services.jobs.queries.show(job.id).run == 0
+
+
+def test_a_full_disk_is_said_by_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = {**GOOD["data_root"], "files": 3}
+    cases = (
+        (root, "can take only 3 more files"),
+        ({**root, "why": "No space left on device", "code": 28}, "can take only 3 more files"),
+        (
+            {**root, "files": 9**9, "why": "No space left on device", "code": 28},
+            "The data root is full",
+        ),
+        (
+            {**root, "files": None, "why": "Disk quota exceeded", "code": 122},
+            "The disk quota of the user",
+        ),
+        (
+            {**root, "files": 0, "why": "Read-only file system", "code": 30},
+            "cannot write to the data root",
+        ),
+        ({**root, "files": None, "free": 10}, "The data root has"),
+    )
+    for facts, sentence in cases:
+        (fault,) = node_findings._data_root(target(), told(data_root=facts))
+        assert sentence in fault.sentence
+    (home,) = node_findings._home(target(), told(home={**GOOD["home"], "files": 1}))
+    assert "The disk of /home/mai on gpu03 can take only 1 more files" in home.sentence
+
+
+def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
+    entry = QueueEntry("job", "job", 1, (Placement("gpu03", 1),), "gpu03")
+    view = NodeView(disk_free_bytes=10**12, disk_free_files=12)
+    now: Any = None
+    waits = why_waiting(entry, (), Scene(now, {"gpu03": view}))
+    assert waits is not None
+    assert (waits.cause, "12 more files" in waits.sentence) == (Cause.DISK, True)
+    assert (
+        why_waiting(entry, (), Scene(now, {"gpu03": replace(view, disk_free_files=None)})) is None
+    )
+    few = Health().after(replace(reading(GPU), disk_free_files=12), 0.0)
+    assert ("files", BAD) in [(one.key, one.severity) for one in few.findings]
+
+
+@pytest.mark.parametrize(
+    ("slots", "workers", "free_mib", "blocks", "warns"),
+    [
+        (1, 0, 1, False, False),
+        (1, 2, 8, True, False),
+        (1, 4, 64, False, False),
+        (1, 8, 64, False, True),
+        (2, 0, 16, True, False),
+        (2, 0, 32, False, False),
+        (2, 2, 64, False, True),
+        (2, 2, 4096, False, False),
+    ],
+)
+def test_shared_memory_is_enough_for_ranks_and_loader_workers(
+    slots: int, workers: int, free_mib: int, blocks: bool, warns: bool
+) -> None:
+    facts = {"free": free_mib * MIB, "why": ""}
+    found = list(node_findings.of_limits(target(slots, workers), told(shared_memory=facts)))
+    assert [(one.blocks, one.is_warning) for one in found] == [(blocks, warns)] * (blocks or warns)
+    for one in found:
+        assert f"{free_mib * MIB / 1e6:.0f} MB are free" in one.sentence
+        assert ("Use fewer loader workers" in one.remedy) is bool(workers)
+        assert "/dev/shm" in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("open_files", "workers", "needed"),
+    [
+        (200, 0, 256),
+        (256, 0, None),
+        (256, 1, 288),
+        (256, 64, 768),
+        (1024, 64, None),
+        (None, 64, None),
+    ],
+)
+def test_the_limit_of_open_files_is_enough_for_loader_workers(
+    open_files: int | None, workers: int, needed: int | None
+) -> None:
+    limits = {"open_files": open_files, "hard": 4096}
+    found = list(node_findings.of_limits(target(1, workers), told(limits=limits)))
+    assert [f"needs {needed}." in one.sentence for one in found] == [True] * (needed is not None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "check"),
+    [
+        ({"shared_memory": {"free": 8 * MIB, "why": ""}}, words.SHARED_MEMORY),
+        ({"limits": {"open_files": 256, "hard": 256}}, words.OPEN_FILES),
+    ],
+)
+def test_a_start_on_this_computer_alone_knows_both(
+    services: Services, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], check: str
+) -> None:
+    for question, answer in facts.items():
+        monkeypatch.setattr(preflight_probe, question, lambda _, answer=answer: answer)
+    job = services.jobs.create(raw_job(1, epochs=1, loader_workers=2, **ALONE))
+    with pytest.raises(PreflightFailed) as refused:
+        services.jobs.lifecycle.start(job.id)
+    assert [one.check for one in refused.value.found.faults] == [check]
+
+
+def test_a_desktop_without_inodes_is_asked_for_bytes_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    monkeypatch.delattr(os, "statvfs")
+    assert room_of("/") == Room(usage.total, usage.free, None)
