@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QEvent, QRectF, QSize, QStringListModel, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtGui import QDragEnterEvent, QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -34,6 +34,13 @@ from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 _COMBO_MOST_W = 240
 
 
+def _leave_files(event: QDragEnterEvent) -> bool:
+    """Leave dropped files to the window: a text field would take their addresses as text."""
+    if event.mimeData().hasUrls():
+        event.ignore()
+    return event.mimeData().hasUrls()
+
+
 class LineEdit(QLineEdit):
     """One line of text, or a number with its unit at the right inside."""
 
@@ -55,6 +62,10 @@ class LineEdit(QLineEdit):
         self._unit = Label("", "small", "text3", parent=self)
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
 
     def suggest(self, words: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
@@ -108,6 +119,7 @@ class SpinBox(QSpinBox):
         self.setLayout(row(STRETCH, label, margins=(10, 0, 10, 0)))
         right = label.sizeHint().width() + 16 if unit else 10
         self.lineEdit().setTextMargins(10, 0, right, 0)
+        self.lineEdit().setAcceptDrops(False)
         self.setRange(least, most)
         self.setValue(value)
 
@@ -238,6 +250,10 @@ class TextBox(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setPlainText(text)
 
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
+
 
 class Slider(QSlider):
     """A slider from 0 to 1, without numbers: smoothing.
@@ -319,6 +335,10 @@ class SearchField(QLineEdit):
         self.textChanged.connect(self._changed)
         self.returnPressed.connect(self._say)
         self._wipe.clicked.connect(self.clear)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.text():
@@ -433,6 +453,7 @@ class Field(QWidget):
         self._other = other
         if other is not None:
             self._box.insertWidget(self._box.indexOf(self.control), other)
+            other.show()  # the layout would do it later, and until then it takes no focus
         self.control.setVisible(other is None)
         self._mark(self.shown)
         self._show()

@@ -194,12 +194,14 @@ class SweptFields(QObject):
         )
         self.popover.chosen.connect(self.take)
         self.popover.one_wished.connect(lambda: self.give_up(path))
-        popover.closed.connect(lambda: self._forget_popover(popover))
+        popover.closed.connect(lambda: self._forget_popover(popover, field))
         self.popover.open_at(field.shown)
 
-    def _forget_popover(self, popover: SeveralValues) -> None:
+    def _forget_popover(self, popover: SeveralValues, field: Field) -> None:
         if self.popover is popover:
             self.popover = None
+        # Otherwise Qt gives the focus to the first widget of the window.
+        field.shown.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         # Tested first: forty fields get many events while a page is built, and only these matter.

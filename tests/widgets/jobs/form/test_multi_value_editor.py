@@ -209,6 +209,9 @@ def test_choices_and_switches_are_ticked(form):
         ("0.1", "Choose at least two values."),
         ("0.1,", "Has an empty value next to a comma; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1, 0.1", "Names 0.1 twice."),
+        ("0.050.01, 0.05, 0.1", "0.050.01 is not a number."),
+        ("0.1, x", "X is not a number."),
+        ("0.1, 0,2, 1e-", "1e- is not a number."),
     ],
 )
 def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
@@ -219,6 +222,26 @@ def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, te
     QTest.keyClick(popover._list, Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
+
+
+@pytest.mark.parametrize("path", ["optimizer.lr", "epochs", "batch_size", "seed"])
+def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, qtbot, path):
+    form.activateWindow()
+    popover = opened(form, path)
+    qtbot.waitUntil(popover._list.hasFocus)
+    QTest.keyClicks(popover._list, "1, 2")
+    assert popover.axis().values == (1, 2)
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    field = form._fields.field(path)
+    assert field.shown.hasFocus()
+    popover = opened(form, path)
+    qtbot.waitUntil(popover._list.hasFocus)
+    QTest.keyClicks(popover._list, "3, 4, 5")
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
+    popover = opened(form, path)
+    QTest.keyClick(popover, Qt.Key.Key_Escape)
+    assert field.shown.hasFocus()
 
 
 def test_escape_changes_nothing(form):
