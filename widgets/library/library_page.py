@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind, LibraryItem, is_weights
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
 from widgets.common.drop_overlay import DropSheet
@@ -43,6 +44,7 @@ from widgets.common.theme import (
     S3,
     S4,
 )
+from widgets.common.toast import Offer
 from widgets.common.view_style import dress
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
@@ -123,6 +125,15 @@ class LibraryPage(QWidget):
             self._show_entry()
         self._fit()
 
+    def show_offer(self, offer: Offer | None) -> None:
+        """Show the next step after an import above the list's foot, until it is used."""
+        self._offer.setVisible(offer is not None)
+        if offer is not None:
+            button = Button(offer.button)
+            button.clicked.connect(offer.act)
+            self._offer.set_finding("idle", offer.text)
+            self._offer.set_actions([button])
+
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
         name, _, version = reference.partition("@")
@@ -158,6 +169,8 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop.setFixedHeight(48)
+        self._offer = Banner("idle")
+        self._offer.hide()
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
@@ -171,7 +184,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._drop, margins=(S4, S2, S4, S4)),
+                col(self._offer, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )

@@ -204,11 +204,11 @@ class FormSections(QWidget):
     def _how(self) -> Card:
         f = self._fields
         first = _line(
-            (f.whole("epochs"), 8),
-            (f.whole("batch_size"), 12),
-            (f.choice("optimizer.name"), 17),
-            (f.number("optimizer.lr"), 9),
-            (f.choice("strategy.lr_scaling"), 13),
+            (f.whole("epochs"), 15),
+            (f.whole("batch_size"), 23),
+            (f.choice("optimizer.name"), 36),
+            (f.number("optimizer.lr"), 18),
+            (f.choice("strategy.lr_scaling"), 26),
         )
         second = _line(
             (f.choice("schedule.name"), 5),
