@@ -23,7 +23,6 @@ from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind, LibraryItem, is_weights
-from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
 from widgets.common.drop_overlay import DropSheet
@@ -128,11 +127,10 @@ class LibraryPage(QWidget):
     def show_offer(self, offer: Offer | None) -> None:
         """Show the next step after an import above the list's foot, until it is used."""
         self._offer.setVisible(offer is not None)
+        self._offered = offer
         if offer is not None:
-            button = Button(offer.button)
-            button.clicked.connect(offer.act)
-            self._offer.set_finding("idle", offer.text)
-            self._offer.set_actions([button])
+            self._offer_words.setText(offer.text)
+            self._use_offer.setText(offer.button)
 
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
@@ -169,7 +167,12 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop.setFixedHeight(48)
-        self._offer = Banner("idle")
+        self._offered: Offer | None = None
+        self._offer_words = Label("", "small", "text2", wrap=True)
+        self._use_offer = Button("", icon="arrow-right")
+        self._use_offer.clicked.connect(self._take_offer)
+        self._offer = QWidget()
+        self._offer.setLayout(col(self._offer_words, row(self._use_offer, STRETCH), gap=S1))
         self._offer.hide()
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
@@ -311,6 +314,11 @@ class LibraryPage(QWidget):
     def _look_again(self) -> None:
         self._say_reading()
         self.look_requested.emit()
+
+    @Slot()
+    def _take_offer(self) -> None:
+        if self._offered is not None:
+            self._offered.act()
 
     @Slot()
     def _import_new(self) -> None:
