@@ -17,6 +17,7 @@ from backend.records.sweeps.spec import (
     read_sweep,
     sweep_name,
     sweep_of,
+    sweep_title,
     swept_path,
 )
 from backend.records.sweeps.values import Axis, ValueRange, axis_text, parse_axis, value_text
@@ -310,3 +311,23 @@ def test_a_sweep_file_that_is_none_says_where(table, sentence) -> None:
 )
 def test_no_digit_of_a_value_is_lost_in_a_name(value: object, text: str) -> None:
     assert value_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (["shapes 2 lr=0.01", "shapes 2 lr=0.05"], "shapes 2"),
+        (["shapes 2 (2) lr=0.1 batch=8", "shapes 2 (2) lr=0.1 batch=16"], "shapes 2 (2)"),
+        (["digits, 2 workers seed=1"], "digits, 2 workers"),
+        (
+            ["Whole network · split, admm seed=1", "Whole network · whole seed=1"],
+            "Whole network",
+        ),
+        (["a b seed=1", "a seed=1"], "a"),
+        (["lr=0.1", "lr=0.2"], "shapes-2-zxym"),
+        (["renamed", "shapes lr=0.2"], "shapes-2-zxym"),
+        (["größe größe lr=1", "größe größe lr=2"], "größe größe"),
+    ],
+)
+def test_a_sweep_is_called_what_its_jobs_share_without_their_values(names, title) -> None:
+    assert sweep_title("sweep:shapes-2-zxym", names) == title
