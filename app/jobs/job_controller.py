@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
@@ -84,11 +85,12 @@ class JobController(QObject):
         actions.kill_requested.connect(self.kill)
         actions.resume_requested.connect(self.resume)
         actions.resume_elsewhere_requested.connect(self.resume_elsewhere)
-        actions.smaller_requested.connect(self.resume_smaller)
+        actions.resume_with_requested.connect(self.resume_with)
         actions.start_over_requested.connect(self.start_over)
         actions.start_cancelled.connect(self._starts.cancel)
         actions.preflight_requested.connect(self.check_before_start)
         actions.clone_requested.connect(self.clone)
+        actions.clone_with_requested.connect(self.clone)
         actions.replay_requested.connect(self.replay)
         actions.new_from_requested.connect(self._new_from)
         actions.export_requested.connect(self.export)
@@ -157,10 +159,10 @@ class JobController(QObject):
             return
         self._starts.start(self._wish(job_id, self._jobs.lifecycle.resume, placement))
 
-    @Slot(str, int)
-    def resume_smaller(self, job_id: str, batch_size: int) -> None:
-        """Resume from the newest checkpoint with another batch size."""
-        resume = partial(self._jobs.lifecycle.resume, batch_size=batch_size)
+    @Slot(str, object)
+    def resume_with(self, job_id: str, settings: Mapping[str, Any]) -> None:
+        """Resume from the newest checkpoint with another batch size or learning rate."""
+        resume = partial(self._jobs.lifecycle.resume, **settings)
         self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
@@ -278,9 +280,10 @@ class JobController(QObject):
             self.drafts.new_job()
 
     @Slot(str)
-    def clone(self, job_id: str) -> None:
-        """Load the settings of an existing job into the form."""
-        self.drafts.begin_with(job_id, {}, partial(self._refused, job_id))
+    @Slot(str, object)
+    def clone(self, job_id: str, other: Mapping[str, Any] | None = None) -> None:
+        """Load the settings of an existing job into the form, except the ``other`` ones."""
+        self.drafts.begin_with(job_id, other or {}, partial(self._refused, job_id))
 
     @Slot(str, str)
     def _new_from(self, job_id: str, checkpoint: str) -> None:

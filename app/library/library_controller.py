@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -181,12 +181,13 @@ class LibraryController(QObject):
         self._import = progress
         project = wish.project
         if project is not None:
+            known = {(one.kind, one.reference) for kind in Kind for one in self._items[kind]}
             self._runner.run(
                 "import",
                 lambda: self._library.import_project(
                     _path_of(wish.source), project, wish.name, progress
                 ),
-                self._imported_project,
+                partial(self._imported_project, known),
                 self._not_imported,
             )
             return
@@ -209,24 +210,42 @@ class LibraryController(QObject):
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
         left_out = f". {item.left_out}" if item.left_out else ""
-        imported = f"Imported {item.name} @ {item.version}{left_out}"
-        self.offered.emit(Offer(imported, *self._next_step(item)))
+        self._offer(
+            f"Imported {item.name} @ {item.version}{left_out}", *self._next_step(item), item
+        )
 
-    def _imported_project(self, items: Sequence[LibraryItem]) -> None:
+    def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
+        """Show what was imported; ``known`` was there before, and is used again if it is equal."""
+        fresh = [item for item in items if (item.kind, item.reference) not in known]
         self._show_imported(*items)
         name = items[0].name
         has_data = items[0].kind is Kind.DATASET
         if has_data:
             self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
-        versions = ", ".join(f"{item.kind.value} @ {item.version}" for item in items)
         left_out = dict.fromkeys(item.left_out for item in items if item.left_out)
-        imported = ". ".join((f"Imported {name}: {versions}", *left_out))
+        imported = " ".join((_imported_words(name, items, fresh), *left_out))
         if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
             chosen = {item.kind.value: name for item in items}
             act = "New job with it", partial(self.job_of_wished.emit, chosen)
         else:
             act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
-        self.offered.emit(Offer(imported, *act))
+        self._offer(imported, *act, *items)
+
+    def _offer(
+        self, words: str, button: str, act: Callable[[], object], *items: LibraryItem
+    ) -> None:
+        """Offer the next step in the toast, and in the pages of the items until it is used."""
+        pages = [self._pages[kind] for kind in {item.kind for item in items}]
+
+        def use() -> None:
+            for page in pages:
+                page.show_offer(None)
+            act()
+
+        offer = Offer(words, button, use)
+        for page in pages:
+            page.show_offer(offer)
+        self.offered.emit(offer)
 
     def _show_imported(self, *items: LibraryItem) -> None:
         """Close the dialog and open the imported item in its page."""
@@ -418,6 +437,16 @@ class LibraryController(QObject):
         self._show_companions()
         self._pages[kind].show_items(self._items[kind])
         self.changed.emit()
+
+
+def _imported_words(name: str, items: Sequence[LibraryItem], fresh: Sequence[LibraryItem]) -> str:
+    """Return ``Imported shapes. Loader is new: version 2.``; first versions need no number."""
+    if len(fresh) == len(items) and all(item.version == 1 for item in items):
+        return f"Imported {name}."
+    if not fresh:
+        return f"{name} is here already, with the same files."
+    new = (f"{item.kind.value.capitalize()} is new: version {item.version}." for item in fresh)
+    return " ".join((f"Imported {name}.", *new))
 
 
 def _path_of(source: str) -> Path:

@@ -8,6 +8,7 @@ leaf's default replace an option given before it).
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from backend import VERSION
@@ -240,6 +241,13 @@ def _job(words: SubcommandGroup) -> None:
                 metavar="N",
                 help="change the batch size",
             )
+            leaf.add_argument(
+                "--learning-rate",
+                type=_rate,
+                default=0.0,
+                metavar="X",
+                help="change the learning rate",
+            )
     for name, does in (
         ("wait", "return when the run has ended"),
         ("show", "one job"),
@@ -390,6 +398,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"“{text}” should be a whole number, 1 or more")
     return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"“{text}” should be a number above 0")
+    return rate
 
 
 def _port(text: str) -> int:

@@ -129,7 +129,12 @@ def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
         view = services.jobs.lifecycle.resume(
-            job_id, arguments.checkpoint, placement, bar, batch_size=arguments.batch_size
+            job_id,
+            arguments.checkpoint,
+            placement,
+            bar,
+            batch_size=arguments.batch_size,
+            learning_rate=arguments.learning_rate,
         )
     return _after_wish(services, view, arguments.wait, as_json)
 

@@ -32,11 +32,13 @@ _ECHOES = {
 
 
 def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:
-    """Return one or two sentences: the cause, and what to do."""
+    """Return one or two sentences: the cause, and what to do unless that is recorded apart."""
     if is_echo(error):
         return "Another rank ended, which interrupted their common step."
     if isinstance(error, BackendError):
         text = error.sentence
+        if hasattr(error, "cause"):
+            return text
         if batch is not None and _is_about_the_batch(error):
             text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
         return f"{text} {error.remedy}".strip()
@@ -99,10 +101,13 @@ def record_of(
 ) -> dict[str, Any]:
     """Return the content of ``rank-<k>.error.json``: a `RankError` and the echo flag."""
     guilty = getattr(error, "rank", rank)
+    known = isinstance(error, BackendError) and hasattr(error, "cause")
     return {
         "sentence": sentence_of(error, batch, batch_size),
         "rank": guilty,
         "node": node,
         "traceback": trace_of(error),
+        "cause": getattr(error, "cause", "") if known else "",
+        "remedy": getattr(error, "remedy", "") if known else "",
         "secondary": is_echo(error) or guilty != rank,
     }

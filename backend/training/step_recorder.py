@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backend.base.errors import BackendError
 from backend.records.base.number_format import some
 from backend.records.jobs.alarm import LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
+from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
@@ -25,6 +26,8 @@ from backend.training.train_state import Rank0Services, TrainState
 class NotANumber(BackendError):
     """The loss of ``rank`` is not finite; every rank raises it after the same step."""
 
+    cause = LOSS_NOT_A_NUMBER
+
     def __init__(self, sentence: str, remedy: str, rank: int) -> None:
         super().__init__(sentence, remedy)
         self.rank = rank
@@ -33,6 +36,7 @@ class NotANumber(BackendError):
 class Diverged(BackendError):
     """The loss rose and did not come back; every rank raises it after the same step."""
 
+    cause = LOSS_DIVERGED
     rank = 0
 
 
@@ -107,7 +111,7 @@ class StepRecorder:
                     )
                 )
         if culprit is not None:
-            self._tell_no_number(facts, verdict.losses[culprit], culprit)
+            self._tell_no_number(facts, verdict.losses, culprit)
         else:
             self._watch_divergence(facts, verdict.loss)
 
@@ -146,9 +150,10 @@ class StepRecorder:
             self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
         return {name: value for name, value in metrics.items() if name not in left_out}
 
-    def _tell_no_number(self, facts: PendingStep, loss: float, culprit: int) -> None:
-        what = "not a number" if math.isnan(loss) else "infinite"
-        sentence = f"The loss of rank {culprit} is {what} at step {facts.step}"
+    def _tell_no_number(self, facts: PendingStep, losses: Sequence[float], culprit: int) -> None:
+        what = "NaN" if math.isnan(losses[culprit]) else "infinite"
+        whose = f" of rank {culprit}" if any(map(math.isfinite, losses)) else ""
+        sentence = f"The loss{whose} became {what} at step {facts.step}"
         if self._workers is not None:
             first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
             self._no_number = first
@@ -160,19 +165,11 @@ class StepRecorder:
             self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
         if self._config.stop_on_nan:
             self.release({})
-            self._give_up(f"{sentence} (epoch {facts.epoch}).", culprit)
-
-    def _give_up(self, sentence: str, culprit: int) -> None:
-        saved = None
-        if self._workers is not None:
-            self._workers.checkpointer.wait()
-            saved = self._workers.checkpointer.saved
-        kept = f" The checkpoint {saved.name} was saved before." if saved else ""
-        raise NotANumber(
-            f"{sentence}{kept}",
-            "Try a lower learning rate, a warm-up, or gradient clipping.",
-            culprit,
-        )
+            raise NotANumber(
+                f"{sentence} (epoch {facts.epoch}).",
+                "Resume with a lower learning rate, or clone the job with gradient clipping.",
+                culprit,
+            )
 
     def _watch_divergence(self, facts: PendingStep, loss: float) -> None:
         alarm = self._divergence.see(facts.step, loss)
@@ -183,12 +180,13 @@ class StepRecorder:
         if alarm is None or not self._config.stop_on_divergence:
             return
         self.release({})
-        kept = " No checkpoint was saved before."
+        saved = "No checkpoint was saved before."
         if self._workers is not None:
             self._workers.checkpointer.wait()
             sound = self._workers.checkpointer.newest_sound()
-            kept = f" The checkpoint {sound.name} was saved before." if sound else kept
+            if sound is not None:
+                saved = f"Saved before: epoch {sound.epoch}, step {sound.step}."
         raise Diverged(
-            f"{alarm.sentence}{kept}",
-            "Resume from that checkpoint with a lower learning rate, or with gradient clipping.",
+            alarm.sentence,
+            f"{saved} Resume with a lower learning rate, or clone the job with gradient clipping.",
         )

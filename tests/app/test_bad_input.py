@@ -111,7 +111,7 @@ LOADED = [
     (
         "mixed_precision",
         {"mixed_precision": True},
-        "Half precision on GPUs needs GPUs; the job runs on CPUs.",
+        "Half precision needs GPUs; the job runs on CPUs.",
     ),
 ]
 PLACED = [

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QEvent, QRectF, QSize, QStringListModel, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtCore import (
+    QEvent,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    QStringListModel,
+    Qt,
+    QTimer,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -18,6 +37,7 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionComboBox,
+    QStyleOptionFrame,
     QStylePainter,
     QVBoxLayout,
     QWidget,
@@ -32,10 +52,23 @@ from widgets.common.style import repolish
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 
 _COMBO_MOST_W = 240
+_FAULT_GAP = 2
+_TEXT_GAP = 2
+"""Qt's own, between the edge and the text of a line edit."""
+
+
+def _leave_files(event: QDragEnterEvent) -> bool:
+    """Leave dropped files to the window: a text field would take their addresses as text."""
+    if event.mimeData().hasUrls():
+        event.ignore()
+    return event.mimeData().hasUrls()
 
 
 class LineEdit(QLineEdit):
-    """One line of text, or a number with its unit at the right inside."""
+    """One line of text, or a number with its unit at the right inside.
+
+    A text that does not fit ends in "…" while nothing is typed, and its tool tip is the whole.
+    """
 
     def __init__(
         self,
@@ -55,6 +88,10 @@ class LineEdit(QLineEdit):
         self._unit = Label("", "small", "text3", parent=self)
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
 
     def suggest(self, words: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
@@ -79,8 +116,44 @@ class LineEdit(QLineEdit):
 
     def set_unit(self, unit: str) -> None:
         self._unit.setText(unit)
-        self._unit.setVisible(bool(unit))
-        self.setTextMargins(0, 0, self._unit.sizeHint().width() + 6 if unit else 0, 0)
+        self.reserve(0)
+
+    def reserve(self, width: int) -> None:
+        """Keep room at the right for something that is over the field; it covers the unit."""
+        self._unit.setVisible(bool(self._unit.text()) and not width)
+        self.setTextMargins(0, 0, width or self._unit_width(), 0)
+
+    def _unit_width(self) -> int:
+        return self._unit.sizeHint().width() + 6 if self._unit.text() else 0
+
+    def minimumSizeHint(self) -> QSize:
+        """As wide with its unit, also while that is covered."""
+        hint = super().minimumSizeHint()
+        return hint + QSize(self._unit_width() - self.textMargins().right(), 0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        is_typed_in = self.hasFocus() and not self.isReadOnly()
+        shown = self.text()
+        option = QStyleOptionFrame()
+        self.initStyleOption(option)
+        room = (
+            self.style()
+            .subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
+            .marginsRemoved(self.textMargins())
+            .adjusted(_TEXT_GAP, 0, -_TEXT_GAP, 0)
+        )
+        if not is_typed_in and self.echoMode() is QLineEdit.EchoMode.Normal:
+            shown = self.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideRight, room.width())
+        if shown == self.text():
+            super().paintEvent(event)
+            return
+        painter = QStylePainter(self)
+        painter.drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option)
+        sides = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        role = QPalette.ColorRole.Text
+        self.style().drawItemText(
+            painter, room, sides, self.palette(), self.isEnabled(), shown, role
+        )
 
 
 class SpinBox(QSpinBox):
@@ -108,6 +181,7 @@ class SpinBox(QSpinBox):
         self.setLayout(row(STRETCH, label, margins=(10, 0, 10, 0)))
         right = label.sizeHint().width() + 16 if unit else 10
         self.lineEdit().setTextMargins(10, 0, right, 0)
+        self.lineEdit().setAcceptDrops(False)
         self.setRange(least, most)
         self.setValue(value)
 
@@ -128,6 +202,7 @@ class ComboBox(QComboBox):
     ) -> None:
         super().__init__(parent)
         self._aside = ""
+        self._reserved = 0
         self.setFont(theme.font("body"))
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -150,6 +225,21 @@ class ComboBox(QComboBox):
         self._aside = text
         self.setToolTip(plain_tip(self.shown_text()) if text else "")
         self.update()
+
+    def arrow_width(self) -> int:
+        return self.width() - self._text_rect().right()
+
+    def reserve(self, width: int) -> None:
+        """Keep room for something that is over the field, left of the arrow."""
+        self._reserved = width
+        self.update()
+
+    def _text_rect(self) -> QRect:
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        kind = QStyle.ComplexControl.CC_ComboBox
+        return self.style().subControlRect(kind, option, part, self)
 
     def shown_text(self) -> str:
         """The selected option and the text that belongs to it."""
@@ -197,9 +287,7 @@ class ComboBox(QComboBox):
         self.initStyleOption(option)
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         # Qt itself cuts a long text in the middle of a letter.
-        part = QStyle.SubControl.SC_ComboBoxEditField
-        kind = QStyle.ComplexControl.CC_ComboBox
-        room = self.style().subControlRect(kind, option, part, self).width() + 1
+        room = self._text_rect().width() + 1 - self._reserved
         option.currentText = self.fontMetrics().elidedText(
             self.shown_text(), Qt.TextElideMode.ElideRight, room
         )
@@ -237,6 +325,10 @@ class TextBox(QPlainTextEdit):
         self.setReadOnly(read_only)
         self.setTabChangesFocus(True)
         self.setPlainText(text)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
 
 
 class Slider(QSlider):
@@ -320,6 +412,10 @@ class SearchField(QLineEdit):
         self.returnPressed.connect(self._say)
         self._wipe.clicked.connect(self.clear)
 
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if not _leave_files(event):
+            super().dragEnterEvent(event)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.text():
             self.clear()
@@ -347,7 +443,7 @@ class SearchField(QLineEdit):
 class FaultLine(Label):
     """An error line that keeps its room, so that nothing moves when an error appears.
 
-    If the sentences do not fit, the tool tip has all of them.
+    It begins below the first field at fault. If the sentences do not fit, the tool tip has all.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -368,12 +464,28 @@ class FaultLine(Label):
 
     def show_faults(self) -> None:
         self.setText(" ".join(field.error() for field in self._fields if field.error()))
+        self._place()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def _place(self) -> None:
+        """Begin below the first field at fault, or as near to it as the sentences fit."""
+        at_fault = (one for one in self._fields if one.error() and one.isVisible())
+        first = next(at_fault, None)
+        left = self.mapFromGlobal(first.mapToGlobal(QPoint())).x() if first is not None else 0
+        room = self.width() - self.fontMetrics().horizontalAdvance(self.text()) - 2
+        self.setContentsMargins(max(0, min(left, room)), 0, 0, _FAULT_GAP)
+        self._show()
 
     def sizeHint(self) -> QSize:
-        return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height()))
+        return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _FAULT_GAP))
 
     def minimumSizeHint(self) -> QSize:
-        return super().minimumSizeHint().expandedTo(QSize(0, self.fontMetrics().height()))
+        return (
+            super().minimumSizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _FAULT_GAP))
+        )
 
 
 class Field(QWidget):
@@ -433,6 +545,7 @@ class Field(QWidget):
         self._other = other
         if other is not None:
             self._box.insertWidget(self._box.indexOf(self.control), other)
+            other.show()  # the layout would do it later, and until then it takes no focus
         self.control.setVisible(other is None)
         self._mark(self.shown)
         self._show()

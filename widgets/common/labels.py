@@ -167,7 +167,7 @@ class Label(QLabel):
                 if self._elide == "middle"
                 else Qt.TextElideMode.ElideRight
             )
-            shown = self._metrics().elidedText(self._whole, mode, self.width())
+            shown = self._metrics().elidedText(self._whole, mode, self.contentsRect().width())
             if shown != self._whole and self._elide == "clause":
                 shown = self._clause() or shown
         if shown != super().text():

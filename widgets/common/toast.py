@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QWidget
 
 from widgets.common.buttons import Button
@@ -27,7 +27,7 @@ class Offer:
 class Toast(QFrame):
     """Show for six seconds what the user just did, with a button for Undo or the next step.
 
-    It is at the bottom right over its parent.
+    It is at the bottom right over its parent, above the buttons of a page's foot.
 
     It stays while the pointer is on it or its button has the focus.
 
@@ -67,6 +67,12 @@ class Toast(QFrame):
         """Show a text with a button."""
         self._tag, self._act = "", offer.act
         self._say(offer.text, offer.button)
+
+    @Slot()
+    def follow(self) -> None:
+        """Take the place that fits the page below it, once that is laid out."""
+        if self.isVisible():
+            QTimer.singleShot(0, self, self._place)
 
     def _say(self, text: str, button: str) -> None:
         self._text.setText(text)
@@ -110,7 +116,15 @@ class Toast(QFrame):
         self._text.setFixedWidth(min(text_width(self._text.text(), "medium"), room))
         width = self._row.sizeHint().width()
         self.resize(width, self._row.heightForWidth(width))
-        self.move(
+        place = QRect(
             self._over.width() - self.width() - self._MARGIN,
             self._over.height() - self.height() - self._MARGIN,
+            self.width(),
+            self.height(),
         )
+        for button in self._over.findChildren(Button):
+            if button.property("kind") in ("big", "tall") and button.isVisible():
+                its = QRect(button.mapTo(self._over, QPoint()), button.size())
+                if its.intersects(place.adjusted(0, 0, 0, self._MARGIN)):
+                    place.moveBottom(its.top() - self._MARGIN)
+        self.move(place.topLeft())

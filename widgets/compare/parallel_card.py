@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from backend.records.sweeps.parallel_coordinates import (
     ParallelLine,
     parallel,
 )
-from backend.records.sweeps.spec import sweep_name, sweep_of
+from backend.records.sweeps.spec import sweep_of, sweep_title
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
@@ -109,7 +109,7 @@ class ParallelCard(Card):
         if sources == self._sources:
             return
         if list(sources) != list(self._sources):
-            self.choice.set_options((key, _title(key)) for key in sources)
+            self.choice.set_options((key, _title(key, jobs)) for key, jobs in sources.items())
         self._sources = sources
         self.choice.setVisible(len(sources) > 1 or _COMPARED not in sources)
         self._draw()
@@ -246,5 +246,6 @@ def _wanted_w(shown: Parallel) -> tuple[list[int], list[int]]:
     return list(map(max, values, headings)), values
 
 
-def _title(key: str) -> str:
-    return f"Sweep {sweep_name(key)}" if key else "The compared jobs"
+def _title(key: str, jobs: Sequence[JobView]) -> str:
+    title = sweep_title(key, [view.name for view in jobs])
+    return f"Sweep {title}" if key else "The compared jobs"

@@ -13,7 +13,7 @@ from backend.records.jobs.metric_labels import metric_words
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
-from widgets.common.labels import literal
+from widgets.common.labels import Label, literal
 from widgets.common.layout import STRETCH, row
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.plots.curve_data import XAxis
@@ -72,11 +72,16 @@ class _Plot(Card):
         self._choice.setMenu(self._menu)
         self.pictures = PictureButton("", lambda: self.panel)
         self.remove = IconButton("x", "Remove this plot")
-        head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
+        self._smoothed = Label("smoothed", "small", "text3")
+        head = row(self._choice, self._smoothed, STRETCH, self.pictures, self.remove, gap=S2)
         # The text of a quiet button is inset from its edge: the card's padding begins there.
         margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
         self.remove.clicked.connect(self.removed)
+
+    def say_smoothed(self, weight: float) -> None:
+        """Say whether the values at the ends are smoothed; the table has the measured ones."""
+        self._smoothed.setVisible(weight > 0 and not is_measured_now_and_then(self.shows))
 
     def offer(self, metrics: Iterable[str]) -> None:
         """Set the metrics to choose from."""
@@ -187,6 +192,7 @@ class ComparePlots(QWidget):
         self._smoothing = min(weight, MOST_SMOOTHING)
         for plot in self._plots:
             plot.panel.set_smoothing(self._smoothing)
+            plot.say_smoothed(self._smoothing)
 
     def set_log_y(self, on: bool) -> None:
         self._log_y = on
@@ -238,6 +244,7 @@ class ComparePlots(QWidget):
     def _draw(self, plot: _Plot) -> None:
         panel = plot.panel
         plot.offer(self._metrics())
+        plot.say_smoothed(self._smoothing)
         with panel.drawn_once():
             for key in tuple(plot.drawn):
                 if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:

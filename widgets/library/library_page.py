@@ -43,6 +43,7 @@ from widgets.common.theme import (
     S3,
     S4,
 )
+from widgets.common.toast import Offer
 from widgets.common.view_style import dress
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
@@ -123,6 +124,14 @@ class LibraryPage(QWidget):
             self._show_entry()
         self._fit()
 
+    def show_offer(self, offer: Offer | None) -> None:
+        """Show the next step after an import above the list's foot, until it is used."""
+        self._offer.setVisible(offer is not None)
+        self._offered = offer
+        if offer is not None:
+            self._offer_words.setText(offer.text)
+            self._use_offer.setText(offer.button)
+
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
         name, _, version = reference.partition("@")
@@ -158,6 +167,13 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop.setFixedHeight(48)
+        self._offered: Offer | None = None
+        self._offer_words = Label("", "small", "text2", wrap=True)
+        self._use_offer = Button("", icon="arrow-right")
+        self._use_offer.clicked.connect(self._take_offer)
+        self._offer = QWidget()
+        self._offer.setLayout(col(self._offer_words, row(self._use_offer, STRETCH), gap=S1))
+        self._offer.hide()
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
@@ -171,7 +187,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._drop, margins=(S4, S2, S4, S4)),
+                col(self._offer, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -298,6 +314,11 @@ class LibraryPage(QWidget):
     def _look_again(self) -> None:
         self._say_reading()
         self.look_requested.emit()
+
+    @Slot()
+    def _take_offer(self) -> None:
+        if self._offered is not None:
+            self._offered.act()
 
     @Slot()
     def _import_new(self) -> None:

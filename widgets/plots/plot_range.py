@@ -172,12 +172,19 @@ def x_ticks(
 ) -> list[tuple[float, str]]:
     most = min(max(width_px // 70, 2), 8)
     if log:
-        make_log = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
-        return make_log(*shown, most)
-    make = {
-        XAxis.STEP: ticks.linear,
-        XAxis.EPOCH: ticks.linear,
-        XAxis.TIME: ticks.elapsed,
-        XAxis.CLOCK: ticks.clock,
-    }[axis]
-    return make(*shown, most)
+        make = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
+    else:
+        make = {
+            XAxis.STEP: ticks.linear,
+            XAxis.EPOCH: ticks.linear,
+            XAxis.TIME: ticks.elapsed,
+            XAxis.CLOCK: ticks.clock,
+        }[axis]
+    found = make(*shown, most)
+    if axis is not XAxis.STEP:
+        return found
+    return [(at, text) for at, text in found if _is_whole(10**at if log else at)]
+
+
+def _is_whole(step: float) -> bool:
+    return math.isclose(step, round(step), abs_tol=1e-6)

@@ -84,6 +84,7 @@ class MainWindow(QMainWindow):
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
         self.toast = Toast(self._stack)
+        self._stack.currentChanged.connect(self.toast.follow)
         self.drop_sheet = DropSheet(self)
         self._scrim = Scrim(self)
         self._past: deque[str] = deque(maxlen=_STEPS_BACK)

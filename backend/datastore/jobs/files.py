@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import secrets
 import socket
@@ -201,6 +202,9 @@ def read_job(folder: JobFolder) -> JobFile:
         batch_size = changed.get("batch_size")
         if isinstance(batch_size, int) and batch_size > 0:
             config = replace(config, batch_size=batch_size)
+        rate = changed.get("learning_rate")
+        if isinstance(rate, float) and 0 < rate < math.inf:
+            config = config.with_learning_rate(rate)
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
         edited = read_json(folder.notes)
@@ -231,9 +235,10 @@ def _config_in(path: Path) -> ParsedJob:
 
 
 def write_placement(folder: JobFolder, config: JobConfig, share: DataRootAccess = MOUNTED) -> None:
-    """Let the job run on the nodes of ``config``, with its batch size, from now on."""
-    raw = config.to_dict()
-    share.replace_json(folder.placement, {key: raw[key] for key in ("placement", "batch_size")})
+    """Let the job run with nodes, batch size and learning rate of ``config`` from now on."""
+    raw = {**config.to_dict(), "learning_rate": float(config.optimizer.lr)}
+    kept = ("placement", "batch_size", "learning_rate")
+    share.replace_json(folder.placement, {key: raw[key] for key in kept})
 
 
 def write_notes(

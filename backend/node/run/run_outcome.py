@@ -17,7 +17,7 @@ from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.layout import epoch_and_step
-from backend.records.jobs.diagnosis import UNKNOWN, Explanation
+from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
@@ -222,7 +222,9 @@ def _says_all(judged: _Judgement, told: Explanation) -> bool:
 
 def _named(error: RankError) -> str:
     """The sentence with the rank it is about; what user code raised does not name it."""
-    if error.rank is None or re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
+    if error.rank is None or error.cause in OF_LOSS:
+        return error.sentence
+    if re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
         return error.sentence
     return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
 

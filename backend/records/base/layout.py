@@ -8,7 +8,8 @@ jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
 jobs/<id>/origin.json                 the desktop that imports the job or makes it to replay another
 jobs/<id>/placement.json              the desktop that starts a run elsewhere than the job file
-                                      says, or with another batch size
+                                      says, or with another batch size or
+                                      learning rate
 jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
                                       supervisor
 jobs/<id>/queued-launch.json          the desktop that queues the job: the launch.json to come

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.records.base.validation import (
@@ -241,6 +241,9 @@ class JobConfig:
     @property
     def uses_gpus(self) -> bool:
         return any(placement.gpus for placement in self.placement)
+
+    def with_learning_rate(self, rate: float) -> JobConfig:
+        return replace(self, optimizer=replace(self.optimizer, lr=rate))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""

@@ -56,7 +56,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "schedule.step_size": "Lower every, epochs",
         "schedule.gamma": "Factor",
         "schedule.eta_min": "Lowest rate",
-        "mixed_precision": "Half precision on GPUs",
+        "mixed_precision": "Half precision",
     },
     "Keep": {
         "checkpoint.every_epochs": "Checkpoint every, epochs",

@@ -14,7 +14,7 @@ from typing import Any
 from backend.records.base.schema import STRICT, Record
 from backend.records.jobs.config import THIS_COMPUTER, Placement, StrategyConfig
 from backend.records.jobs.torch_options import STRATEGIES
-from backend.records.sweeps.spec import Point, Sweep, expand, leaves
+from backend.records.sweeps.spec import BEFORE_ROW, Point, Sweep, expand, leaves
 
 MOST_SEEDS = 100
 LIBRARY_KEYS = ("dataset", "loader", "model")
@@ -236,7 +236,7 @@ def _sweep(
         placement = _placement(row, row.workers + _servers(values), places)
         points.append(
             Point(
-                f"{row.name} seed={seed}",
+                f"{BEFORE_ROW} {row.name} seed={seed}",
                 (*values.items(), ("seed", seed), ("placement", placement)),
             )
         )

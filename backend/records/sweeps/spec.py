@@ -22,6 +22,8 @@ from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_te
 
 MOST_JOBS = 200
 TAG = "sweep:"
+BEFORE_ROW = "·"
+"""In the name of a job, between the name of a study and that of its row."""
 """Prefix of the tag of a sweep's jobs: any Ringmaster reads it, any list finds it."""
 DRAWS, SEED = "sweep.random", "sweep.seed"
 """The fields of the sweep itself, as its file names them."""
@@ -98,8 +100,16 @@ def sweep_of(tags: Iterable[str]) -> str:
 
 
 def sweep_name(tag: str) -> str:
-    """Return the name of a sweep for users: its tag without the prefix."""
+    """Return the unique name of a sweep, for commands and files: its tag without the prefix."""
     return tag[len(TAG) :] if tag.startswith(TAG) else tag
+
+
+def sweep_title(tag: str, names: Sequence[str]) -> str:
+    """Return the name that the user typed: that of its jobs, without their values."""
+    places = zip(*(name.split() for name in names))
+    shared = itertools.takewhile(lambda words: len(set(words)) == 1, places)
+    typed = itertools.takewhile(lambda word: "=" not in word, (words[0] for words in shared))
+    return " ".join(typed).rstrip(f" {BEFORE_ROW}") or sweep_name(tag)
 
 
 def expand(sweep: Sweep, tag: str = "") -> Expansion:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import LIVE, WAITING, JobSummary, SweepCount
-from backend.records.sweeps.spec import TAG, sweep_name
+from backend.records.sweeps.spec import TAG, sweep_title
 
 FEWEST = 2
 """A single job is not a sweep, and needs no row above it."""
@@ -61,7 +61,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
     return JobSummary(
         id=tag,
-        name=sweep_name(tag),
+        name=sweep_title(tag, [line.name for line in jobs]),
         state=state,
         progress=sum(_done(line) for line in jobs) / len(jobs),
         best_metric=None if best is None else best.best_metric,

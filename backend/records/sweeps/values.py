@@ -149,6 +149,10 @@ def parse_axis(path: str, text: str) -> Axis:
         if not all(piece.strip() for piece in pieces):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
         axis = Axis(path, tuple(read_value(kind, piece.strip()) for piece in pieces))
+        if kind in ("whole", "number"):
+            words = next((value for value in axis.values if isinstance(value, str)), None)
+            if words is not None:
+                raise ValueError(f"{path}: {sanitize(words)} is not a number.")
     if axis.fault():
         raise ValueError(f"{path}: {axis.fault()}")
     return axis

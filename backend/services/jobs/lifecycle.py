@@ -89,11 +89,12 @@ class JobLifecycle:
         progress: Progress | None = None,
         *,
         batch_size: int = 0,
+        learning_rate: float = 0.0,
     ) -> JobView:
         """Continue from a checkpoint, by default the newest; a live job stays as it is.
 
-        A ``placement`` or ``batch_size`` holds for this and later runs: a checkpoint holds the
-        position in the data in samples.
+        A ``placement``, ``batch_size`` or ``learning_rate`` holds for this and later runs: a
+        checkpoint holds the position in the data in samples.
 
         Raises:
             See `start`.
@@ -106,7 +107,9 @@ class JobLifecycle:
         file = _placed(file, placement)
         if batch_size:
             file = replace(file, config=replace(file.config, batch_size=batch_size))
-        is_changed = bool(placement or batch_size)
+        if learning_rate:
+            file = replace(file, config=file.config.with_learning_rate(learning_rate))
+        is_changed = bool(placement or batch_size or learning_rate)
         self._preflight.require(file.config, file.id, progress)
         return self.run(folder, file, view.run + 1, is_changed, progress, resume_from=record.path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import string
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from backend.records.sweeps.spec import (
     read_sweep,
     sweep_name,
     sweep_of,
+    sweep_title,
 )
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.service import JobService
@@ -104,6 +106,7 @@ class SweepService:
             HalfMade: It was cancelled, or the data root failed, after some were made.
         """
         progress = progress or Progress()
+        sweep = self._with_free_name(sweep)
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
         found = self.expand(sweep)
         if found.faults:
@@ -129,6 +132,19 @@ class SweepService:
             raise HalfMade(sentence, tag, tuple(made)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
         return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
+
+    def _with_free_name(self, sweep: Sweep) -> Sweep:
+        """Number the name if there is a sweep of that name: ``shapes (2)``."""
+        names: dict[str, list[str]] = {}
+        for line in self._jobs.queries.lines():
+            if tag := sweep_of(line.tags):
+                names.setdefault(tag, []).append(line.name)
+        taken = {sweep_title(tag, found) for tag, found in names.items()}
+        name = " ".join(str(sweep.base.get("name", "")).split())
+        if name not in taken:
+            return sweep
+        number = next(n for n in itertools.count(2) if f"{name} ({n})" not in taken)
+        return replace(sweep, base={**sweep.base, "name": f"{name} ({number})"})
 
     def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
         """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.

@@ -260,17 +260,49 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
     assert [offer[:2] for offer in offers] == [
         (
-            "Imported plankton: dataset @ 1, loader @ 1, model @ 1. Left out 1 "
+            "Imported plankton. Left out 1 "
             "(files of operating systems and tools, link loops): “.DS_Store”.",
             "New job with it",
         )
     ]
+    assert [page._offer.isHidden() for page in pages.values()] == [False] * 3
     offers[-1][2]()
+    assert [page._offer.isHidden() for page in pages.values()] == [True] * 3, "it was used"
     assert wished == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {page.shown_name for page in pages.values()} == {"plankton"}
     assert looked == [], "the page is not open"
     pages[Kind.DATASET].show()
     assert looked == [("plankton@1", "plankton")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ((), "plankton is here already, with the same files."),
+        (("net",), "Imported plankton. Model is new: version 2."),
+        (("reader",), "Imported plankton. Loader is new: version 2."),
+        (("pictures",), "Imported plankton. Dataset is new: version 2."),
+        (
+            ("reader", "net"),
+            "Imported plankton. Loader is new: version 2. Model is new: version 2.",
+        ),
+        (
+            ("pictures", "reader", "net"),
+            "Imported plankton. Dataset is new: version 2. Loader is new: version 2. "
+            "Model is new: version 2.",
+        ),
+    ],
+)
+def test_of_a_folder_imported_again_what_is_new_is_named(controller, project, changed, words):
+    offers = []
+    controller.offered.connect(lambda offer: offers.append(offer.text))
+    controller.drop(project)
+    controller._dialog.now._wish()
+    for part in changed:
+        (project / part / "more.txt").write_text("more")
+    controller.drop(project)
+    controller._dialog.now._wish()
+    assert offers[1].partition(" Left out")[0] == words
 
 
 def test_code_without_data_asks_for_the_data_next(controller, project):

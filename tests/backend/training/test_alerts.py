@@ -13,6 +13,7 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.training.alerts import WINDOW, DivergenceWatch, StandstillWatch
@@ -71,13 +72,14 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     status = RunStatus.from_dict(training.status())
     (alarm,) = status.alarms
     assert (alarm.kind, 150 < alarm.step <= 150 + WINDOW) == (DIVERGED, True)
-    sentence = training.error()["sentence"]
+    sentence, remedy = training.error()["sentence"], training.error()["remedy"]
+    assert training.error()["cause"] == LOSS_DIVERGED
     assert sentence.startswith("The loss is ")
     assert "times its best" in sentence
     kept = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
     # The newest may still have been under way when the sentence was made.
     good = [name for name in kept if int(name[-6:]) <= 150]
-    assert any(f"The checkpoint {name} was saved before." in sentence for name in good)
+    assert any(f"step {int(name[-6:])}." in remedy for name in good)
 
 
 def alarm_at(losses: list[float]) -> list[int]:

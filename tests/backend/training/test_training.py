@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.training.loop import Trainer
@@ -177,12 +178,12 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     )
     training = new_training(tmp_path, model=bad)
     assert training.train() != 0
-    sentence = training.error(1)["sentence"]
-    assert sentence.startswith("The loss of rank 1 is not a number at step 8 (epoch 2).")
+    told = training.error(1)
+    assert told["sentence"] == "The loss of rank 1 became NaN at step 8 (epoch 2)."
+    assert (told["cause"], "gradient clipping" in told["remedy"]) == (LOSS_NOT_A_NUMBER, True)
     assert training.error(1)["secondary"] is False
     first = training.error(0)
     assert first["secondary"] is True
-    assert "epoch-0001-step-000006 was saved before" in first["sentence"]
     assert Path(training.latest()).stem == "epoch-0001-step-000006"
     assert sorted(training.curve("loss")) == list(range(1, 8)), "step 8 is there, as no number"
     assert training.history()[-1]["totalIter"] == 8

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -487,6 +487,25 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager
         look.choose(choice)
         assert not window.grab().isNull()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.mark.parametrize("size", [(900, 600), (1440, 900), (560, 480)])
+@pytest.mark.parametrize("text", ["Saved.", "Imported shapes. Loader is new: version 2. " * 5])
+def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
+    start, queue, other = Button("Start", kind="big"), Button("Queue", kind="tall"), Button("A")
+    window = on_screen(qtbot, QWidget(), *size)
+    window.setLayout(col(STRETCH, row(STRETCH, other), row(STRETCH, start, queue)))
+    toast = Toast(window)
+    for buttons in ((start, queue), ()):
+        for one in (start, queue):
+            one.setVisible(one in buttons)
+        QApplication.processEvents()
+        toast.show_message(text)
+        over = toast.geometry()
+        assert window.rect().contains(over)
+        for one in buttons:
+            assert not over.intersects(QRect(one.mapTo(window, QPoint()), one.size()))
+    assert over.bottom() == window.height() - Toast._MARGIN - 1, "nothing is below it"
 
 
 def test_a_toast_offers_the_next_step_in_a_button(qtbot):

@@ -75,6 +75,20 @@ def test_there_are_two_plots_what_the_jobs_are_judged_by_and_the_loss(page):
     assert list(plots(page)) == [MAP, "loss", "learning_rate"]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("metric", [MAP, "loss", "learning_rate"])
+def test_a_plot_says_if_the_values_at_its_ends_are_smoothed(page, share, metric):
+    show(page, three())
+    page._smoothing.set_share(share)
+    plot = page.findChildren(_Plot)[0]
+    plot._choose(metric)
+    panel = plot.panel
+    ends = [curve.last for curve in panel._curves.values()]
+    differs = any(last.smoothed != last.raw for last in ends)
+    assert plot._smoothed.isVisible() or not differs
+    assert plot._smoothed.isVisible() is (share > 0 and metric == "loss")
+
+
 def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     show(page, three())
     plot = page.findChildren(_Plot)[0]

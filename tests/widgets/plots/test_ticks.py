@@ -10,6 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from widgets.plots import ticks
+from widgets.plots.curve_data import XAxis
+from widgets.plots.plot_range import x_ticks
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 8))
@@ -38,6 +40,18 @@ def test_a_common_range_has_the_ticks_one_would_write(
     low: float, high: float, texts: list[str]
 ) -> None:
     assert [text for _, text in ticks.linear(low, high, 7)] == texts
+
+
+@given(st.floats(-5, 1e7), st.floats(0.01, 1e7), st.integers(40, 1200), st.booleans())
+@example(0.6, 0.4, 600, False)
+@example(0.0, 3.0, 600, False)
+def test_steps_are_whole_on_their_axis(low: float, span: float, width: int, log: bool) -> None:
+    low, high = low, low + span
+    if log:
+        low, high = math.log10(max(low, 1.0)), math.log10(max(low, 1.0) + span)
+    for place, _ in x_ticks((low, high), width, XAxis.STEP, log=log):
+        step = 10**place if log else place
+        assert step == pytest.approx(round(step), abs=1e-5)
 
 
 def test_one_tick_alone_tells_nothing_so_a_small_plot_has_three() -> None:

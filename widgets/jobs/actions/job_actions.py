@@ -59,7 +59,7 @@ class JobActions(QObject):
         resume_requested, new_from_requested, verify_requested: And the name of a checkpoint; ""
             resumes from the newest.
         resume_elsewhere_requested: And ``placement`` as a job file has it.
-        smaller_requested: And the batch size to resume with.
+        resume_with_requested, clone_with_requested: And the settings that change, by name.
         replay_requested: Fill the form to repeat the job.
         replayed_requested: Show the result of the replay.
         rename_requested, notes_requested, tags_requested: And the new text, or a tuple of tags.
@@ -90,10 +90,11 @@ class JobActions(QObject):
     kill_requested = Signal(str)
     resume_requested = Signal(str, str)
     resume_elsewhere_requested = Signal(str, object)
-    smaller_requested = Signal(str, int)
+    resume_with_requested = Signal(str, object)
     start_over_requested = Signal(str)
     preflight_requested = Signal(str)
     clone_requested = Signal(str)
+    clone_with_requested = Signal(str, object)
     new_from_requested = Signal(str, str)
     bundle_requested = Signal(str)
     replay_requested = Signal(str)

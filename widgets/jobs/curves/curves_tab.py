@@ -44,6 +44,8 @@ _LAST = (*OF_NO_DATA, _STALE)
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
+_READING = "Reading curves…"
+_NO_HISTORY = "No curves: the history of this job has no steps."
 
 
 class CurvesTab(QWidget):
@@ -61,6 +63,8 @@ class CurvesTab(QWidget):
         self._job_id, self._name = "", "curves"
         self._link = HoverLink(self)
         self._to_come: deque[HistoryUpdate] = deque()
+        self._is_read = False
+        """Whether an update of the open job came."""
         self._taking = QTimer(self)
         self._taking.timeout.connect(self._take_piece)
         self._curves = RunCurves()
@@ -112,6 +116,7 @@ class CurvesTab(QWidget):
         self._job_id, self._name = job_id, name
         self._taking.stop()
         self._to_come.clear()
+        self._is_read = False
         self._curves.clear()
         self._marks.clear()
         self._loss.clear()
@@ -134,6 +139,7 @@ class CurvesTab(QWidget):
 
         A long history is read in pieces, one per event loop iteration: a million steps take 0.9 s.
         """
+        self._is_read = True
         self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
         if not self._taking.isActive():
             self._taking.start(0)
@@ -164,11 +170,17 @@ class CurvesTab(QWidget):
 
     def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
         """Show where the job ended, its warnings, and the speed of each rank."""
-        is_without = view.state.is_over and view.step == 0
-        self._loss.set_empty_text(_WITHOUT_STEPS if is_without else _BEFORE_STEPS)
+        self._loss.set_empty_text(self._empty_text(view))
         if self._marks.show_view(view):
             self._mark()
         self.ranks.show_view(view, slow.reasons if slow is not None else {})
+
+    def _empty_text(self, view: JobView) -> str:
+        if view.step and not self._is_read:
+            return _READING
+        if not view.state.is_over:
+            return _BEFORE_STEPS
+        return _NO_HISTORY if view.step else _WITHOUT_STEPS
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
         """Mark the existing checkpoints; deleted ones keep their mark."""

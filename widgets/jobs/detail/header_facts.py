@@ -45,7 +45,8 @@ def facts(view: JobView) -> list[Fact]:
     if view.best_metric is not None:
         name, best = view.best_metric
         facts.append(
-            Fact(f"Best {short_metric(name)}", formats.metric(best), tip=metric_words(name))
+            # Of the best checkpoint: an evaluation without one may have been better.
+            Fact(f"Best saved: {short_metric(name)}", formats.metric(best), tip=metric_words(name))
         )
     loss = view.metrics.get("loss")
     if loss is not None:

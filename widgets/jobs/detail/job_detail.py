@@ -84,8 +84,9 @@ class JobDetail(QWidget):
                 col(
                     self.header,
                     self._progress,
-                    self._banner,
                     self._tabs.bar,
+                    # Below the tabs: a finding that comes and goes must not move them.
+                    self._banner,
                     gap=S3,
                     margins=(0, 0, PAGE_MARGIN, 0),
                 ),

@@ -87,6 +87,8 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     first = min(one.step for one in alarms)
     span = max(_LEAST_STEPS, view.step - first)
     x0 = max(0.0, float(first - span))
+    if name == "loss" and not x0:
+        return None  # the plot of the loss shows the same
     posts = [
         Post(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
@@ -84,10 +85,14 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
     for alarm in view.alarms:
         at = curves.place(alarm.step, XAxis.CLOCK)
         if at is not None:
-            words = f"Step {formats.count(alarm.step)}: {alarm.sentence}"
+            words = alarm.sentence
+            if f"step {alarm.step}" not in words:
+                words = f"Step {formats.count(alarm.step)}: {words}"
             yield Event(at, "warning-fill", "warn", words)
-    last = formats.count(int(loss.steps[-1]))
-    yield Event(float(loss.times_s[-1]), "chart-line-up", "text2", f"Last step with a loss: {last}")
+    known = np.flatnonzero(np.isfinite(loss.raw))
+    if known.size:
+        last, at = formats.count(int(loss.steps[known[-1]])), float(loss.times_s[known[-1]])
+        yield Event(at, "chart-line-up", "text2", f"Last step with a loss: {last}")
 
 
 def _end(view: JobView) -> Iterable[Event]:

@@ -98,10 +98,9 @@ class FailurePlots(QWidget):
             scale=shown.scale,
             end_names=False,
         )
-        _let_grow(panel)
         self._cause = panel
         self._cause_title.setText(shown.title)
-        self._cause_box.addWidget(panel, 1)
+        _put(panel, self._cause_box)
         lone = len(shown.curves) == 1
         with panel.drawn_once():
             for number, (name, data, stands_out) in enumerate(shown.curves):
@@ -128,9 +127,8 @@ class FailurePlots(QWidget):
             return
         if self._loss is None:
             self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
-            _let_grow(self._loss)
             self._loss_title.setText("Loss")
-            self._loss_box.addWidget(self._loss, 1)
+            _put(self._loss, self._loss_box)
         panel = self._loss
         validation = run.get(f"{VALIDATION}loss")
         with panel.drawn_once():
@@ -157,10 +155,13 @@ class FailurePlots(QWidget):
         self.setVisible(shown > 0)
 
 
-def _let_grow(panel: CurvePanel) -> None:
-    """Let a plot grow from its least height, whatever its size hint."""
+def _put(panel: CurvePanel, box: QVBoxLayout) -> None:
+    """Place a plot that grows from its least height, whatever its size hint."""
     panel.setMinimumHeight(_LEAST_H)
     panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+    box.addWidget(panel, 1)
+    # The layout shows it later: until then the card would have only its title.
+    panel.show()
 
 
 def _made(plot: CurvePanel | None) -> CurvePanel:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
@@ -76,18 +77,18 @@ class FailureTab(QWidget):
         self._facts = KeyValueRow()
         self._again = Button("Resume", kind="primary", icon="play")
         self._again.clicked.connect(self._run_again)
-        self._smaller = Button("", icon="play")
-        self._smaller.clicked.connect(self._resume_smaller)
+        self._changed = Button("", icon="play")
+        self._changed.clicked.connect(self._resume_with)
         self._without = Button("", icon="play")
         self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
         self._choose.clicked.connect(lambda: self.choice_requested.emit(self._remedies.away))
         self._from = Label("", "small", "text2", wrap=True)
-        self._clone = Button("Clone and change", icon="copy")
-        self._clone.clicked.connect(lambda: actions.clone_requested.emit(self._id()))
+        self._clone = Button("", icon="copy")
+        self._clone.clicked.connect(self._clone_with)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(lambda: self.log_requested.emit(*self._place))
-        self._special = row(self._smaller, self._without, self._choose, STRETCH, gap=S2)
+        self._special = row(self._changed, self._without, self._choose, STRETCH, gap=S2)
         self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
         self._acts = row(self._special, (self._usual, 1), gap=S2)
         self._first = self._again
@@ -286,20 +287,21 @@ class FailureTab(QWidget):
         if self._view is None:
             return
         found = self._remedies = remedies(self._view, self._checkpoints, self._states)
-        self._smaller.setText(f"Resume with batch size {formats.count(found.batch_size)}")
-        self._smaller.setVisible(bool(found.batch_size))
+        self._changed.setText(f"Resume with {_in_words(found.resume)}")
+        self._changed.setVisible(bool(found.resume))
+        self._clone.setText("Clone with gradient clipping" if found.clone else "Clone and change")
         self._without.setText(f"Resume without {found.without}")
         self._without.setVisible(bool(found.without))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
         self._choose.setVisible(found.chooses)
         # The menu of the job still has Resume; here it would only fail again.
-        self._again.setVisible(not (found.batch_size or found.without))
+        self._again.setVisible(not ("batch_size" in found.resume or found.without))
         usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
         if self._usual.indexOf(usual[0]) != 0:
             self._usual.removeWidget(usual[0])
             self._usual.insertWidget(0, usual[0])
             QWidget.setTabOrder(*usual)
-        acts = (self._smaller, self._without, self._choose, *usual)
+        acts = (self._changed, self._without, self._choose, *usual)
         self._first = next(act for act in acts if not act.isHidden())
         for act in acts:
             act.set_kind("primary" if act is self._first else "plain")
@@ -320,8 +322,12 @@ class FailureTab(QWidget):
             self._actions.resume_requested.emit(self._id(), self._newest)
 
     @Slot()
-    def _resume_smaller(self) -> None:
-        self._actions.smaller_requested.emit(self._id(), self._remedies.batch_size)
+    def _resume_with(self) -> None:
+        self._actions.resume_with_requested.emit(self._id(), self._remedies.resume)
+
+    @Slot()
+    def _clone_with(self) -> None:
+        self._actions.clone_with_requested.emit(self._id(), self._remedies.clone)
 
     @Slot()
     def _resume_without(self) -> None:
@@ -331,6 +337,14 @@ class FailureTab(QWidget):
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _in_words(settings: Mapping[str, Any]) -> str:
+    """Return the settings of a resume: ``batch size 16``."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} {formats.count(value) if type(value) is int else f'{value:g}'}"
+        for name, value in settings.items()
+    )
 
 
 def _where_it_goes_on(newest: Checkpoint | None, *, is_known: bool) -> str:

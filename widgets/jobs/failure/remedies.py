@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.diagnosis import USER_CODE
+from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from widgets.common import formats
@@ -19,6 +20,7 @@ _OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_sh
 _CHANGE_FIRST = frozenset(
     {
         USER_CODE,
+        *OF_LOSS,
         "call_mismatch",
         _OUT_OF_MEMORY,
         "gpu_fork",
@@ -42,6 +44,9 @@ _CHANGE_FIRST = frozenset(
     }
 )
 """Causes that occur again with the same settings, however often the job is resumed."""
+_SLOWER = 10
+_CLIP = 1.0
+"""The usual norm to clip a gradient to."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,9 @@ class Remedies:
     """The actions to offer.
 
     Attributes:
-        batch_size: Half of the batch size that did not fit; 0 if that does not help.
+        resume: The setting to resume with: half of the batch size that did not fit, or a tenth of
+            the learning rate; empty if neither helps.
+        clone: The setting to clone the job with: gradient clipping, or empty.
         placement: Where the job ran, without the GPU that failed, as a job file has it.
         without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
         chooses: Whether other GPUs or nodes may help.
@@ -57,7 +64,8 @@ class Remedies:
         is_same_last: Whether the same settings would fail again.
     """
 
-    batch_size: int = 0
+    resume: Mapping[str, Any] = field(default_factory=dict)
+    clone: Mapping[str, Any] = field(default_factory=dict)
     placement: tuple[Mapping[str, Any], ...] = ()
     without: str = ""
     chooses: bool = False
@@ -71,22 +79,42 @@ def remedies(
     states: Mapping[str, NodeState],
 ) -> Remedies:
     """Return what helps against the cause; resuming needs a checkpoint."""
-    cause = view.error.cause if view.error is not None else ""
+    cause = cause_of(view)
     is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
+    unclipped = cause in OF_LOSS and view.config.gradient_norm is None
+    clone = {"gradient_norm": _CLIP} if unclipped else {}
     if checkpoints == ():
-        return Remedies(is_same_last=is_same_last)
+        return Remedies(clone=clone, is_same_last=is_same_last)
     gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
     away = next(gone, "")
     too_large = cause == _OUT_OF_MEMORY and not away
+    resume: dict[str, Any] = {}
+    if too_large and view.config.batch_size > 1:
+        resume["batch_size"] = view.config.batch_size // 2
+    if cause in OF_LOSS and not away:
+        resume["learning_rate"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
     without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
     return Remedies(
-        batch_size=view.config.batch_size // 2 if too_large else 0,
+        resume=resume,
+        clone=clone,
         placement=placement,
         without=without,
         chooses=bool(away) or (view.uses_gpus and (too_large or cause in _OF_ONE_GPU)),
         away=away,
         is_same_last=is_same_last or bool(away),
     )
+
+
+def cause_of(view: JobView) -> str:
+    """Return the recorded cause; for records without one, that of a loss that ended the job."""
+    error, config = view.error, view.config
+    if error is None or error.cause or error.traceback:
+        return error.cause if error is not None else ""
+    ends = {NOT_A_NUMBER: config.stop_on_nan, DIVERGED: config.stop_on_divergence}
+    found = {alarm.kind for alarm in view.alarms if ends.get(alarm.kind)}
+    if NOT_A_NUMBER in found:
+        return LOSS_NOT_A_NUMBER
+    return LOSS_DIVERGED if found else ""
 
 
 def _is_offline(state: NodeState) -> bool:

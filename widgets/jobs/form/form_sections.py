@@ -79,7 +79,7 @@ class FormSections(QWidget):
                 self._keep(),
                 STRETCH,
                 gap=S3,
-                margins=(PAGE_MARGIN, 0, 0, S4),
+                margins=(PAGE_MARGIN, 0, 0, S2),
             )
         )
         self.setLayout(row((cards, 1), gap=0))
@@ -190,7 +190,7 @@ class FormSections(QWidget):
         f = self._fields
         return section(
             "What",
-            _line((f.text("name"), 8), (f.choice("model"), 5), (f.start_from("start_from"), 5)),
+            _line((f.text("name"), 7), (f.choice("model"), 5), (f.start_from("start_from"), 6)),
             _line(
                 (f.choice("dataset"), 1),
                 (f.choice("loader"), 1),
@@ -203,17 +203,17 @@ class FormSections(QWidget):
     def _how(self) -> Card:
         f = self._fields
         first = _line(
-            (f.whole("epochs"), 6),
-            (f.whole("batch_size"), 12),
-            (f.choice("optimizer.name"), 18),
-            (f.number("optimizer.lr"), 8),
-            (f.choice("strategy.lr_scaling"), 15),
+            (f.whole("epochs"), 15),
+            (f.whole("batch_size"), 23),
+            (f.choice("optimizer.name"), 36),
+            (f.number("optimizer.lr"), 18),
+            (f.choice("strategy.lr_scaling"), 26),
         )
         second = _line(
             (f.choice("schedule.name"), 5),
-            (f.number("schedule.warmup_epochs", "0"), 5),
-            (f.choice("strategy.name", ("", "")), 9),
-            (f.switch("mixed_precision"), 7),
+            (f.number("schedule.warmup_epochs", "0"), 4),
+            (f.choice("strategy.name", ("", "")), 11),
+            (f.switch("mixed_precision"), 5),
             more=self._how_more,
             faults=self._how_faults,
         )
@@ -224,11 +224,11 @@ class FormSections(QWidget):
     def _keep(self) -> Card:
         f = self._fields
         usual = _line(
-            (f.whole("checkpoint.every_epochs", "1"), 5),
-            (f.whole("checkpoint.keep_latest", "2"), 4),
-            (f.whole("checkpoint.keep_best", "1"), 4),
-            (self._best_by(), 7),
-            (f.whole("early_stop.patience_epochs", "off"), 5),
+            (f.whole("checkpoint.every_epochs", "1"), 10),
+            (f.whole("checkpoint.keep_latest", "2"), 7),
+            (f.whole("checkpoint.keep_best", "1"), 7),
+            (self._best_by(), 16),
+            (f.whole("early_stop.patience_epochs", "off"), 10),
             more=self._keep_more,
             faults=self._keep_faults,
         )

@@ -53,7 +53,7 @@ class RatePreview(QWidget):
             paint_text(
                 painter,
                 plot,
-                "Enter a learning rate and epochs to see the schedule.",
+                "Needs a learning rate and epochs.",
                 "small",
                 "text3",
             )

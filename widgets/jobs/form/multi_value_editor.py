@@ -99,6 +99,9 @@ class SeveralValues(Popover):
     def open_at(self, control: QWidget) -> None:
         """Show it below a control, with the focus in its first field."""
         self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
+        if not self._ticks:
+            # Typing replaces the old values.
+            self._first_line().selectAll()
 
     def axis(self) -> Axis | None:
         """Return the current values, None if they are not valid."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 
 from backend.records.sweeps.values import Axis, axis_text
-from widgets.common import theme
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.icons import paint_icon
 from widgets.common.labels import plain_tip
-from widgets.common.painting import fill_round, paint_focus
+from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CELL, TARGET_MIN
 from widgets.jobs.form.multi_value_editor import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
-_ICON, _OVERLAP = 13, 2
+_ICON, _EDGE = 13, 2
+_ROOM_W = 22
+"""The icon with a gap: the button is larger, to be hit."""
 _MOVES = frozenset(
     {QEvent.Type.ParentChange, QEvent.Type.Move, QEvent.Type.Resize, QEvent.Type.ShowToParent}
 )
@@ -31,8 +32,7 @@ _LIGHTS = frozenset(
 class SeveralButton(QAbstractButton):
     """The button that opens the several values of a field; visible on hover and on focus.
 
-    It covers the end of the label and is larger than the label: it is not part of the field and
-    takes no space.
+    It is over the end of the control, which keeps room for it then.
     """
 
     def __init__(self, field: Field, label: str) -> None:
@@ -52,13 +52,27 @@ class SeveralButton(QAbstractButton):
         if event.type() in _MOVES:
             self._follow()
         elif event.type() in _LIGHTS:
-            self.update()
+            self._light()
         return super().eventFilter(watched, event)
 
     def enterEvent(self, event: QEnterEvent) -> None:
-        self.update()
+        self._light()
 
     def leaveEvent(self, event: QEvent) -> None:
+        self._light()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._light()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._light()
+
+    def _light(self) -> None:
+        shown = self._field.shown
+        if isinstance(shown, LineEdit | ComboBox):
+            shown.reserve(_ROOM_W if self.is_lit() else 0)
         self.update()
 
     def is_lit(self) -> bool:
@@ -73,9 +87,7 @@ class SeveralButton(QAbstractButton):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        # Above the label; it may cover its end.
-        ground = QRectF(self.rect()).adjusted(1, 1, -1, -_OVERLAP - 1)
-        fill_round(painter, ground, theme.current().q("surface"), R_CELL)
+        ground = QRectF(self.rect()).adjusted(2, 2, -2, -2)
         box = QRectF(0, 0, _ICON, _ICON)
         box.moveCenter(ground.center())
         is_near = self.underMouse() or self.hasFocus()
@@ -92,10 +104,14 @@ class SeveralButton(QAbstractButton):
             self.setParent(page)
             QWidget.setTabOrder(field.shown, self)
             self.show()
-        self.move(
-            field.x() + field.width() - self.width(),
-            field.y() + field.shown.y() + _OVERLAP - self.height(),
-        )
+        shown = field.shown
+        left = shown.width()  # a switch has no room inside
+        if isinstance(shown, LineEdit | ComboBox):
+            left -= self.width() + _EDGE
+        if isinstance(shown, ComboBox):
+            left -= shown.arrow_width()
+        high = (shown.height() - self.height()) // 2
+        self.move(field.pos() + shown.pos() + QPoint(left, high))
         self.raise_()
 
 
@@ -194,12 +210,14 @@ class SweptFields(QObject):
         )
         self.popover.chosen.connect(self.take)
         self.popover.one_wished.connect(lambda: self.give_up(path))
-        popover.closed.connect(lambda: self._forget_popover(popover))
+        popover.closed.connect(lambda: self._forget_popover(popover, field))
         self.popover.open_at(field.shown)
 
-    def _forget_popover(self, popover: SeveralValues) -> None:
+    def _forget_popover(self, popover: SeveralValues, field: Field) -> None:
         if self.popover is popover:
             self.popover = None
+        # Otherwise Qt gives the focus to the first widget of the window.
+        field.shown.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         # Tested first: forty fields get many events while a page is built, and only these matter.

@@ -32,7 +32,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 _GLYPH = 24
 _INDENT, _CARET = S6, 12
 _TICK, _TICK_EDGE = 14, 2
-_CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
+_CAPTION_MOST = 0.3
 """The share of the first line that the text before its figure may take."""
 _NEAR_S = 18 * 3600
 _SHOWS_PERCENT = frozenset(
@@ -103,11 +103,14 @@ class JobDelegate(QStyledItemDelegate):
         called: str,
     ) -> None:
         name, value = best_words(view) if place is None else ("place", f"{place.number}")
-        most = _CAPTION_MOST
+        value_w, most = text_width(value, "strong"), int(line.width() * _CAPTION_MOST)
         if view.sweep is not None and name:
-            name, most = f"{view.sweep.best_job} · {name}", _SWEEP_CAPTION_MOST
-        value_w = text_width(value, "strong")
-        name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * most))
+            best = f"{view.sweep.best_job} · {name}"
+            best_w = text_width(best, "small") + S1
+            # The best job only next to the whole name of the sweep.
+            if text_width(called, "strong") + S2 + best_w + S1 + value_w <= line.width():
+                name, most = best, best_w
+        name_w = min(text_width(name, "small") + S1 if name else 0, most)
         right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
         paint_text(painter, right, value, "strong", right=True)
         caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())

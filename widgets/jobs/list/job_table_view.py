@@ -277,14 +277,18 @@ class JobTableView(QTableView):
         self.column_menu().popup(self.horizontalHeader().mapToGlobal(at))
 
     def column_menu(self) -> QMenu:
-        """Return a menu of all columns; the name is always shown."""
+        """Return a menu of all columns, with those ticked that are seen.
+
+        The name always is. A chosen column without room is shown in place of another one if it is
+        ticked.
+        """
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         settings = QMenu("Settings", menu)
         for column in JobColumn:
             action = (settings if column in SETTINGS else menu).addAction(column.title)
             action.setCheckable(True)
-            action.setChecked(column in self._chosen)
+            action.setChecked(not self.isColumnHidden(column))
             action.setEnabled(column is not JobColumn.NAME)
             action.toggled.connect(partial(self._toggle, column))
         menu.addMenu(settings)

@@ -69,7 +69,8 @@ def rank_rows(
     rows = []
     for rank, placement, uuid in view.ranks():
         is_server = rank < view.config.strategy.servers
-        known = rank < len(view.rank_step_ms) and not is_server
+        # Zero before the first step, and always for a server.
+        known = rank < len(view.rank_step_ms) and bool(view.rank_step_ms[rank])
         gpu = gpus.get((placement.node, uuid))
         live = view.state.is_live
         rows.append(

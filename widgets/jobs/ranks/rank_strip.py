@@ -84,6 +84,7 @@ class _Cells(QWidget):
         self._reasons: Mapping[int, str] = {}
         self._groups: tuple[_Group, ...] = ()
         self._times: StepTimes | None = None
+        self._servers = 0
         self._cell_h = _CELL_H
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
@@ -96,12 +97,13 @@ class _Cells(QWidget):
         reasons: Mapping[int, str],
         groups: tuple[_Group, ...],
         times: StepTimes | None,
+        servers: int,
     ) -> None:
         cell_h = _CELL_H if times is None else _CELL_H + _BAR_H + _BAR_GAP
         again = groups != self._groups or cell_h != self._cell_h
         self._times, self._cell_h = times, cell_h
         self._step_ms, self._slow, self._groups = step_ms, slow, groups
-        self._reasons = reasons
+        self._reasons, self._servers = reasons, servers
         if again:
             self.updateGeometry()
         self.update()
@@ -144,19 +146,23 @@ class _Cells(QWidget):
         half = _CELL_H / 2
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
-        reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
-        # A server has no step time.
-        is_server = not self._step_ms[rank]
-        reason = reason or "server" * is_server
-        number = f"{rank} · {reason}" if reason else str(rank)
+        number, figure = self.words(rank)
         paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
-        figure = formats.NONE if is_server else formats.milliseconds(self._step_ms[rank])
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
         if self._times is not None and rank < len(self._times.data_ms):
             parts = list(self._times.of(rank).values())
             bar = QRectF(lower.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, lower.width(), _BAR_H)
             self._paint_bar(painter, bar, parts)
+
+    def words(self, rank: int) -> tuple[str, str]:
+        """Return the two lines of a cell: the rank with its reason, and its step time."""
+        reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
+        reason = reason or "server" * (rank < self._servers)
+        # A server has no step time, and another rank none before its first step.
+        took = self._step_ms[rank]
+        figure = formats.milliseconds(took) if took else formats.NONE
+        return f"{rank} · {reason}" if reason else str(rank), figure
 
     def _paint_bar(self, painter: QPainter, bar: QRectF, parts: list[float]) -> None:
         x, whole = bar.left(), sum(parts) or 1.0
@@ -237,7 +243,8 @@ class RankStrip(Card):
         self.setVisible(bool(step_ms))
         slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
         times = view.step_times if step_ms and view.slow_cause is not None else None
-        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times)
+        servers = view.config.strategy.servers
+        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times, servers)
         self._legend.show_parts(tuple(times.of(0)) if times is not None else ())
         if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow]

@@ -205,7 +205,7 @@ def _facts(line: JobSummary) -> list[Fact]:
     facts = []
     if line.best_metric is not None and line.sweep is not None:
         name, value = line.best_metric
-        facts.append(Fact(f"Best {metric_words(name)}", formats.metric(value)))
+        facts.append(Fact(f"Best saved: {metric_words(name)}", formats.metric(value)))
         facts.append(Fact("Best job", line.sweep.best_job))
     if line.eta_s is not None:
         facts.append(Fact("Left", formats.duration(line.eta_s)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.run.rank_outcome import EndedBy, Seen, place_in_words, rank_exit, threads
 from backend.node.run.run_outcome import EndedRun, run_exit
-from backend.records.jobs.diagnosis import UNKNOWN
+from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNKNOWN
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
@@ -350,6 +350,17 @@ def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
     why = "mpirun did not start rank 1 on gpu2 within 300 s."
     log = PEER_GONE + ABORTS[0]
     assert judge(left_with(14, 1), terminated(0), launcher_log=log, gave_up=why).message == why
+
+
+@pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED, ""])
+def test_a_sentence_on_the_loss_of_all_ranks_names_none(cause: str) -> None:
+    sentence = "The loss became NaN at step 9 (epoch 2)."
+    found = ended(1, "error")
+    found = replace(found, error=RankError(sentence, 1, "gpu2", cause=cause))
+    record = judge(found, ended(0, "error", "Another rank ended.", secondary=True))
+    assert record.message == ("" if cause else "Rank 1 on gpu2: ") + sentence
+    assert record.error is not None
+    assert (record.error.cause, record.error.rank) == (cause, 1)
 
 
 def test_of_two_terminated_ranks_on_one_node_neither_is_accused() -> None:

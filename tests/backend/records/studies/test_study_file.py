@@ -58,7 +58,7 @@ def test_a_study_makes_a_job_of_each_row_and_seed_with_all_rows_before_the_next_
     made = expand(sweep)
     assert made.faults == ()
     assert cells == (("one", 1), ("three", 1), ("one", 2), ("three", 2))
-    assert [job.name for job in made.jobs] == [f"Rates {row} seed={seed}" for row, seed in cells]
+    assert [job.name for job in made.jobs] == [f"Rates · {row} seed={seed}" for row, seed in cells]
     assert [job.raw["seed"] for job in made.jobs] == [1, 1, 2, 2]
     assert all(parse_job(job.raw).config for job in made.jobs)
 

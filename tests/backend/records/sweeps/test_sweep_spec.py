@@ -18,6 +18,7 @@ from backend.records.sweeps.spec import (
     read_sweep,
     sweep_name,
     sweep_of,
+    sweep_title,
     swept_path,
 )
 from backend.records.sweeps.values import (
@@ -419,3 +420,23 @@ def test_the_direction_of_another_metric_is_not_taken(policy, axes, modes) -> No
     found = expand(Sweep({**DIGITS, "checkpoint": policy}, (*axes, metrics)))
     jobs = [parse_job(job.raw).config for job in found.jobs]
     assert [job.checkpoint.best_mode for job in jobs] == modes
+
+
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (["shapes 2 lr=0.01", "shapes 2 lr=0.05"], "shapes 2"),
+        (["shapes 2 (2) lr=0.1 batch=8", "shapes 2 (2) lr=0.1 batch=16"], "shapes 2 (2)"),
+        (["digits, 2 workers seed=1"], "digits, 2 workers"),
+        (
+            ["Whole network · split, admm seed=1", "Whole network · whole seed=1"],
+            "Whole network",
+        ),
+        (["a b seed=1", "a seed=1"], "a"),
+        (["lr=0.1", "lr=0.2"], "shapes-2-zxym"),
+        (["renamed", "shapes lr=0.2"], "shapes-2-zxym"),
+        (["größe größe lr=1", "größe größe lr=2"], "größe größe"),
+    ],
+)
+def test_a_sweep_is_called_what_its_jobs_share_without_their_values(names, title) -> None:
+    assert sweep_title("sweep:shapes-2-zxym", names) == title

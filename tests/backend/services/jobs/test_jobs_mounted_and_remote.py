@@ -174,11 +174,16 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
         services.jobs.lifecycle.resume(view.id)
     assert name in told.value.remedy
     smaller = view.config.batch_size // 2
-    changed = services.jobs.lifecycle.resume(view.id, name, batch_size=smaller)
+    slower = view.config.optimizer.lr / 10
+    changed = services.jobs.lifecycle.resume(
+        view.id, name, batch_size=smaller, learning_rate=slower
+    )
     assert (changed.run, changed.config.batch_size) == (2, smaller)
-    assert other.jobs.queries.show(view.id).config.batch_size == smaller, "from now on"
+    seen = other.jobs.queries.show(view.id).config
+    assert (seen.batch_size, seen.optimizer.lr) == (smaller, slower), "from now on"
     launch = read_json(run.folder.launch)
     assert launch["config"]["batch_size"] == smaller
+    assert launch["config"]["optimizer"]["lr"] == slower
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
     resumed = FarRun(place, services.jobs.queries.show(view.id))

@@ -90,7 +90,7 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
 ) -> None:
     made = services.studies.start(str(study))
     assert [view.name for view in made.jobs] == [
-        f"Rates {row} seed={seed}" for seed in (1, 2) for row in ("slow", "fast")
+        f"Rates · {row} seed={seed}" for seed in (1, 2) for row in ("slow", "fast")
     ]
     assert {sweep_of(view.tags) for view in made.jobs} == {made.tag}
     assert {view.state for view in made.jobs} == {JobState.QUEUED}

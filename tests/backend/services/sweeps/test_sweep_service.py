@@ -16,7 +16,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind
-from backend.records.sweeps.spec import Sweep, sweep_of
+from backend.records.sweeps.spec import Sweep, sweep_of, sweep_title
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.queue.service import QueueService
@@ -69,6 +69,26 @@ class CancelledAt(Progress):
 
 def waiting(services: Services) -> list[str]:
     return [place.entry.name for place in services.queue.read().places]
+
+
+def test_a_sweep_keeps_the_typed_name_and_is_numbered_only_if_there_is_one_of_it(
+    services: Services,
+) -> None:
+    def queued(name: str) -> str:
+        made = services.sweeps.queue(Sweep({**raw_job(1), "name": name}, (RATE,)))
+        names = [view.name for view in made.jobs]
+        title = sweep_title(made.tag, names)
+        assert names == [f"{title} lr={rate}" for rate in (0.01, 0.03, 0.1)]
+        return title
+
+    assert [queued(name) for name in ("shapes", "shapes", "shapes 2", "shapes")] == [
+        *("shapes", "shapes (2)", "shapes 2", "shapes (3)")
+    ]
+    for view in services.jobs.queries.list():
+        if view.name.startswith("shapes (2)"):
+            services.queue.dequeue(view.id)
+            services.jobs.remove(view.id)
+    assert queued("shapes") == "shapes (2)", "it is free again"
 
 
 def test_s10_a_grid_of_two_by_three_makes_six_named_jobs_in_the_queue(services: Services) -> None:

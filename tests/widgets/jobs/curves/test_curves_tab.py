@@ -109,13 +109,25 @@ def test_how_earlier_runs_ended_stands_where_the_next_went_on(tab):
 def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
-    for state, step, words in (
-        (JobState.STARTING, 0, "Curves appear after the first step."),
-        (JobState.ERROR, 0, "No curves: the job ended before its first step."),
-        (JobState.FINISHED, 60, "Curves appear after the first step."),
+    nothing = HistoryUpdate([], [], [], {}, (), None, (), 0.0, [])
+    first, reading = "Curves appear after the first step.", "Reading curves…"
+    none = "No curves: the history of this job has no steps."
+    for state, step, words, then in (
+        (JobState.STARTING, 0, first, first),
+        (JobState.TRAINING, 0, first, first),
+        (JobState.TRAINING, 60, reading, first),
+        (JobState.INTERRUPTED, 60, reading, none),
+        (JobState.ERROR, 60, reading, none),
+        (JobState.FINISHED, 60, reading, none),
+        (JobState.ERROR, 0, "No curves: the job ended before its first step.", None),
     ):
-        tab.show_view(replace(LIVE, state=state, step=step))
+        view = replace(LIVE, state=state, step=step)
+        tab.clear("a job")
+        tab.show_view(view)
         assert tab._loss._empty_text == words
+        tab.append(nothing)
+        tab.show_view(view)
+        assert tab._loss._empty_text == (then or words)
 
 
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])

@@ -421,7 +421,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     )
     detail.open_job(replace(FAILED, error=error))
     failure = detail.failure
-    assert failure.first_act is failure._smaller
+    assert failure.first_act is failure._changed
     assert failure._usual.indexOf(failure._clone) == 0
     assert failure._again.isHidden()
     assert failure._remedy.text() == "Try a smaller one."
@@ -474,7 +474,7 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
 
 
 def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
-    alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 is not a number at step 30.")
+    alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
     assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]

@@ -21,7 +21,7 @@ JUDGED = replace(LIVE, best_metric=("validation/loss", 0.25), metrics={"loss": 0
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
     told = {fact.caption: fact.value for fact in facts(JUDGED)}
-    assert told["Best val. loss"] == "0.250"
+    assert told["Best saved: val. loss"] == "0.250"
     assert told["Loss, raw"] == "0.500"
     assert "Loss" not in told
 

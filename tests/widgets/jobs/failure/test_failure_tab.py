@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
+from backend.records.base.timestamps import instant
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
@@ -118,6 +120,56 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
         (FAILED.step - 300, "diverges"),
         (FAILED.step, "not a number"),
     ]
+
+
+@pytest.mark.parametrize("first", [1, 9, 150, 200])
+def test_a_loss_that_is_shown_from_its_first_step_is_shown_once(
+    detail: JobDetail, first: int
+) -> None:
+    view = replace(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
+    detail.open_job(view)
+    detail.show_update(replace(lab.history(FAILED), view=view))
+    plots = detail.failure.plots
+    assert (plots.cause, plots.loss is not None) == (None, True)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_card_never_stands_without_its_plot(detail: JobDetail, is_asked: bool) -> None:
+    view = (
+        replace(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
+    )
+    detail.open_job(view)
+    detail.show_update(replace(lab.history(FAILED), view=view))
+    plots = detail.failure.plots
+    for card, panel in ((plots._cause_card, plots._cause), (plots._loss_card, plots._loss)):
+        if not card.isHidden():
+            assert panel is not None
+            assert panel.isVisible(), "also before the next turn of the event loop"
+
+
+@pytest.mark.parametrize(
+    ("loss", "last"),
+    [
+        ([1.0] * 8 + [math.nan], 8),
+        ([1.0] * 8 + [math.inf], 8),
+        ([1.0] * 9, 9),
+        ([1.0, math.nan, 1.0, math.nan, math.nan], 3),
+        ([1.0], 1),
+        ([math.nan] * 3, None),
+    ],
+)
+def test_the_last_step_with_a_loss_is_one_whose_loss_is_a_number(
+    detail: JobDetail, loss: list[float], last: int | None
+) -> None:
+    steps = list(range(1, len(loss) + 1))
+    history = HistoryUpdate(
+        steps, [1] * len(steps), [float(one) for one in steps], {"loss": loss}, (), 0,
+        began_s=instant(FAILED.started).timestamp(),
+    )  # fmt: skip
+    detail.open_job(FAILED)
+    detail.show_update(RunUpdate(FAILED, history))
+    found = [event.words for event in detail.failure.events.shown if "with a loss" in event.words]
+    assert found == ([] if last is None else [f"Last step with a loss: {last}"])
 
 
 def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:

@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
@@ -15,7 +16,7 @@ from widgets.common.key_value_row import Fact
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.failure.remedies import remedies
+from widgets.jobs.failure.remedies import cause_of, remedies
 
 NODES = {name: samples.state(name, "ours", 2) for name in ("gpu06", "gpu07")}
 ON_GPUS = replace(
@@ -70,6 +71,17 @@ def offered(detail):
         ("", None, ["Resume", "Clone and change"]),
         ("gpu_memory", (), ["Clone and change", "Start over"]),
         ("gpu_ecc", (), ["Clone and change", "Start over"]),
+        (
+            "not_a_number",
+            (checkpoint(30),),
+            ["Resume with learning rate 0.01", "Clone with gradient clipping", "Resume"],
+        ),
+        (
+            "diverged",
+            (checkpoint(30),),
+            ["Resume with learning rate 0.01", "Clone with gradient clipping", "Resume"],
+        ),
+        ("not_a_number", (), ["Clone with gradient clipping", "Start over"]),
     ],
 )
 def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause, kept, wanted):
@@ -84,9 +96,16 @@ def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with qtbot.waitSignal(detail.job_actions.smaller_requested) as told:
-        qtbot.mouseClick(detail.failure._smaller, Qt.MouseButton.LeftButton)
-    assert told.args == ["a", 16]
+    with qtbot.waitSignal(detail.job_actions.resume_with_requested) as told:
+        qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
+    assert told.args == ["a", {"batch_size": 16}]
+    detail.show_view(failed("not_a_number"))
+    with qtbot.waitSignal(detail.job_actions.resume_with_requested) as told:
+        qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
+    assert told.args == ["a", {"learning_rate": 0.01}]
+    with qtbot.waitSignal(detail.job_actions.clone_with_requested) as told:
+        qtbot.mouseClick(detail.failure._clone, Qt.MouseButton.LeftButton)
+    assert told.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
     with qtbot.waitSignal(detail.job_actions.resume_elsewhere_requested) as told:
@@ -123,10 +142,35 @@ def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(d
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
     one = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
     kept = (checkpoint(30),)
-    assert remedies(failed("gpu_memory", 0, one), kept, NODES).batch_size == 0
+    assert remedies(failed("gpu_memory", 0, one), kept, NODES).resume == {}
     assert remedies(failed("gpu_ecc", 0, one), kept, NODES).without == ""
     unknown = remedies(failed("gpu_ecc"), kept, {})
     assert (unknown.without, unknown.chooses) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "traceback", "settings", "cause"),
+    [
+        (NOT_A_NUMBER, "", {}, "not_a_number"),
+        (NOT_A_NUMBER, "", {"stop_on_nan": False}, ""),
+        (NOT_A_NUMBER, "Traceback …", {}, ""),
+        (DIVERGED, "", {}, ""),
+        (DIVERGED, "", {"stop_on_divergence": True}, "diverged"),
+        (STANDSTILL, "", {}, ""),
+        ("", "", {}, ""),
+    ],
+)
+def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_job(
+    kind, traceback, settings, cause
+):
+    alarms = (Alarm(kind, 240, "The loss …"),) if kind else ()
+    job = replace(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
+    assert cause_of(replace(job, error=replace(job.error, traceback=traceback))) == cause
+
+
+def test_clipping_is_offered_once():
+    clipped = replace(ON_GPUS, gradient_norm=1.0)
+    assert remedies(failed("not_a_number", config=clipped), (checkpoint(30),), NODES).clone == {}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +189,7 @@ def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
     assert Fact("Lost", wanted) in facts._facts
 
 
-@pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", ""])
+@pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", "not_a_number", ""])
 def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
     detail.resize(560, 700)
     detail.open_job(failed(cause))
@@ -153,7 +197,7 @@ def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
     detail.show_pasts({}, {}, 0.0)
     QApplication.processEvents()
     tab = detail.failure
-    buttons = (tab._smaller, tab._without, tab._choose, tab._again, tab._clone, tab._log)
+    buttons = (tab._changed, tab._without, tab._choose, tab._again, tab._clone, tab._log)
     for button in filter(QWidget.isVisible, buttons):
         right = button.mapTo(tab, button.rect().bottomRight()).x()
         assert right < tab.width() - PAGE_MARGIN, button.text()

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication, QLabel, QMenu
 
 from backend.records.base.validation import Fault
 from backend.records.jobs.config import parse_job
@@ -15,8 +15,10 @@ from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
-from widgets.common.fields import LineEdit
+from widgets.common.buttons import Switch
+from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
+from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.swept_fields import SeveralButton
@@ -119,16 +121,74 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
     assert not pointed.act.is_lit()
 
 
-def test_the_button_stands_above_the_right_end_of_its_field_in_a_window_of_any_size(form):
-    for width in (1200, 900):
-        form.resize(width, 800)
-        QApplication.processEvents()
-        for path in ("model", "batch_size", "mixed_precision"):
-            field = form._fields.field(path)
-            place, room = field.act.geometry(), field.geometry()
-            assert field.act.parentWidget() is field.parentWidget()
-            assert place.right() == room.right(), path
-            assert place.bottom() == room.top() + field.control.y() + 1, path
+@pytest.mark.parametrize("width", [1200, 900])
+@pytest.mark.parametrize(
+    "path",
+    ["model", "loader", "epochs", "batch_size", "optimizer.lr", "strategy.name", "mixed_precision"],
+)
+def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(form, width, path):
+    form.resize(width, 800)
+    QApplication.processEvents()
+    field = form._fields.field(path)
+    page = field.parentWidget()
+
+    def places():
+        return [each.geometry() for each in page.findChildren(Field)]
+
+    control = field.control.geometry().translated(field.pos())
+    place = field.act.geometry()
+    assert field.act.parentWidget() is page
+    assert place.center().y() == control.center().y()
+    inside = not isinstance(field.control, Switch)
+    assert (place.right() <= control.right()) is inside
+    assert (place.left() > control.right()) is not inside
+    if not inside:
+        return
+    before, rest = places(), field.control.textMargins() if path == "epochs" else None
+    QApplication.sendEvent(field, QEnterEvent(*[QPointF(3, 3)] * 3))
+    QApplication.processEvents()
+    assert places() == before
+    QApplication.sendEvent(field, QEvent(QEvent.Type.Leave))
+    assert rest is None or field.control.textMargins() == rest
+
+
+@pytest.mark.parametrize("path", ["name", "checkpoint.best_metric", "optimizer.lr", "seed"])
+def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(form, path):
+    for details in form.findChildren(Details):
+        details.open()
+    QApplication.processEvents()
+    line = form._fields.field(path).control
+    other = form._fields.field("epochs").control
+    form.activateWindow()
+    other.setFocus()
+    line.setText("m" * 80)
+    cut = line.grab().toImage()
+    line.setText("m" * 90)
+    assert line.grab().toImage() == cut, "its beginning, and an ellipsis"
+    line.setFocus()
+    assert line.grab().toImage() != cut
+    line.setText("m")
+    whole = line.grab().toImage()
+    other.setFocus()
+    assert line.grab().toImage() != whole, "only the frame"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["name", "model", "loader", "epochs", "optimizer.lr", "strategy.lr_scaling", "schedule.name"],
+)
+def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
+    sentence = "It must be a number."
+    form.show_check(JobCheck(faults=(Fault(path, f"{path}: {sentence}"),)))
+    QApplication.processEvents()
+    field = form._fields.field(path)
+    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
+    at = field.mapTo(form, QPoint()).x()
+    spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
+    assert left == at or (left < at and spare <= 3)
+    assert QLabel.text(line) == line.text()
+    assert line.mapTo(form, QPoint()).y() >= field.mapTo(form, QPoint(0, field.height())).y()
 
 
 def test_several_values_of_a_hidden_field_open_what_hides_it(form):
@@ -209,6 +269,9 @@ def test_choices_and_switches_are_ticked(form):
         ("0.1", "Choose at least two values."),
         ("0.1,", "Has an empty value next to a comma; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1, 0.1", "Names 0.1 twice."),
+        ("0.050.01, 0.05, 0.1", "0.050.01 is not a number."),
+        ("0.1, x", "X is not a number."),
+        ("0.1, 0,2, 1e-", "1e- is not a number."),
     ],
 )
 def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
@@ -219,6 +282,26 @@ def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, te
     QTest.keyClick(popover._list, Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
+
+
+@pytest.mark.parametrize("path", ["optimizer.lr", "epochs", "batch_size", "seed"])
+def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, qtbot, path):
+    form.activateWindow()
+    popover = opened(form, path)
+    qtbot.waitUntil(popover._list.hasFocus)
+    QTest.keyClicks(popover._list, "1, 2")
+    assert popover.axis().values == (1, 2)
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    field = form._fields.field(path)
+    assert field.shown.hasFocus()
+    popover = opened(form, path)
+    qtbot.waitUntil(popover._list.hasFocus)
+    QTest.keyClicks(popover._list, "3, 4, 5")
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
+    popover = opened(form, path)
+    QTest.keyClick(popover, Qt.Key.Key_Escape)
+    assert field.shown.hasFocus()
 
 
 def test_escape_changes_nothing(form):

@@ -323,6 +323,30 @@ def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
     assert strip._word.text().replace("\xa0", " ") == "rank 2 is 50 % slower"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "step_ms", "cells"),
+    [
+        ("allreduce", (0.0, 0.0), [("0", "–"), ("1", "–")]),
+        ("allreduce", (0.0, 100.0), [("0", "–"), ("1", "100 ms")]),
+        ("allreduce", (100.0, 150.0), [("0", "100 ms"), ("1", "150 ms")]),
+        ("ddp", (0.0, 0.0), [("0", "–"), ("1", "–")]),
+        ("downpour", (0.0, 100.0), [("0 · server", "–"), ("1", "100 ms")]),
+        ("downpour", (0.0, 0.0), [("0 · server", "–"), ("1", "–")]),
+        ("dc-asgd", (0.0, 100.0), [("0 · server", "–"), ("1", "100 ms")]),
+    ],
+)
+def test_a_rank_is_a_server_by_its_strategy_and_not_by_a_step_time_of_zero(
+    strategy, step_ms, cells
+):
+    view = job(Placement("cpu1", 2), rank_step_ms=step_ms)
+    view = replace(view, config=replace(view.config, strategy=StrategyConfig(strategy)))
+    strip = RankStrip()
+    strip.show_view(view)
+    shown = [strip._cells.words(rank) for rank in range(2)]
+    assert [(name, took.replace("\xa0", " ")) for name, took in shown] == cells
+    assert [row.step.replace("\xa0", " ") for row in rank_rows(view)] == [took for _, took in cells]
+
+
 def test_the_rank_that_failed_is_red():
     rows = rank_rows(lab.FAILED)
     assert [row.rank for row in rows if row.has_failed] == [3]
