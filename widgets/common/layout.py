@@ -50,6 +50,13 @@ def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayo
     return _filled(QVBoxLayout(), items, gap, margins)
 
 
+def keep_place(widget: QWidget) -> None:
+    """Keep the room of a widget while it is hidden, so that nothing moves."""
+    policy = widget.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    widget.setSizePolicy(policy)
+
+
 def clear(layout: QLayout) -> None:
     """Remove everything from a layout and delete its widgets."""
     while (item := layout.takeAt(0)) is not None:

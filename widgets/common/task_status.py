@@ -25,10 +25,12 @@ class TaskStatus(QWidget):
     cancelled = Signal()
     folder_requested = Signal(str)
 
-    def __init__(self, doing: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, doing: str, *, cancel: str = "Cancel", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.message = Label("", "body", "bad", wrap=True, selectable=True)
-        self.progress = ProgressLine(doing)
+        self.progress = ProgressLine(doing, cancel=cancel)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
         self.show_in_folder.clicked.connect(self._ask_folder)

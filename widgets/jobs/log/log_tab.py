@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.jobs.view import (
     ALL_LOGS,
@@ -27,7 +27,7 @@ from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import col, row
+from widgets.common.layout import col, keep_place, row
 from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.log.log_view import LogView
@@ -136,7 +136,7 @@ class LogTab(QWidget):
             gap=S2,
         )
         foot = row((self._state, 1), self._new_lines)
-        self._new_lines.setSizePolicy(_keeping_its_place(self._new_lines))
+        keep_place(self._new_lines)
         self.setLayout(
             col(
                 (Card(head, (self._stack, 1), foot, gap=S2), 1),
@@ -423,9 +423,3 @@ class LogTab(QWidget):
         elif self.source == ALL_LOGS:
             words += ". Lines are in the order in which they arrived; older lines are rank by rank"
         return words
-
-
-def _keeping_its_place(widget: QWidget) -> QSizePolicy:
-    policy = widget.sizePolicy()
-    policy.setRetainSizeWhenHidden(True)
-    return policy
