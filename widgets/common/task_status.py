@@ -37,10 +37,15 @@ class TaskStatus(QWidget):
         self._path = ""
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
+        self.keep_room(True)
+        self.clear()
+
+    def keep_room(self, is_kept: bool) -> None:
+        """Have the room of a result before there is one, or not."""
         lines = _LINES * self.message.fontMetrics().lineSpacing()
         parts = (self.progress, self.show_in_folder)
-        self.setMinimumHeight(max(lines, *(part.sizeHint().height() for part in parts)))
-        self.clear()
+        room = max(lines, *(part.sizeHint().height() for part in parts))
+        self.setMinimumHeight(room if is_kept else 0)
 
     def show_progress(self, share: float | None, text: str) -> None:
         if self.progress.isHidden():

@@ -14,7 +14,7 @@ from widgets.shell.notification_list import NoticeItem, NoticeList
 ITEMS = [
     NoticeItem(
         "Failed: vit-s16 · plankton adamw",
-        "Out of GPU memory. Try batch_size = 16 instead of 32.",
+        "Out of GPU memory. Try batch size 16 instead of 32.",
         "11:52",
         "bad",
         True,

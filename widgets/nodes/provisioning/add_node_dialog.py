@@ -261,7 +261,7 @@ class AddNodeDialog(QDialog):
             faults["port"] = "Enter a port from 1 to 65535."
         for key in ("user", "jump"):
             if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
-                faults[key] = "Enter it without blanks, and without - at the start."
+                faults[key] = "Enter it without spaces, and without - at the start."
         sees_it = not self.no_share.isChecked()
         if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
             faults["data_root"] = "Enter an absolute path."
@@ -291,6 +291,7 @@ class AddNodeDialog(QDialog):
             self._fields[key].setVisible(more)
         for part in (self.no_share, self.choices):
             part.setVisible(more)
+        self._status.keep_room(not more)  # with all fields the dialog is as high as a small screen
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
         fit_height(self)

@@ -76,8 +76,8 @@ def test_what_is_no_host(host):
         ("port", "0", "Enter a port from 1 to 65535."),
         ("port", "65536", "Enter a port from 1 to 65535."),
         ("port", "٣", "Enter a port from 1 to 65535."),
-        ("user", "-l x", "Enter it without blanks, and without - at the start."),
-        ("jump", "a b", "Enter it without blanks, and without - at the start."),
+        ("user", "-l x", "Enter it without spaces, and without - at the start."),
+        ("jump", "a b", "Enter it without spaces, and without - at the start."),
     ],
 )
 def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
