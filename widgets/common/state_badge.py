@@ -380,7 +380,7 @@ class StateBadge(QWidget):
         self._glyph.set_state(state, progress)
         self._word.setText(state.word)
         # A run changes between training, evaluating and saving: its sentence keeps its place.
-        self._word.setMinimumWidth(live_word_w("strong") if state.is_live else 0)
+        self._word.setMinimumWidth(live_word_w("strong") + 2 if state.is_live else 0)
         self._word.set_tone(state_tone(state))
         self._word.set_tip(state.explanation)
         self._sentence.setText(sentence)

@@ -231,10 +231,12 @@ class AddNodeDialog(QDialog):
                 identity,
                 row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
                 col(self.no_share, self.choices, gap=S1),
-                self._status,
                 STRETCH,
-                S2,
-                row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                col(
+                    self._status,
+                    row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                    gap=S2,
+                ),
                 gap=S3,
             )
         )
@@ -287,11 +289,12 @@ class AddNodeDialog(QDialog):
         self._show_more(self._fields["jump"].isHidden())
 
     def _show_more(self, more: bool) -> None:
+        # With all fields the dialog is as high as a small screen.
+        self._status.keep_room(not more)
         for key in _MORE:
             self._fields[key].setVisible(more)
         for part in (self.no_share, self.choices):
             part.setVisible(more)
-        self._status.keep_room(not more)  # with all fields the dialog is as high as a small screen
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
         fit_height(self)

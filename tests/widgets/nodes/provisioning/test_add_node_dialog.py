@@ -1,8 +1,8 @@
 """Add a node: faults while typing, and nobody trusts a key by pressing Enter."""
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
 from widgets.common.buttons import Button
@@ -200,6 +200,29 @@ def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
     looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
     assert looking._status.message.isVisible()
     assert looking._status.message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "No.",
+        "gpu13 did not answer for 10 s.",
+        "gpu13 did not answer for 10 s. Is it switched on?",
+        "gpu13 lets nobody in.",
+        "“gpu13” is no host that this computer knows. Check the spelling, or enter its address.",
+        "The connection to gpu13 was closed while its hardware was read. Try it again.",
+    ],
+)
+def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
+    def places():
+        QApplication.processEvents()
+        return dialog.height(), dialog._look.mapTo(dialog, QPoint(0, 0)).y()
+
+    before = places()
+    dialog.show_progress("Connecting to gpu13")
+    assert places() == before
+    dialog.show_refusal("", sentence)
+    assert places() == before
 
 
 def test_the_dialog_is_as_high_as_what_it_shows(looking):
