@@ -232,6 +232,8 @@ class TextBox(QPlainTextEdit):
         if mono:
             self.setProperty("kind", "code")
             self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        elif read_only:
+            self.setProperty("kind", "page")
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name or placeholder)
         self.setReadOnly(read_only)

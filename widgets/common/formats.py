@@ -7,6 +7,7 @@ readable text: a diverging run passes NaN and 1e30 to every figure. No line brea
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -174,6 +175,12 @@ def memory_unit() -> tuple[str, int]:
 def under_way(step: str) -> str:
     """``Loading PyTorch…``: a step that goes on, whether or not its words end so already."""
     return f"{step.rstrip('. …')}…"
+
+
+def checkpoint(name: str) -> str:
+    """``Epoch 20, step 440``: a checkpoint by the name of its file, ``epoch-0020-step-000440``."""
+    found = re.fullmatch(r"epoch-(\d+)-step-(\d+)", name)
+    return f"Epoch {count(int(found[1]))}, step {count(int(found[2]))}" if found else name
 
 
 def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:

@@ -33,13 +33,14 @@ class Stack(QStackedWidget):
 
     def put_off(self) -> set[QWidget]:
         """Return the hidden pages, each of which is styled again when it is shown."""
-        self._unstyled = {self.widget(at) for at in range(self.count())} - {self.currentWidget()}
+        pages = (self.widget(at) for at in range(self.count()))
+        self._unstyled = {page for page in pages if page and page is not self.currentWidget()}
         return self._unstyled
 
     @Slot()
     def _style_page(self) -> None:
         page = self.currentWidget()
-        if page in self._unstyled:
+        if page is not None and page in self._unstyled:
             self._unstyled.remove(page)
             restyle(page)
 

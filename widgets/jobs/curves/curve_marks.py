@@ -111,7 +111,8 @@ class CurveMarks:
         for step, x in self._placed(self._ever_kept, axis):
             is_there = step in kept
             kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
-            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ' (deleted)'}"
+            words = f"checkpoint of {formats.checkpoint(self._ever_kept[step]).lower()}"
+            words += "" if is_there else " (deleted)"
             on_axis.append(AxisMark(x, kind, words))
         for kind, steps in (
             (MarkKind.EVALUATION, self._curves.evaluations()),
