@@ -32,6 +32,10 @@ from widgets.common.style import repolish
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 
 _COMBO_MOST_W = 240
+LEADS_FOCUS = "leadsFocus"
+"""The property of a part of a page that gives its focus to its list."""
+_TEXT_KEYS = "ACVXYZ"
+"""With Ctrl, of a text field: select all, copy, paste, cut, redo, undo."""
 
 
 class LineEdit(QLineEdit):
@@ -55,6 +59,9 @@ class LineEdit(QLineEdit):
         self._unit = Label("", "small", "text3", parent=self)
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
     def suggest(self, words: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
@@ -110,6 +117,9 @@ class SpinBox(QSpinBox):
         self.lineEdit().setTextMargins(10, 0, right, 0)
         self.setRange(least, most)
         self.setValue(value)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         _wheel(self, event, super().wheelEvent)
@@ -214,6 +224,18 @@ def paint_caret(painter: QPainter, field: QWidget) -> None:
     icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
+def _is_for_window(event: QEvent) -> bool:
+    """Ignore keys that Qt's text fields take from the window: Ctrl+E moves their cursor, on X11."""
+    if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
+        return False
+    is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z
+    is_ours = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
+    if not is_ours or chr(event.key()) in _TEXT_KEYS:
+        return False
+    event.ignore()
+    return True
+
+
 class TextBox(QPlainTextEdit):
     """Several lines: notes, or code with `mono`."""
 
@@ -239,6 +261,9 @@ class TextBox(QPlainTextEdit):
         self.setReadOnly(read_only)
         self.setTabChangesFocus(True)
         self.setPlainText(text)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
 
 class Slider(QSlider):
@@ -322,12 +347,25 @@ class SearchField(QLineEdit):
         self.returnPressed.connect(self._say)
         self._wipe.clicked.connect(self.clear)
 
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape and self.text():
+        if event.key() != Qt.Key.Key_Escape:
+            super().keyPressEvent(event)
+        elif self.text():
             self.clear()
-            event.accept()
-            return
-        super().keyPressEvent(event)
+        elif not self._leave():
+            super().keyPressEvent(event)
+
+    def _leave(self) -> bool:
+        """Give the focus to the list that it searches; False in a dialog, which closes."""
+        at = self.parentWidget()
+        while at is not None and not at.property(LEADS_FOCUS):
+            at = None if at.isWindow() else at.parentWidget()
+        if at is not None:
+            at.setFocus()
+        return at is not None
 
     @Slot(str)
     def _changed(self, text: str) -> None:

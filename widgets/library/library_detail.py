@@ -250,6 +250,16 @@ class LibraryDetail(QWidget):
         self._trial.say_failed()
         self._banner.show_sentence("bad", sentence, remedy)
 
+    def show_leaks(self, count: int) -> None:
+        """Report above all tabs that samples of validation are in the training set, too."""
+        if count:
+            were = "sample is" if count == 1 else "samples are"
+            self._banner.show_sentence(
+                "warn",
+                f"{formats.count(count)} validation {were} in the training set, too.",
+                "The validation metrics are too good.",
+            )
+
     # -- construction
 
     def _make(self) -> None:

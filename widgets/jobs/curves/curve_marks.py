@@ -16,6 +16,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
+from widgets.common import formats
 from widgets.plots.annotations import AxisSpan, Boundary, Post
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis

@@ -265,10 +265,15 @@ class LogTab(QWidget):
     # -- requests
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Go to the next match on Enter in the search, with Shift to the previous one."""
+        """Go to the next match on Enter, with Shift to the previous; Esc leaves the search."""
         enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         is_press = event.type() == QEvent.Type.KeyPress
-        if is_press and isinstance(event, QKeyEvent) and event.key() in enters:
+        if not is_press or not isinstance(event, QKeyEvent):
+            return bool(super().eventFilter(watched, event))
+        if event.key() == Qt.Key.Key_Escape and not self._search.text():
+            self.view.setFocus()
+            return True
+        if event.key() in enters:
             back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
             if self._found and self._matched == self._search.text():
                 self._step(-1 if back else 1)
