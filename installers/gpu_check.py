@@ -226,7 +226,7 @@ def check_out_of_memory(ground: CheckContext) -> Iterator[Row]:
     _, ended = ground.train("memory", environment=variables, **_ONCE)
     told = ended.error.sentence if ended.error else ended.message
     which = "Out of GPU memory" if ground.gpu else "The node is out of memory"
-    passed = told.startswith(f"{which}. Try batch_size = 16 instead of 32.")
+    passed = told.startswith(f"{which}. Try batch size 16 instead of 32.")
     yield Row("out of memory", passed, ended.state.value, told)
 
 

@@ -410,7 +410,9 @@ class FormController(QObject):
     def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
         """Create a job without starting it, then run ``then`` with it on the worker."""
         self._form.set_busy("Creating…")
-        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        progress = self._runner.progress(
+            lambda _share, what: self._form.set_busy(formats.under_way(what))
+        )
         self._saving = progress
 
         def create() -> JobView:

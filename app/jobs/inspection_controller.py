@@ -38,7 +38,7 @@ class InspectionController(QObject):
 
     @Slot(str, str, object)
     def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
-        dialog = InspectionDialog([one.name for one in checkpoints], chosen, self._window)
+        dialog = InspectionDialog(checkpoints, chosen, self._window)
         dialog.requested.connect(partial(self._look, job_id, dialog))
         dialog.cancelled.connect(self._cancel)
         dialog.finished.connect(self._cancel)

@@ -23,6 +23,7 @@ from backend.records.nodes.preflight import (
 )
 from backend.services.context.container import Services
 from backend.services.preflight.service import PreflightFailed
+from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.nodes.provisioning.host_key_dialog import HostKeyDialog
@@ -74,7 +75,7 @@ class StartController(QObject):
     def start(self, wish: StartRequest) -> None:
         """Check, and start at once if nothing prevents it."""
         progress = self._looks[wish.job_id] = self._runner.progress(
-            lambda _share, what: wish.show_busy(f"{what}…")
+            lambda _share, what: wish.show_busy(formats.under_way(what))
         )
         wish.show_busy("Starting…")
 
@@ -236,7 +237,7 @@ class PreflightSession(QObject):
             node, _, step = what.partition(": ")
             if self._is_open:
                 there = [finding for finding in wanted if node in finding.nodes]
-                self.dialog.show_fixing(there, f"{step}…")
+                self.dialog.show_fixing(there, formats.under_way(step))
 
         progress = self._runner.progress(report)
         nodes = {node for finding in wanted for node in finding.nodes}

@@ -84,7 +84,7 @@ class StudyController(QObject):
     def _start(self, name: str, form: FormName) -> None:
         def say(_share: float | None, what: str) -> None:
             if self.dialog.now is not None:
-                self.dialog.now.set_busy(f"{what}…")
+                self.dialog.now.set_busy(formats.under_way(what))
 
         say(None, "Starting")
         progress = self._runner.progress(say)

@@ -12,6 +12,7 @@ from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.sweeps.service import HalfMade, SweepService
+from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
@@ -47,7 +48,9 @@ class SweepController(QObject):
 
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
-        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        progress = self._runner.progress(
+            lambda _share, what: self._form.set_busy(formats.under_way(what))
+        )
         self._progress = progress
         self._runner.run(
             "create",

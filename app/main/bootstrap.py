@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Slot
+from PySide6.QtCore import QEvent, QObject, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 
@@ -51,6 +51,8 @@ LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 LIVE_INTERVAL_MS = 250
 """Interval of refreshes of side bar and tray; twenty jobs send forty updates a second."""
+NO_FRAME_MS = 1000
+"""A window that nothing shows, as on another desktop, is not painted and is built all the same."""
 
 
 _QT_MODULES = (
@@ -112,6 +114,8 @@ class Program(QObject):
         gc.disable()
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._node_names: tuple[str, ...] = ()
+        self._first_frame = QTimer(self, singleShot=True, interval=NO_FRAME_MS)
+        self._first_frame.timeout.connect(self._import_next)
         self.is_built = False
 
         self.window = MainWindow()
@@ -136,9 +140,17 @@ class Program(QObject):
 
     def show(self) -> None:
         """Show the window now, and build everything after its first frame."""
-        self.window.show()
         self._importing = iter(_QT_MODULES)
-        QTimer.singleShot(0, self._import_next)
+        self.window.installEventFilter(self)
+        self.window.show()
+        self._first_frame.start()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Import nothing while the first frame of the window waits to be painted."""
+        if event.type() == QEvent.Type.UpdateRequest:
+            watched.removeEventFilter(self)
+            self._first_frame.start(0)
+        return False
 
     def end(self) -> None:
         """Quit as if the user closed the window; jobs keep running."""
@@ -206,6 +218,7 @@ class Program(QObject):
         No timer of the program outlives this: the window that it would update is gone.
         Return False if a thread is in a call that may never return (see `Background.close`).
         """
+        self._first_frame.stop()
         self._live_shown.stop()
         if self._services is not None:
             self._poller.stop()

@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from backend.records.base.schema import READ, Record
 from backend.records.base.timestamps import seconds
+from backend.records.jobs.alarm import NOT_A_NUMBER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
@@ -72,7 +73,7 @@ class Notices(QObject):
     """Watch views and report each end once.
 
     Runs that had ended before the window opened are reported by `missed`. The first of several
-    notices is sent at once, those within 30 s after it together.
+    notices is sent at once, those within 30 s after it together, unless they differ.
 
     Signals:
         notified: A `Notice`, for the tray and the bell.
@@ -158,8 +159,11 @@ class Notices(QObject):
             self._notify(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
-        # The end that it caused is reported by itself, with its sentence.
+        # The end that it causes is reported by itself, with its sentence.
+        ends = view.config.stop_on_nan
         for alarm in view.alarms if view.state.is_live else ():
+            if ends and alarm.kind == NOT_A_NUMBER:
+                continue
             known = self._alarmed.setdefault((view.id, view.run), set())
             if (alarm.kind, alarm.step) not in known:
                 known.add((alarm.kind, alarm.step))
@@ -180,12 +184,15 @@ class Notices(QObject):
 
     @Slot()
     def send_waiting(self) -> None:
-        """Send what was held back, as one notice if it is several."""
+        """Send what was held back: as one notice what happened alike, and at one place."""
         waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return
-        self._merge.start()
-        self.notified.emit(waiting[0].notice if len(waiting) == 1 else _merged(waiting))
+        alike: dict[tuple[str, str], list[_Event]] = {}
+        for event in waiting:
+            alike.setdefault((event.word, event.place), []).append(event)
+        if alike:
+            self._merge.start()
+        for events in alike.values():
+            self.notified.emit(events[0].notice if len(events) == 1 else _merged(events))
 
 
 def _why(view: JobView) -> str:
@@ -196,23 +203,15 @@ def _why(view: JobView) -> str:
 
 
 def _merged(events: list[_Event]) -> Notice:
-    words = {event.word for event in events}
-    places = {event.place for event in events}
-    where = places.pop() if len(places) == 1 else ""
-    names = [event.name for event in events]
-    if len(words) == 1:
-        word = words.pop()
-        noun = "nodes" if word == "Offline" else "jobs"
-        title = f"{len(events)} {noun}: {word.lower()}"
-        if word in ("Failed", "Lost", "Finished"):
-            title = f"{len(events)} jobs {'are lost' if word == 'Lost' else word.lower()}"
-    else:
-        title = f"{len(events)} notifications"
-        names = [event.notice.title for event in events]
+    newest, word, where = events[-1].notice, events[0].word, events[0].place
+    noun = "nodes" if word == "Offline" else "jobs"
+    title = f"{len(events)} {noun}: {word.lower()}"
+    if word in ("Failed", "Lost", "Finished"):
+        title = f"{len(events)} jobs {'are lost' if word == 'Lost' else word.lower()}"
     if where:
         title += f" on {where}"
-    worst = _worst(event.notice for event in events)
-    return Notice(title, _listed(names), events[-1].notice.when, node=where, family=worst)
+    names = _listed([event.name for event in events])
+    return Notice(title, names, newest.when, node=where, family=newest.family)
 
 
 def of_absence(missed: Sequence[Notice]) -> Notice:

@@ -14,7 +14,7 @@ import shiboken6
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QPushButton, QWidget
 
-from widgets.common.buttons import Button, ChoiceRow
+from widgets.common.buttons import Button, ChoiceRow, UnderlinedTabs
 from widgets.jobs.actions.primary_action import KEYS_OF_ACTS
 from widgets.shell.command_palette import PaletteEntry
 
@@ -63,7 +63,7 @@ class PageActs:
             words = spot.words()
             targets = here if spot.is_here() else elsewhere
             seen: Counter[str] = Counter()
-            for control, title, icon in _acts(spot.root, roots) if words else ():
+            for control, title, icon in _acts(spot.root, roots, words) if words else ():
                 if not title or title.casefold() in told:
                     continue
                 seen[title] += 1
@@ -71,8 +71,9 @@ class PageActs:
                 self._found[key] = (spot, control)
                 # Each plot of a comparison has a button to remove it.
                 shown = title if number == 1 else f"{title} ({number})"
+                aside = "" if title.endswith(words) else words
                 targets.append(
-                    PaletteEntry(PRESS, key, shown, words, icon, _key_of(control, title))
+                    PaletteEntry(PRESS, key, shown, aside, icon, _key_of(control, title))
                 )
         return here, elsewhere
 
@@ -89,9 +90,9 @@ class PageActs:
 
 
 def _acts(
-    root: QWidget, roots: Collection[QWidget]
+    root: QWidget, roots: Collection[QWidget], words: str
 ) -> Iterator[tuple[QAbstractButton | QAction, str, str]]:
-    """Each command with its text and icon, in the order of creation."""
+    """Each command on ``words`` with its text and icon, in the order of creation."""
     for button in root.findChildren(QAbstractButton):
         if not (button.isVisibleTo(root) and button.isEnabledTo(root)):
             continue
@@ -107,7 +108,7 @@ def _acts(
                 if action.isEnabled() and not action.isSeparator():
                     yield action, before + _plain(action.text()), ""
             continue
-        yield button, _title(button), button.icon_name if isinstance(button, Button) else ""
+        yield button, _title(button, words), button.icon_name if isinstance(button, Button) else ""
 
 
 def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
@@ -117,9 +118,11 @@ def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
     return at
 
 
-def _title(button: QAbstractButton) -> str:
+def _title(button: QAbstractButton, words: str) -> str:
     """The text of a button; one of several choices includes the name of the group."""
     group = button.parentWidget()
+    if isinstance(group, UnderlinedTabs):
+        return "" if button.isChecked() else f"{group.title_of(button)} of {words}"
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"
     if isinstance(button, QCheckBox):

@@ -84,7 +84,7 @@ def _memory(error: BaseException, batch_size: int) -> str:
         return f"{which} with a batch of one sample: the model needs more than this device has."
     # The next lower power of two: activations grow with the batch, so half of it halves them.
     smaller = 1 << ((batch_size - 1).bit_length() - 1)
-    return f"{which}. Try batch_size = {smaller} instead of {batch_size}."
+    return f"{which}. Try batch size {smaller} instead of {batch_size}."
 
 
 def trace_of(error: BaseException) -> str:

@@ -243,7 +243,7 @@ def test_m2_what_has_no_field_is_told_among_the_checks(form):
     form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
     assert told(form) == {}
     words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
-    assert words.startswith("environment.A B: ")
+    assert words.startswith("Environment variable “A B”: names have ")
 
 
 def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):

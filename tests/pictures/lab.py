@@ -130,9 +130,9 @@ FAILED = job(
     "j5", "vit-s16 · plankton adamw", S.ERROR,
     config("vit-s16 · plankton", "gpu03", batch_size=32), 0.41, ("validation/top-1", 0.817),
     began=6 * HOUR, ended=4 * HOUR, metrics={"loss": 1.07},
-    message="Rank 3 on gpu03: Out of GPU memory. Try batch_size = 16 instead of 32.",
+    message="Rank 3 on gpu03: Out of GPU memory. Try batch size 16 instead of 32.",
     error=RankError(
-        "Out of GPU memory. Try batch_size = 16 instead of 32.", 3, "gpu03",
+        "Out of GPU memory. Try batch size 16 instead of 32.", 3, "gpu03",
         "\n".join(TRACE), "gpu_memory", "",
         tuple(EvidenceLine("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
     ),

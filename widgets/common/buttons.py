@@ -461,6 +461,10 @@ class UnderlinedTabs(ChoiceRow):
         wanted = chosen or before
         self.choose(wanted if wanted in self._keys else (self._keys[0] if self._keys else ""))
 
+    def title_of(self, tab: QAbstractButton) -> str:
+        """Return the name of a tab, without its number."""
+        return tab.shown if isinstance(tab, _Tab) else ""
+
     def set_count(self, key: str, count: str) -> None:
         """Set the small number behind a tab's name: "16"."""
         tab = self._group.button(self._keys.index(key))

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from widgets.common import theme
+from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, Item, Margins, col, row
@@ -243,11 +243,11 @@ class ProgressLine(QWidget):
         self.set_progress(0.0, text)
 
     def set_progress(self, share: float | None, text: str = "", figure: str = "") -> None:
-        """Set the progress from 0 to 1, None if unknown; `figure` is "1.2 of 4.1 GB"."""
+        """Set the progress, 0 to 1 or None; `figure` is "1.2 of 4.1 GB", "" for percent."""
         if text:
             self._text.setText(text)
         self._bar.setAccessibleName(self._text.text())
-        self._figure.setText(figure)
+        self._figure.setText(figure or ("" if share is None else formats.progress(share)))
         if share is None and not theme.motion_reduced():
             self._bar.setRange(0, 0)
             return

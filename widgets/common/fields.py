@@ -64,6 +64,12 @@ def _leave_files(event: QDragEnterEvent) -> bool:
     return event.mimeData().hasUrls()
 
 
+LEADS_FOCUS = "leadsFocus"
+"""The property of a part of a page that gives its focus to its list."""
+_TEXT_KEYS = "ACVXYZ"
+"""With Ctrl, of a text field: select all, copy, paste, cut, redo, undo."""
+
+
 class LineEdit(QLineEdit):
     """One line of text, or a number with its unit at the right inside.
 
@@ -92,6 +98,9 @@ class LineEdit(QLineEdit):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if not _leave_files(event):
             super().dragEnterEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
     def suggest(self, words: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
@@ -184,6 +193,9 @@ class SpinBox(QSpinBox):
         self.lineEdit().setAcceptDrops(False)
         self.setRange(least, most)
         self.setValue(value)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         _wheel(self, event, super().wheelEvent)
@@ -302,6 +314,18 @@ def paint_caret(painter: QPainter, field: QWidget) -> None:
     icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
+def _is_for_window(event: QEvent) -> bool:
+    """Ignore keys that Qt's text fields take from the window: Ctrl+E moves their cursor, on X11."""
+    if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
+        return False
+    is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z
+    is_ours = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
+    if not is_ours or chr(event.key()) in _TEXT_KEYS:
+        return False
+    event.ignore()
+    return True
+
+
 class TextBox(QPlainTextEdit):
     """Several lines: notes, or code with `mono`."""
 
@@ -320,6 +344,8 @@ class TextBox(QPlainTextEdit):
         if mono:
             self.setProperty("kind", "code")
             self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        elif read_only:
+            self.setProperty("kind", "page")
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name or placeholder)
         self.setReadOnly(read_only)
@@ -329,6 +355,9 @@ class TextBox(QPlainTextEdit):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if not _leave_files(event):
             super().dragEnterEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
 
 
 class Slider(QSlider):
@@ -416,12 +445,25 @@ class SearchField(QLineEdit):
         if not _leave_files(event):
             super().dragEnterEvent(event)
 
+    def event(self, event: QEvent) -> bool:
+        return not _is_for_window(event) and bool(super().event(event))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape and self.text():
+        if event.key() != Qt.Key.Key_Escape:
+            super().keyPressEvent(event)
+        elif self.text():
             self.clear()
-            event.accept()
-            return
-        super().keyPressEvent(event)
+        elif not self._leave():
+            super().keyPressEvent(event)
+
+    def _leave(self) -> bool:
+        """Give the focus to the list that it searches; False in a dialog, which closes."""
+        at = self.parentWidget()
+        while at is not None and not at.property(LEADS_FOCUS):
+            at = None if at.isWindow() else at.parentWidget()
+        if at is not None:
+            at.setFocus()
+        return at is not None
 
     @Slot(str)
     def _changed(self, text: str) -> None:

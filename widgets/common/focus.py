@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from widgets.common.fields import Field
+from widgets.common.fields import LEADS_FOCUS, Field
 
 
 class FocusLead(QObject):
@@ -34,6 +34,7 @@ class FocusLead(QObject):
         super().__init__(holder)
         self._part = part
         holder.installEventFilter(self)
+        holder.setProperty(LEADS_FOCUS, True)
 
     def lead_to(self, part: QWidget) -> None:
         self._part = part

@@ -7,6 +7,7 @@ readable text: a diverging run passes NaN and 1e30 to every figure. No line brea
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -171,8 +172,19 @@ def memory_unit() -> tuple[str, int]:
     return ("GB", 10**9) if _units.sizes == DECIMAL else ("GiB", 2**30)
 
 
+def under_way(step: str) -> str:
+    """``Loading PyTorch…``: a step that goes on, whether or not its words end so already."""
+    return f"{step.rstrip('. …')}…"
+
+
+def checkpoint(name: str) -> str:
+    """``Epoch 20, step 440``: a checkpoint by the name of its file, ``epoch-0020-step-000440``."""
+    found = re.fullmatch(r"epoch-(\d+)-step-(\d+)", name)
+    return f"Epoch {count(int(found[1]))}, step {count(int(found[2]))}" if found else name
+
+
 def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
-    """``61 of 80 GiB``: a GPU's memory, always in one unit so that cards compare."""
+    """``61.2 of 80 GiB``: a GPU's memory, always in one unit so that cards compare."""
     if used_bytes is None or total_bytes is None:
         return NONE
     unit, each = memory_unit()
@@ -412,7 +424,8 @@ def _in(size_bytes: float, each: int) -> str:
     value = size_bytes / each
     if not math.isfinite(value):
         return NONE
-    return f"{value:.1f}" if 0 < value < 9.95 and f"{value:.1f}"[-1] != "0" else f"{value:.0f}"
+    figure = f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    return figure.removesuffix(".0")
 
 
 def _local(when: datetime | float) -> datetime:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 from widgets.common.theme import S2
@@ -28,6 +28,8 @@ REST: Final = _Stretch.REST
 Item: TypeAlias = QWidget | QLayout | int | _Stretch | tuple[QWidget | QLayout, int] | None
 Margins: TypeAlias = tuple[int, int, int, int]
 NO_MARGINS: Margins = (0, 0, 0, 0)
+
+_LEAST_W, _LEAST_H, _AROUND = 640, 480, 48
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
 
@@ -50,6 +52,13 @@ def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayo
     return _filled(QVBoxLayout(), items, gap, margins)
 
 
+def keep_place(widget: QWidget) -> None:
+    """Keep the room of a widget while it is hidden, so that nothing moves."""
+    policy = widget.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    widget.setSizePolicy(policy)
+
+
 def clear(layout: QLayout) -> None:
     """Remove everything from a layout and delete its widgets."""
     while (item := layout.takeAt(0)) is not None:
@@ -59,6 +68,15 @@ def clear(layout: QLayout) -> None:
             widget.deleteLater()
         elif inner is not None:
             clear(inner)
+
+
+def fit_into(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:
+    """Give a dialog its size, or less if its parent has no room around it."""
+    room = parent.size() if parent is not None else QSize(width, height)
+    window.resize(
+        min(width, max(_LEAST_W, room.width() - _AROUND)),
+        min(height, max(_LEAST_H, room.height() - _AROUND)),
+    )
 
 
 def fit_height(window: QWidget) -> None:

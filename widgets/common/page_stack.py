@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Slot
 from PySide6.QtWidgets import QStackedWidget, QWidget
+
+
+def restyle(widget: QWidget) -> None:
+    """Style a widget and its children again, and tell them; hidden pages of a `Stack` later."""
+    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
+        widget.style().polish(widget)
+        QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
+        widget.update()
+    later = widget.put_off() if isinstance(widget, Stack) else ()
+    for child in widget.children():
+        if isinstance(child, QWidget) and child not in later:
+            restyle(child)
 
 
 class Stack(QStackedWidget):
@@ -16,6 +28,21 @@ class Stack(QStackedWidget):
     def __init__(self, least_w: int = 0, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._least = QSize(least_w, 0)
+        self._unstyled: set[QWidget] = set()
+        self.currentChanged.connect(self._style_page)
+
+    def put_off(self) -> set[QWidget]:
+        """Return the hidden pages, each of which is styled again when it is shown."""
+        pages = (self.widget(at) for at in range(self.count()))
+        self._unstyled = {page for page in pages if page and page is not self.currentWidget()}
+        return self._unstyled
+
+    @Slot()
+    def _style_page(self) -> None:
+        page = self.currentWidget()
+        if page is not None and page in self._unstyled:
+            self._unstyled.remove(page)
+            restyle(page)
 
     def hasHeightForWidth(self) -> bool:
         return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from math import cos, radians, sin
 from typing import Literal
 
@@ -351,6 +352,12 @@ class StateGlyph(QWidget):
         self.update()
 
 
+@cache
+def live_word_w(role: Role, after: str = "") -> int:
+    """The room of the longest word of a run in progress, with a text after it."""
+    return max(text_width(f"{one.word}{after}", role) for one in JobState if one.is_live)
+
+
 class StateBadge(QWidget):
     """Glyph, word and a sentence: "Training  on gpu06, gpu07 · started 14:02 by mai"."""
 
@@ -372,6 +379,8 @@ class StateBadge(QWidget):
     def set_state(self, state: JobState, progress: float = 0.0, sentence: str = "") -> None:
         self._glyph.set_state(state, progress)
         self._word.setText(state.word)
+        # A run changes between training, evaluating and saving: its sentence keeps its place.
+        self._word.setMinimumWidth(live_word_w("strong") + 2 if state.is_live else 0)
         self._word.set_tone(state_tone(state))
         self._word.set_tip(state.explanation)
         self._sentence.setText(sentence)

@@ -175,8 +175,9 @@ QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; 
 QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};
   border-color: {t.sunken}; }}
 QTextEdit[kind="code"]:focus, QPlainTextEdit[kind="code"]:focus {{ border-color: {t.focus}; }}
-QTextEdit[kind="page"] {{ background: transparent; border: 2px solid transparent; padding: 0; }}
-QTextEdit[kind="page"]:focus {{ border-color: {t.focus}; }}
+QTextEdit[kind="page"], QPlainTextEdit[kind="page"] {{ background: transparent;
+  border: 2px solid transparent; padding: 0; }}
+QTextEdit[kind="page"]:focus, QPlainTextEdit[kind="page"]:focus {{ border-color: {t.focus}; }}
 QCheckBox, QRadioButton {{ spacing: 8px; min-height: {TARGET_MIN}px; }}
 QCheckBox::indicator, QRadioButton::indicator, QAbstractItemView::indicator {{ width: 14px;
   height: 14px; border: 1px solid {t.line_strong}; border-radius: {R_CELL}px;

@@ -25,20 +25,27 @@ class TaskStatus(QWidget):
     cancelled = Signal()
     folder_requested = Signal(str)
 
-    def __init__(self, doing: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, doing: str, *, cancel: str = "Cancel", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.message = Label("", "body", "bad", wrap=True, selectable=True)
-        self.progress = ProgressLine(doing)
+        self.progress = ProgressLine(doing, cancel=cancel)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
         self.show_in_folder.clicked.connect(self._ask_folder)
         self._path = ""
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
+        self.keep_room(True)
+        self.clear()
+
+    def keep_room(self, is_kept: bool) -> None:
+        """Have the room of a result before there is one, or not."""
         lines = _LINES * self.message.fontMetrics().lineSpacing()
         parts = (self.progress, self.show_in_folder)
-        self.setMinimumHeight(max(lines, *(part.sizeHint().height() for part in parts)))
-        self.clear()
+        room = max(lines, *(part.sizeHint().height() for part in parts))
+        self.setMinimumHeight(room if is_kept else 0)
 
     def show_progress(self, share: float | None, text: str) -> None:
         if self.progress.isHidden():

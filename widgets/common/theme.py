@@ -1,11 +1,12 @@
 """The one table of colours, sizes and fonts of the window. No widget has constants of its own.
 
 How the theme reaches a widget: painting code calls `current()` each time it paints and stores no
-colour. When the theme changes, `ThemeManager` swaps the table and sets palette and style sheet of
-the application, and Qt itself sends every widget a repaint and a ``StyleChange`` event; so a widget
-that stores something coloured (an icon, a pen) recreates it in ``changeEvent``, and no widget needs
-a theme passed in or a signal. The alternative, a theme passed through every constructor, lengthens
-each delegate and paint function for one value that is the same everywhere in the process.
+colour. When the theme changes, `ThemeManager` swaps the table, sets palette and style sheet of the
+application, and sends every widget a repaint and a ``StyleChange`` event (in a hidden page of a
+`Stack` when the page is shown); so a widget that stores something coloured (an icon, a pen)
+recreates it in ``changeEvent``, and no widget needs a theme passed in or a signal. The alternative,
+a theme passed through every constructor, lengthens each delegate and paint function for one value
+that is the same everywhere in the process.
 
 Contrasts and distances of these colours are checked by ``tests/widgets/common/test_colours.py``.
 """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import (
+    QEvent,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
@@ -93,6 +96,37 @@ def share_width(view: QTableView, taker: int, *, equally: bool = False) -> None:
     header.setResizeContentsPrecision(_MEASURED_ROWS)
     header.setSectionResizeMode(modes.Stretch if equally else modes.ResizeToContents)
     header.setSectionResizeMode(taker, modes.Stretch)
+
+
+class WholeNames(QObject):
+    """Hide columns of ``spare``, in this order, while the texts of column ``taker`` do not fit."""
+
+    def __init__(self, view: QTableView, taker: int, spare: Sequence[int]) -> None:
+        super().__init__(view)
+        self._view, self._taker, self._spare = view, taker, spare
+        view.viewport().installEventFilter(self)
+        view.model().modelReset.connect(self.fit)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize:
+            self.fit()
+        return False
+
+    @Slot()
+    def fit(self) -> None:
+        """Measure again: another column was shown or hidden."""
+        view = self._view
+        header = view.horizontalHeader()
+
+        def wanted(column: int) -> int:
+            return max(view.sizeHintForColumn(column), header.sectionSizeHint(column))
+
+        columns = range(header.count())
+        shown = [at for at in columns if at in self._spare or not view.isColumnHidden(at)]
+        missing = sum(map(wanted, shown)) - view.viewport().width()
+        for column in self._spare:
+            view.setColumnHidden(column, missing > 0)
+            missing -= wanted(column)
 
 
 class AsHighAsRows(QObject):

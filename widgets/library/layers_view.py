@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.jobs.setting_labels import name_and_unit
@@ -22,10 +21,9 @@ from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.page_stack import Stack
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S2, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import AsHighAsRows, WholeNames, dress, share_width
 from widgets.library.layer_graph import LayerGraphView
 
-_WIDE_FROM_W, _MEDIUM_FROM_W = 900, 700
 _BATCH_SIZE = name_and_unit("batch_size")[0]
 _MOST_BATCH = 1_000_000
 
@@ -123,10 +121,13 @@ class LayersView(QWidget):
         table = self._table = QTableView()
         table.setModel(self._model)
         dress(table, "Layers")
+        share_width(table, 0)
         table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         table.horizontalHeader().setSortIndicatorClearable(True)
         table.setSortingEnabled(True)
+        # A tool tip of the graph has the rest.
+        WholeNames(table, 0, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN))
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
         rows = QWidget()
@@ -145,14 +146,6 @@ class LayersView(QWidget):
             gap=S2,
         )
         self.setLayout(col(Card(self._facts, self._warnings), tools, (self._pages, 1), gap=S3))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        share_width(self._table, 0)
-        self._table.setColumnHidden(_TRAINED_COLUMN, self.width() < _WIDE_FROM_W)
-        # The names need the room; a tool tip of the graph has the shape.
-        for column in (_OUTPUT_COLUMN, _MEMORY_COLUMN):
-            self._table.setColumnHidden(column, self.width() < _MEDIUM_FROM_W)
 
     def show_layers(self, layers: ModelLayers) -> None:
         """Show the layers, and that their graph is being made."""

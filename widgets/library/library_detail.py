@@ -26,7 +26,7 @@ from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, literal, plain_tip
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, col, keep_place, row
 from widgets.common.page_stack import Stack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
 from widgets.library.item_groups import Entry
@@ -254,6 +254,16 @@ class LibraryDetail(QWidget):
         self._trial.say_failed()
         self._banner.show_sentence("bad", sentence, remedy)
 
+    def show_leaks(self, count: int) -> None:
+        """Report above all tabs that samples of validation are in the training set, too."""
+        if count:
+            were = "sample is" if count == 1 else "samples are"
+            self._banner.show_sentence(
+                "warn",
+                f"{formats.count(count)} validation {were} in the training set, too.",
+                "The validation metrics are too good.",
+            )
+
     # -- construction
 
     def _make(self) -> None:
@@ -282,6 +292,7 @@ class LibraryDetail(QWidget):
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
+        keep_place(self._progress)
         self._dataset_box = ComboBox(name="Dataset")
         self._loader_box = ComboBox(name="Loader")
         for box in (self._dataset_box, self._loader_box):
@@ -328,8 +339,8 @@ class LibraryDetail(QWidget):
                 self._tabs,
                 self._banner,
                 self._trial_row,
-                self._progress,
                 (self._pages, 1),
+                self._progress,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )

@@ -26,7 +26,7 @@ _WHAT = (
 _COLUMNS = (
     TableColumn[ScanFinding]("Finding", lambda one: one.sentence, lambda one: one.sentence),
     TableColumn[ScanFinding](
-        "Shown below",
+        "Samples",
         lambda one: formats.count(len(one.groups)) if one.groups else "–",
         is_figure=True,
     ),
@@ -63,7 +63,8 @@ class ScanView(QStackedWidget):
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         running = QWidget()
-        running.setLayout(col(self._progress, STRETCH))
+        reading = EmptyState("magnifying-glass", "Reading all samples…", _WHAT)
+        running.setLayout(col((reading, 1), self._progress, gap=S3))
         for page in (result, start, running):
             self.addWidget(page)
         self.clear()
@@ -206,8 +207,10 @@ def _read_words(scan: DatasetScan) -> str:
     read = f"{formats.count(scan.examined)} training"
     if scan.validation is not None:
         read += f" and {formats.count(scan.validation.examined)} validation"
-    time = formats.milliseconds(scan.sample_time_ms)
-    words = f"Read {read} samples in {formats.duration(scan.seconds)}, {time} a sample."
+    count = scan.examined + (scan.validation.examined if scan.validation is not None else 0)
+    words = f"Read {read} samples ({formats.milliseconds(scan.sample_time_ms)} each)"
+    start_s = scan.seconds - count * scan.sample_time_ms / 1000
+    words += f"; starting took {formats.duration(start_s)}." if start_s >= 1 else "."
     has_pictures = any(len(one.shape or ()) == 3 for one in scan.shapes)
     is_small = has_pictures and not scan.compares_pictures
     return words + (" Pictures below 16 × 16 pixels are not compared." if is_small else "")

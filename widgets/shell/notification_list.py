@@ -33,15 +33,13 @@ from widgets.common.painting import (
     paint_text,
     text_width,
 )
-from widgets.common.theme import CONTROL_H, ICON_NAV, S1, S2, S3, S4, S6, Family
+from widgets.common.theme import ICON_NAV, S1, S2, S3, S4, S6, Family
 from widgets.common.view_style import dress
 
 _WIDTH = 420
 _ROW_H = 56
 _ROWS_SHOWN = 8
 _BADGE_H = 14
-_BELL_COUNTING_W = 46
-"""Wide enough for the number next to the bell."""
 _MOST_COUNTED = 9
 _Index = QModelIndex | QPersistentModelIndex
 ITEM_ROLE = Qt.ItemDataRole.UserRole
@@ -70,7 +68,6 @@ class NotificationBell(IconButton):
         self._count = count
         self.set_icon("bell-fill" if count else "bell")
         self.set_tip(f"{formats.plural(count, 'new notification')}" if count else "Notifications")
-        self.setFixedWidth(_BELL_COUNTING_W if count else CONTROL_H)
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -81,7 +81,7 @@ class RunningJob(QWidget):
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
         on = formats.plural(view.world_size, unit, plural)
-        self._phase.setText(view.doubt or f"{view.state.word} · {on}")
+        self._phase.setText(view.doubt or f"{on} · {view.state.word}")
         self._phase.set_tone("warn" if view.doubt else "text2")
         self._settle_tones()
         sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"

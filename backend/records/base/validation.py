@@ -275,8 +275,8 @@ def variable_fault(name: str) -> str:
         or not all(c.isascii() and (c.isalnum() or c == "_") for c in name)
         or name[0].isdigit()
     ):
-        return f"“{sanitize(name)}” cannot name an environment variable; use letters, digits and _."
+        return "names have letters, digits and _, no spaces, and no digit first."
     own = ("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")
     if name.startswith(own) or name == "CUDA_VISIBLE_DEVICES":
-        return f"{name} is set by Ringmaster itself and cannot be changed by a job."
+        return "is set by Ringmaster itself and cannot be changed by a job."
     return ""

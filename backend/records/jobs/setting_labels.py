@@ -85,8 +85,8 @@ LABELS: Mapping[str, str] = {
 _MODES = {"min": "lowest", "max": "highest"}
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "strategy.name": {
-        "allreduce": "Allreduce (Horovod)",
-        "ddp": "DDP (PyTorch)",
+        "allreduce": "Allreduce",
+        "ddp": "DDP",
         "downpour": "Downpour SGD",
         "dc-asgd": "DC-ASGD",
         "sandblaster": "Sandblaster L-BFGS",

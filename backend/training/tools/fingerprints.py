@@ -27,6 +27,8 @@ LEAST_SIDE = 16
 """Of a smaller picture a field would be a single pixel, and unlike pictures would be alike."""
 _FIELDS = 9
 _MOST_BITS = 3
+_ONES_PER_BIT = 12
+"""A drawing on an empty ground has few edges, so fewer bits may differ."""
 _BANDS = 4
 """If at most three bits differ, one of four bands is equal."""
 _FLAT = 0.02
@@ -34,6 +36,11 @@ _FLAT = 0.02
 _WINDOW = 512
 """A band that more pictures share is that of an empty border; not all of them are compared."""
 _ONES = numpy.array([bin(byte).count("1") for byte in range(256)], numpy.uint8)
+
+
+def _count(bits: Array) -> Array:
+    """Return the number of ones of each row."""
+    return _ONES[bits.view(numpy.uint8)].sum(axis=1)
 
 
 def inputs_of(leaves: Leaves) -> list[tuple[str, Any]]:
@@ -167,8 +174,10 @@ def similar(training: Array, validation: Array) -> tuple[Pairs, Pairs, Pairs]:
             if not same.any():
                 break
             one, other = one[same], other[same]
-            differing = (bands[one] ^ bands[other]).view(numpy.uint8)
-            near = _ONES[differing].sum(axis=1) <= _MOST_BITS
+            differing = _count(bands[one] ^ bands[other])
+            near = differing <= numpy.minimum(
+                _MOST_BITS, _count(bands[one] | bands[other]) // _ONES_PER_BIT
+            )
             one, other = one[near], other[near]
             mixed = is_validation[one] != is_validation[other]
             low, high = numpy.minimum(one, other), numpy.maximum(one, other)

@@ -238,8 +238,8 @@ def _class_shift(
         by_chance += math.sqrt(2 / math.pi * share * (1 - share) * rarity) / 2
     if distance > _CLASS_SHIFT + by_chance:
         yield (
-            f"Classes of validation differ from training: {100 * distance:.0f}{number_format.GAP}% "
-            "of its samples would have to be of other classes."
+            "The classes have other shares in validation than in training "
+            f"({100 * distance:.0f}{number_format.GAP}% apart)."
         )
 
 

@@ -154,7 +154,7 @@ def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot)
     assert button.text() == "Cancel"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
-    assert (line(form), button.text()) == ("Not tried together yet", "Try one batch")
+    assert (line(form), button.text()) == ("One batch shows whether they fit", "Try one batch")
     form._wish_check()
     assert runner.waiting == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -166,7 +166,7 @@ def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner,
     monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
     form._wish_check()
     runner.let_go()
-    assert line(form).startswith("Not tried together yet: its files or PyTorch are not on this")
+    assert line(form).startswith("Not tried: its files or PyTorch are not on this")
     assert form._sections.trial.button.text() == "Try one batch"
 
 

@@ -14,13 +14,14 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.main.bootstrap import Program
+from app.main.bootstrap import _PAGE_MODULES, Program
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
+from tests.benchmarks.window import OURS, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
 from widgets.common.theme_manager import ThemeChoice
 
@@ -252,6 +253,13 @@ def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
         "app.jobs.status_poller",
     }
     assert not imported_by(["app.main.gui_main"]) & (after | {"pyqtgraph", "sqlalchemy", "fabric"})
+
+
+def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):
+    script = OURS.replace("time.time()", "*sys.modules")
+    imported = run(script, str(tmp_path / "root"), str(tmp_path / "c.sqlite")).split()
+    assert "app.main.bootstrap" in imported
+    assert not {*_PAGE_MODULES, "sqlalchemy", "fabric"} & {*imported}
 
 
 def imported_by(modules):

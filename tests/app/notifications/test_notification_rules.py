@@ -10,7 +10,7 @@ import pytest
 from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, Notices
 from app.notifications.notification_store import KEPT, NotificationStore
-from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.summary import JobListing, line_of
@@ -76,33 +76,56 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
     assert titles(told) == ["Failed: digits"]
 
 
+FAILED, LOST, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
+
+
 @pytest.mark.parametrize(
-    ("states", "nodes", "title"),
+    ("ends", "expected"),
     [
-        ((JobState.ERROR,) * 3, ("gpu07",) * 3, "3 jobs failed on gpu07"),
-        ((JobState.ERROR,) * 2, ("gpu07", "gpu08"), "2 jobs failed"),
-        ((JobState.LOST,) * 2, ("", ""), "2 jobs are lost"),
-        ((JobState.FINISHED,) * 3, ("",) * 3, "3 jobs finished"),
-        ((JobState.FINISHED, JobState.ERROR), ("", "gpu07"), "2 notifications"),
+        ([(FAILED, "gpu07")] * 3, ["3 jobs failed on gpu07"]),
+        ([(FAILED, "gpu07"), (FAILED, "gpu08")], ["Failed: job 0", "Failed: job 1"]),
+        ([(LOST, "")] * 2, ["2 jobs are lost"]),
+        ([(FINISHED, "")] * 3, ["3 jobs finished"]),
+        ([(FINISHED, ""), (FAILED, "gpu07")], ["Finished: job 0", "Failed: job 1"]),
+        ([(FAILED, "gpu07"), (LOST, "gpu07")], ["Failed: job 0", "Lost: job 1"]),
+        (
+            [(FINISHED, ""), (FAILED, "gpu07"), (FINISHED, ""), (FAILED, "gpu07"), (FAILED, "")],
+            ["2 jobs finished", "2 jobs failed on gpu07", "Failed: job 4"],
+        ),
     ],
 )
-def test_m20_what_comes_close_together_is_merged_into_one(notices, told, states, nodes, title):
+def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, told, ends, expected):
     first = replace(LIVE, id="first", name="first")
-    views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(states))]
+    views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
     for view in (first, *views):
         notices.see(view)
-    notices.see(replace(first, state=JobState.ERROR))
-    for view, state, node in zip(views, states, nodes, strict=True):
+    notices.see(replace(first, state=FAILED))
+    for view, (state, node) in zip(views, ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
         notices.see(replace(view, state=state, error=error))
     assert titles(told) == ["Failed: first"]
     notices.send_waiting()
-    assert titles(told) == ["Failed: first", title]
-    assert told[1].node == ("gpu07" if title.endswith("gpu07") else "")
-    assert told[1].job_id == ""
-    assert "job 0" in told[1].text
+    assert titles(told) == ["Failed: first", *expected]
+    for notice in told[1:]:
+        is_merged = "jobs" in notice.title
+        assert notice.node == ("gpu07" if is_merged and "gpu07" in notice.title else "")
+        assert bool(notice.job_id) is not is_merged
+        assert notice.family == ("good" if "inished" in notice.title else "bad")
     notices.send_waiting()
-    assert len(told) == 2
+    assert len(told) == len(expected) + 1
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, told, stops):
+    alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
+    config = replace(LIVE.config, stop_on_nan=stops)
+    live = replace(LIVE, config=config, alarms=(alarm,))
+    notices.see(live)
+    notices.send_waiting()
+    if stops:
+        notices.see(replace(live, state=FAILED))
+        notices.send_waiting()
+    assert titles(told) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
 def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):

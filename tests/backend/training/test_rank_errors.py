@@ -91,8 +91,7 @@ def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:
     training = new_training(tmp_path, loader=loader, **ALONE)
     assert training.train() == 1
     assert (
-        training.error()["sentence"]
-        == "The node is out of memory. Try batch_size = 4 instead of 8."
+        training.error()["sentence"] == "The node is out of memory. Try batch size 4 instead of 8."
     )
 
 

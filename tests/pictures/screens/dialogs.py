@@ -96,8 +96,8 @@ screen("import-refused")(
 
 def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
     open_job(stage, lab.FINISHED)
-    names = [one.name for one in lab.checkpoints(lab.FINISHED)]
-    dialog = stage.lay_over(InspectionDialog(names, names[0], stage.window))
+    made = lab.checkpoints(lab.FINISHED)
+    dialog = stage.lay_over(InspectionDialog(made, made[-1].name, stage.window))
     if tab:
         count = range(12)
         shown = replace(

@@ -294,8 +294,8 @@ def dataset_scan(stage: Stage) -> None:
             leak_count=31, duplicates=((4, 90), (5, 91)), duplicate_count=2, not_finite=14,
             not_finite_samples=tuple(range(14)), validation=SplitScan(359, 359), seconds=4.2,
             sample_time_ms=0.8, shifts=(
-                "Classes of validation differ from training: 31\u00a0% of its samples would have "
-                "to be of other classes.",), warnings=rare_preview().warnings,
+                "The classes have other shares in validation than in training (31\u00a0% apart).",
+            ), warnings=rare_preview().warnings,
         )
     )  # fmt: skip
     number = next(n for n, one in enumerate(view.model.rows) if one.sentence.startswith("31 "))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import Fault, variable_fault
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, GpuProcess
@@ -185,7 +185,10 @@ screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
             faults=(
                 Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
                 Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
-                Fault("environment.A B", "environment.A B: a name has no blanks."),
+                Fault(
+                    "environment.A B",
+                    f"environment.A B: {variable_fault('A B')}",
+                ),
             )
         )
     )

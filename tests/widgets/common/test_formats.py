@@ -134,7 +134,7 @@ def test_a_disk_counts_in_powers_of_ten(size: float, text: str) -> None:
 def test_memory_counts_in_powers_of_two() -> None:
     gib = 2**30
     assert plain(f.memory(31 * gib)) == "31.0 GiB"
-    assert plain(f.memory_of(61.2 * gib, 80 * gib)) == "61 of 80 GiB"
+    assert plain(f.memory_of(61.2 * gib, 80 * gib)) == "61.2 of 80 GiB"
     assert plain(f.memory_of(0.44 * gib, 80 * gib)) == "0.4 of 80 GiB"
     assert f.memory_of(None, 80 * gib) == "–"
 
@@ -260,7 +260,7 @@ GPU = (61 * 2**30, 80 * 2**30)
     ("chosen", "written"),
     [
         (f.Units(), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
-        (f.Units(sizes=f.DECIMAL), ("19.3 GB", "33.3 GB", "65 of 86 GB", "GB")),
+        (f.Units(sizes=f.DECIMAL), ("19.3 GB", "33.3 GB", "65.5 of 85.9 GB", "GB")),
         (f.Units(sizes=f.BINARY), ("18.0 GiB", "31.0 GiB", "61 of 80 GiB", "GiB")),
         (f.Units(sizes="furlongs"), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
     ],
@@ -291,3 +291,37 @@ def test_the_time_of_day_is_written_as_a_person_wants_it(units, hour, minute, wr
     assert plain(f.about(at, NOW)) == f"≈ {written}"
     assert plain(f.clock_s(at)) == written.replace(" ", ":07 ")
     assert plain(f.exact(at)).endswith(written.replace(" ", ":07 "))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "Loading PyTorch",
+        "Loading PyTorch…",
+        "Loading PyTorch……",
+        "Loading PyTorch...",
+        "Loading PyTorch.",
+        "Loading PyTorch …",
+    ],
+)
+def test_a_step_that_goes_on_ends_in_one_ellipsis(step: str) -> None:
+    assert f.under_way(step) == "Loading PyTorch…"
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "written"),
+    [
+        (5.2, 24, "5.2 of 24 GiB"),
+        (5.2, 23.5, "5.2 of 23.5 GiB"),
+        (0, 11.9, "0 of 11.9 GiB"),
+        (61, 79.25, "61 of 79.2 GiB"),
+        (99.97, 140.6, "100 of 141 GiB"),
+        (10, 10, "10 of 10 GiB"),
+    ],
+)
+def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
+    used: float, total: float, written: str
+) -> None:
+    gib = 2**30
+    assert plain(f.memory_of(used * gib, total * gib)) == written
+    assert plain(f.memory(total * gib)).removesuffix(" GiB").removesuffix(".0") in written

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QResizeEvent, QWheelEvent
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
     QLineEdit,
+    QListView,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -40,6 +41,7 @@ from widgets.common.fields import (
     SpinBox,
     TextBox,
 )
+from widgets.common.focus import FocusLead
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
@@ -517,3 +519,55 @@ def test_a_toast_offers_the_next_step_in_a_button(qtbot):
     assert (taken, toast.isVisible()) == (["job"], False)
     toast.show_message("Saved.")
     assert not toast._undo.isVisible()
+
+
+TEXTS: dict[str, Callable[[], QWidget]] = {
+    "line": lambda: LineEdit("text"),
+    "number": lambda: SpinBox(7),
+    "search": lambda: SearchField("Name"),
+    "box": lambda: TextBox("text"),
+}
+
+
+@pytest.mark.parametrize("letter", ["E", "K", "D", "L", "F", "N"])
+@pytest.mark.parametrize("field", TEXTS)
+def test_a_text_field_leaves_the_windows_keys_to_the_window(
+    qtbot: QtBot, field: str, letter: str
+) -> None:
+    window, edit, pressed = QWidget(), TEXTS[field](), []
+    window.setLayout(col(edit))
+    on_screen(qtbot, window)
+    QShortcut(QKeySequence(f"Ctrl+{letter}"), window, lambda: pressed.append(letter))
+    qtbot.waitUntil(window.isActiveWindow)
+    edit.setFocus()
+    qtbot.keyClick(edit, letter.lower(), Qt.KeyboardModifier.ControlModifier)
+    assert pressed == [letter]
+
+
+@pytest.mark.parametrize("letter", ["A", "C", "V", "X", "Z"])
+def test_a_text_field_keeps_the_keys_of_its_text(qtbot: QtBot, letter: str) -> None:
+    window, edit, pressed = QWidget(), LineEdit("text"), []
+    window.setLayout(col(edit))
+    on_screen(qtbot, window)
+    QShortcut(QKeySequence(f"Ctrl+{letter}"), window, lambda: pressed.append(letter))
+    edit.setText("text")
+    edit.insert("more")
+    edit.selectAll()
+    qtbot.waitUntil(window.isActiveWindow)
+    edit.setFocus()
+    qtbot.keyClick(edit, letter.lower(), Qt.KeyboardModifier.ControlModifier)
+    assert pressed == []
+
+
+def test_esc_in_an_empty_search_leads_to_its_list(qtbot: QtBot) -> None:
+    page, search, rows = QWidget(), SearchField("Name"), QListView()
+    page.setLayout(col(search, rows))
+    FocusLead(page, rows)
+    on_screen(qtbot, page)
+    qtbot.waitUntil(page.isActiveWindow)
+    search.setFocus()
+    search.setText("x")
+    qtbot.keyClick(search, Qt.Key.Key_Escape)
+    assert (search.text(), search.hasFocus()) == ("", True)
+    qtbot.keyClick(search, Qt.Key.Key_Escape)
+    assert rows.hasFocus()

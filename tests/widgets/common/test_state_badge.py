@@ -171,3 +171,15 @@ def test_an_unwell_gpu_has_a_hole() -> None:
 def test_the_mark_is_painted(qtbot: QtBot) -> None:
     logo = owned(qtbot, Logo())
     assert not logo.grab().isNull()
+
+
+def test_the_sentence_keeps_its_place_while_a_run_changes_its_word(qtbot: QtBot) -> None:
+    badge = StateBadge()
+    badge.resize(500, 24)
+    on_screen(qtbot, badge)
+    places = set()
+    for state in filter(lambda one: one.is_live, JobState):
+        badge.set_state(state, 0.5, "2 processes on this computer")
+        QApplication.processEvents()
+        places.add(badge._sentence.x())
+    assert len(places) == 1

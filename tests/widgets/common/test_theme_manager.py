@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import Card
+from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.labels import IconLabel, Label
+from widgets.common.page_stack import Stack
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
@@ -66,6 +72,70 @@ def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: ThemeM
     look.choose(ThemeChoice.DARK)
     assert theme.DARK.text in colours(label)
     assert theme.DARK.text in colours(icon)
+
+
+PARTS: dict[str, Callable[[], QWidget]] = {
+    "label": lambda: Label("██", "title", "bad"),
+    "icon": lambda: IconLabel("stop-fill", "text", 32),
+    "primary": lambda: Button("Start", kind="primary", icon="play"),
+    "disabled": lambda: _disabled(Button("Stop", icon="stop")),
+    "field": lambda: LineEdit("0.1"),
+    "choice": lambda: ComboBox([("a", "One")], "a", name="Choice"),
+    "segments": lambda: SegmentedControl((("a", "One"), ("b", "Two")), name="Shown"),
+    "card": lambda: Card(Label("text")),
+}
+
+
+def _disabled(widget: QWidget) -> QWidget:
+    widget.setEnabled(False)
+    return widget
+
+
+class StyleChanges(QObject):
+    """Counts the changes of style that a widget is told."""
+
+    count = 0
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        self.count += event.type() == QEvent.Type.StyleChange
+        return False
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
+    qtbot: QtBot, look: ThemeManager, part: str
+) -> None:
+    def page() -> QWidget:
+        made = QWidget()
+        box = QVBoxLayout(made)
+        box.addWidget(PARTS[part]())
+        box.addStretch()
+        return made
+
+    stack = Stack()
+    pages = page(), page()
+    for one in pages:
+        stack.addWidget(one)
+    qtbot.addWidget(stack)
+    stack.resize(300, 200)
+    stack.show()
+    for one in reversed(pages):
+        stack.setCurrentWidget(one)
+        stack.grab()
+    changes = StyleChanges(), StyleChanges()
+    for one, counted in zip(pages, changes, strict=True):
+        one.installEventFilter(counted)
+    look.choose(ThemeChoice.DARK)
+    assert [counted.count for counted in changes] == [1, 0]
+    stack.setCurrentWidget(pages[1])
+    assert [counted.count for counted in changes] == [1, 1]
+    styled = stack.grab().toImage()
+    late = page()
+    stack.addWidget(late)
+    stack.setCurrentWidget(late)
+    assert styled == stack.grab().toImage()
+    stack.setCurrentWidget(pages[0])
+    assert styled == stack.grab().toImage()
 
 
 def test_reduced_motion_is_a_wish_of_its_own(look: ThemeManager) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtWidgets import QAbstractButton, QApplication
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import (
@@ -195,6 +195,23 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     assert samples.filter._list.currentText().startswith("8 ")
     page.detail.show_trial_error("The loader stopped.")
     assert not show.isVisible()
+
+
+@pytest.mark.parametrize("key", ["samples", "statistics", "scan", "files", "versions"])
+def test_progress_moves_nothing_on_the_page(page, key):
+    page.show_items((item("digits"),))
+    detail = page.detail
+    key = {"files": "source"}.get(key, key)
+    detail._tabs.choose(key)
+    detail._tab_chosen(key)
+    QApplication.processEvents()
+    before = detail._pages.geometry()
+    detail.show_trial_progress(0.4, "Sample 720 of 1 797")
+    QApplication.processEvents()
+    assert detail._pages.geometry() == before
+    detail.end_trial()
+    QApplication.processEvents()
+    assert detail._pages.geometry() == before
 
 
 def test_a_refused_preview_says_why_and_can_be_tried_again(page):

@@ -9,7 +9,7 @@ from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from tests.windows import owned
 from widgets.common.buttons import Button
-from widgets.library.scan_view import ScanView
+from widgets.library.scan_view import ScanView, _read_words
 
 
 def scan(**more: object) -> DatasetScan:
@@ -133,3 +133,21 @@ def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot
     with qtbot.waitSignal(view.scan_requested):
         view._empty.pressed.emit()
     assert not view._banner.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("examined", "each_ms", "seconds", "words"),
+    [
+        (210, 0.5, 28.1, "Read 210 training samples (0.5 ms each); starting took 28 s."),
+        (797, 0.8, 4.2, "Read 797 training samples (0.8 ms each); starting took 3.6 s."),
+        (900, 10.0, 9.4, "Read 900 training samples (10 ms each)."),
+        (10, 100.0, 0.9, "Read 10 training samples (100 ms each)."),
+        (2, 900.0, 2.0, "Read 2 training samples (900 ms each)."),
+        (0, 0.0, 12.0, "Read 0 training samples (0 ms each); starting took 12 s."),
+    ],
+)
+def test_the_time_of_a_scan_is_that_of_its_samples_and_of_its_start(
+    examined: int, each_ms: float, seconds: float, words: str
+) -> None:
+    scan = DatasetScan(examined, examined, sample_time_ms=each_ms, seconds=seconds)
+    assert _read_words(scan).replace("\u00a0", " ") == words

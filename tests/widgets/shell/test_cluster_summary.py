@@ -64,7 +64,7 @@ def test_there_are_never_more_than_three_sentences(summary):
 
 def test_one_computer_is_one_sentence(summary):
     summary.show_nodes((samples.state("this-computer"),))
-    assert sentences(summary) == ["This computer is healthy"]
+    assert sentences(summary) == ["This computer healthy"]
     assert not summary.counts.isVisible()
     assert summary.map.isVisible()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from widgets.common.theme_manager import ThemeManager
@@ -14,7 +14,7 @@ from widgets.shell.notification_list import NoticeItem, NoticeList
 ITEMS = [
     NoticeItem(
         "Failed: vit-s16 · plankton adamw",
-        "Out of GPU memory. Try batch_size = 16 instead of 32.",
+        "Out of GPU memory. Try batch size 16 instead of 32.",
         "11:52",
         "bad",
         True,
@@ -123,3 +123,13 @@ def test_the_list_stays_inside_the_window(
     assert window.rect().contains(notices._plate.geometry())
     window.resize(1200, 700)
     assert window.rect().contains(notices._plate.geometry())
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 99, 1000])
+def test_the_bell_moves_no_button_beside_it(window: MainWindow, qtbot: QtBot, count: int) -> None:
+    bar = window.side_bar
+    others = (bar.theme, bar.keys, bar.help, bar.gear)
+    before = [other.x() for other in others]
+    bar.set_unread(count)
+    QApplication.processEvents()
+    assert [other.x() for other in others] == before

@@ -29,12 +29,11 @@ from widgets.jobs.checkpoints.exporter import Exporter
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
 _PROVED = "verified when it was saved"
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
-_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _SIZE_COLUMN = 1, 2, 3, 4
-_MARKS_COLUMN, _HASH_COLUMN = 6, 7
+_METRIC_COLUMN, _SIZE_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 4, 5
 _SMALL_W = 680
-_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 780, _STEP_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
-"""Below this width a column is hidden: the name has epoch and step and its tool tip the size, a
-file next to the checkpoint has the hash."""
+_LEAST_W = {_HASH_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
+"""Below this width a column is hidden: the tool tip has the size, a file next to the checkpoint the
+hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
@@ -58,12 +57,8 @@ class CheckpointsTab(QWidget):
         self._verified: dict[str, tuple[str, str]] = {}
         self.model = CheckpointModel(
             (
-                TableColumn[Checkpoint]("Name", lambda one: one.name, self._name_tip),
                 TableColumn[Checkpoint](
-                    "Epoch", lambda one: formats.count(one.epoch), is_figure=True
-                ),
-                TableColumn[Checkpoint](
-                    "Step", lambda one: formats.count(one.step), is_figure=True
+                    "Checkpoint", lambda one: formats.checkpoint(one.name), self._name_tip
                 ),
                 TableColumn[Checkpoint](
                     "Metric",
@@ -111,8 +106,9 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume, self._new, self._try, self._export, STRETCH, gap=S2),
-                row((self._policy, 1), self._look, self._keep, self._verify, gap=S2, top=True),
+                row(self._resume, self._new, self._try, self._look, STRETCH, gap=S2),
+                row(self._export, self._keep, self._verify, STRETCH, gap=S2),
+                self._policy,
                 REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
@@ -152,14 +148,13 @@ class CheckpointsTab(QWidget):
         each = max((c.bytes for c in checkpoints), default=0)
         always = sum(one.is_kept for one in checkpoints)
         most = policy.keep_latest + policy.keep_best + 1 + always
-        kept_too = f", the last epoch always, and {always} that you chose" if always else ""
-        best = f"the best {policy.keep_best} by {metric}"
+        best = f"the {_several(policy.keep_best, 'best')} by {metric}"
         if checkpoints and not any(one.is_best for one in checkpoints):
             best += " (not measured by this job yet)"
+        held = [f"the {_several(policy.keep_latest, 'newest')}", best, "the last"]
+        held += [f"{formats.count(always)} that you chose"] if always else []
         self._policy.setText(
-            f"Kept: the newest {policy.keep_latest}, {best}"
-            f"{kept_too or ', and the last epoch always'}. "
-            f"They need at most {formats.disk(most * each)}."
+            f"Kept: {', '.join(held[:-1])} and {held[-1]}, at most {formats.disk(most * each)}."
         )
         row_number = next(
             (r for r in range(self.model.rowCount()) if self._name(r) == kept),
@@ -248,6 +243,15 @@ class CheckpointsTab(QWidget):
         _, tip = self._verified.get(checkpoint.sha256, ("", _PROVED))
         return f"{self._marks(checkpoint)}\nFile: {tip}" if tip else self._marks(checkpoint)
 
+    def _why_no_resume(self, checkpoint: Checkpoint | None) -> str:
+        if self._live:
+            return "The job is running"
+        view = self._view
+        if view is None or checkpoint is None:
+            return ""
+        is_end = checkpoint.epoch >= view.epochs and not checkpoint.epoch_step
+        return "It is the end of the last epoch" if is_end else ""
+
     @Slot()
     def _fit_buttons(self) -> None:
         chosen = bool(self._chosen())
@@ -256,11 +260,16 @@ class CheckpointsTab(QWidget):
         self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
         self._look.setEnabled(chosen)
         self._verify.setEnabled(chosen)
-        self._resume.setEnabled(chosen and not self._live)
-        self._resume.set_tip("The job is running" if self._live else "")
+        why_not = self._why_no_resume(one)
+        self._resume.setEnabled(chosen and not why_not)
+        self._resume.set_tip(why_not)
         self._new.setEnabled(chosen)
         self._try.setEnabled(chosen)
         self._export.setEnabled(chosen)
+
+
+def _several(number: int, words: str) -> str:
+    return words if number == 1 else f"{formats.count(number)} {words}"
 
 
 def _made_exactly(checkpoint: Checkpoint) -> str:

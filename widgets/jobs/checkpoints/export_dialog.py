@@ -200,5 +200,5 @@ def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
 
 def checkpoint_title(checkpoint: Checkpoint) -> str:
     marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
-    words = f"Epoch {checkpoint.epoch}, step {formats.count(checkpoint.step)}"
+    words = formats.checkpoint(checkpoint.name)
     return f"{words} ({', '.join(marks)})" if marks else words

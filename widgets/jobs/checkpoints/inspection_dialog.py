@@ -9,6 +9,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QAbstractItemView, QDialog, QLabel, QTableView, QWidget
 
+from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.inspection import (
     ActivationRow,
     CheckpointInspection,
@@ -18,20 +19,22 @@ from backend.records.library.inspection import (
 from backend.records.library.preview import SamplePart
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import Card, EmptyState, ProgressLine, Scroll
-from widgets.common.fields import ComboBox, SpinBox
+from widgets.common.cards import Card, EmptyState, Scroll
+from widgets.common.fields import ComboBox, Field, SpinBox
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, clear, col, fit_into, row
 from widgets.common.page_stack import Stack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3, S4, S6
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import WholeNames, dress, share_width
+from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.library.distribution_card import ValuesPlot, spread_words
 from widgets.library.sample_parts import decoded, scaled, sketched
 
-_SIZE = (860, 560)
+_WIDTH, _HEIGHT = 1040, 760
 _SIDE_W, _MAP, _PICTURE = 300, 84, 220
-_NONE = ("", "none")
+_NO_OTHER = ("", "No other")
 _TABS = (("weights", "Weights"), ("activations", "Activations"), ("saliency", "Saliency"))
 _KEYS = [key for key, _ in _TABS]
 
@@ -80,7 +83,10 @@ _CHANGE_COLUMN, _NAN_COLUMN = 3, 5
 class _Rows(QWidget):
     """A table, and the distributions and pictures of its selected row."""
 
-    def __init__(self, columns: Sequence[TableColumn[Any]], name: str) -> None:
+    def __init__(
+        self, columns: Sequence[TableColumn[Any]], name: str, spare: Sequence[int]
+    ) -> None:
+        """Build the table; ``spare`` are columns to hide where the names need their room."""
         super().__init__()
         self.model: RowTableModel[Any] = RowTableModel(columns)
         self.table = QTableView()
@@ -89,6 +95,7 @@ class _Rows(QWidget):
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         dress(self.table, name)
         share_width(self.table, 0)
+        self.names = WholeNames(self.table, 0, spare)
         self.table.selectionModel().selectionChanged.connect(self._show)
         self._side = col(gap=S2)
         side = QWidget()
@@ -151,27 +158,27 @@ class InspectionDialog(QDialog):
     requested = Signal(InspectionRequest)
     cancelled = Signal()
 
-    def __init__(self, names: Sequence[str], chosen: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, checkpoints: Sequence[Checkpoint], chosen: str, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle("Look inside")
         self.setObjectName("dialog")
-        self.resize(*_SIZE)
-        self._checkpoint = ComboBox(name="Checkpoint")
-        self._checkpoint.set_options([(name, name) for name in names], chosen)
-        self._against = ComboBox(name="Compare with")
-        self._against.set_options([_NONE, *((name, name) for name in names)])
+        fit_into(self, parent, _WIDTH, _HEIGHT)
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        options = [(one.name, checkpoint_title(one)) for one in newest_first]
+        self._checkpoint = ComboBox(options, chosen, name="Checkpoint")
+        self._against = ComboBox([_NO_OTHER, *options], name="Compare with")
         self._sample = SpinBox(0, least=0, name="Sample")
         self._go = Button("Show", kind="primary", icon="magnifying-glass")
         self._go.setDefault(True)
         self._go.clicked.connect(self.ask)
-        self._progress = ProgressLine("Starting")
-        self._progress.cancelled.connect(self.cancelled)
-        self._said = Label("", "body", "warn", wrap=True)
-        self._said.hide()
+        self._status = TaskStatus("Reading the checkpoint")
+        self._status.cancelled.connect(self.cancelled)
         self._tabs = SegmentedControl(_TABS, name="Shown")
         self._tabs.chosen.connect(self._choose)
-        self._weights = _Rows(_WEIGHTS, "Weights")
-        self._activations = _Rows(_ACTIVATIONS, "Activations")
+        self._weights = _Rows(_WEIGHTS, "Weights", (1,))
+        self._activations = _Rows(_ACTIVATIONS, "Activations", (3, 2))
         self._pictures = row(gap=S4)
         pictures = QWidget()
         pictures.setLayout(col(self._pictures, STRETCH, gap=0))
@@ -180,18 +187,21 @@ class InspectionDialog(QDialog):
         for page in (self._weights, self._activations, Scroll(pictures), self._nothing):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(self._nothing)
-        asked = row(
-            *(Label("Checkpoint", "small", "text2"), self._checkpoint),
-            *(Label("Compare with", "small", "text2"), self._against),
-            *(Label("Sample", "small", "text2"), self._sample, STRETCH, self._go),
-            gap=S2,
-        )
         close = Button("Close")
         close.clicked.connect(self.reject)
         self.setLayout(
             col(
-                *(Label("Look inside", "title"), asked, self._progress, self._said),
-                *(row(self._tabs, STRETCH), (self._pages, 1), row(STRETCH, close)),
+                row(
+                    Label("Look inside", "title"),
+                    STRETCH,
+                    (Field("Checkpoint", self._checkpoint), 2),
+                    (Field("Compare with", self._against), 2),
+                    (Field("Sample", self._sample), 1),
+                    gap=S3,
+                ),
+                row(self._tabs, STRETCH),
+                (self._pages, 1),
+                row((self._status, 1), close, self._go, gap=S3),
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
@@ -200,18 +210,15 @@ class InspectionDialog(QDialog):
     @Slot()
     def ask(self) -> None:
         """Request what is chosen."""
-        self._said.hide()
         self._go.setEnabled(False)
-        self._progress.set_can_cancel(True)
-        self.show_progress(None, "Starting")
+        self.show_progress(None, "Starting…")
         if not self._weights.model.rows:
             self._nothing.say("magnifying-glass", "Looking inside…")
         wanted = self._checkpoint.key(), self._against.key(), self._sample.value()
         self.requested.emit(InspectionRequest(*wanted))
 
     def show_progress(self, share: float | None, text: str) -> None:
-        self._progress.set_progress(share, text)
-        self._progress.show()
+        self._status.show_progress(share, text)
 
     def show_found(self, found: CheckpointInspection) -> None:
         self._end(" ".join(found.warnings))
@@ -220,6 +227,7 @@ class InspectionDialog(QDialog):
         self._weights.table.setColumnHidden(_CHANGE_COLUMN, not has_change)
         has_nan = any(_nan(one.values) != formats.NONE for one in found.weights)
         self._weights.table.setColumnHidden(_NAN_COLUMN, not has_nan)
+        self._weights.names.fit()
         self._activations.put(found.activations)
         clear(self._pictures)
         target = f", target {found.target}" if found.target else ""
@@ -235,13 +243,11 @@ class InspectionDialog(QDialog):
         """Show why nothing could be read; what was shown before stays."""
         self._end(sentence)
         if not self._weights.model.rows:
-            self._nothing.say("magnifying-glass", "Nothing to show", "See above.")
+            self._nothing.say("magnifying-glass", "Nothing to show", "See below.")
 
     def _end(self, sentence: str) -> None:
-        self._progress.hide()
         self._go.setEnabled(True)
-        self._said.setText(sentence)
-        self._said.setVisible(bool(sentence))
+        self._status.say("warn", sentence)
 
     def _add(self, title: str, part: SamplePart) -> None:
         words = Label(title, "small", "text2", wrap=True)

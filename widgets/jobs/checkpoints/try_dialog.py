@@ -16,7 +16,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState, Scroll, StyledFrame
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import IconLabel, Label
-from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.layout import STRETCH, clear, col, fit_into, row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, SCROLL_BAR_W
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title, file_stem
@@ -29,7 +29,7 @@ _CHOICES = (
     (_TRAINING, "Training set"),
     (_OTHER, "Other dataset"),
 )
-_WIDTH, _HEIGHT, _AROUND = 1040, 760, 48
+_WIDTH, _HEIGHT = 1040, 760
 _NO_OTHER = ""
 
 
@@ -69,11 +69,7 @@ class TryDialog(QDialog):
         self.setWindowTitle("Try it")
         self.setObjectName("dialog")
         self.setAcceptDrops(True)
-        room = parent.size() if parent is not None else self.sizeHint()
-        self.resize(
-            min(_WIDTH, max(640, room.width() - _AROUND)),
-            min(_HEIGHT, max(480, room.height() - _AROUND)),
-        )
+        fit_into(self, parent, _WIDTH, _HEIGHT)
         self._view = view
         self._folder = folder
         self._files: tuple[str, ...] = ()
@@ -86,7 +82,7 @@ class TryDialog(QDialog):
         nothing = (_NO_OTHER, "No other")
         self._other = ComboBox([nothing, *options], _NO_OTHER, name="Compare with")
         self._what = SegmentedControl(_CHOICES, _FILES, name="Try it on")
-        self._what.chosen.connect(self._fit)
+        self._what.chosen.connect(self._choose_input)
         self._samples = LineEdit(
             "", placeholder="All, or numbers and ranges: 3, 10-20", name="Samples"
         )
@@ -222,6 +218,14 @@ class TryDialog(QDialog):
         return form
 
     @Slot()
+    def _choose_input(self) -> None:
+        """Take the answers away: they are those of another input."""
+        self._answers = ()
+        self._status.clear()
+        self._results.setCurrentIndex(0)
+        self._fit()
+
+    @Slot()
     def _fit(self) -> None:
         key = self._what.key()
         self._forms.setCurrentIndex(0 if key == _FILES else 1)
@@ -232,6 +236,8 @@ class TryDialog(QDialog):
         self._dropped.setText(names[0] + more if names else "Drop a file or a folder here")
         is_chosen = bool(self._files) if key == _FILES else key != _OTHER or self._dataset.key()
         self._try.setEnabled(bool(is_chosen) and not self._under_way)
+        # An answer belongs to the input that is chosen.
+        self._what.setEnabled(not self._under_way)
         self._save.setEnabled(bool(self._answers) and not self._under_way)
         self._save.set_tip("Those of the first checkpoint" if len(self._answers) > 1 else "")
 

@@ -16,6 +16,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
+from widgets.common import formats
 from widgets.plots.annotations import AxisSpan, Boundary, Post
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
@@ -111,7 +112,8 @@ class CurveMarks:
         for step, x in self._placed(self._ever_kept, axis):
             is_there = step in kept
             kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
-            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ' (deleted)'}"
+            words = f"checkpoint of {formats.checkpoint(self._ever_kept[step]).lower()}"
+            words += "" if is_there else " (deleted)"
             on_axis.append(AxisMark(x, kind, words))
         for kind, steps in (
             (MarkKind.EVALUATION, self._curves.evaluations()),

@@ -100,7 +100,7 @@ class JobDetail(QWidget):
     # -- input
 
     def open_job(self, view: JobView) -> None:
-        """Show another job, with its first tab."""
+        """Show another job: at its first tab, or at the tab that was chosen for the one before."""
         self._view = view
         self._announcer.open(view)
         self._checkpoints = None
@@ -121,7 +121,9 @@ class JobDetail(QWidget):
             self.checkpoints.show_checkpoints(view, ())
         self.failure.clear()
         self._show()
-        self._choose_tab("failure" if view.state.has_failed else "curves")
+        first = "failure" if view.state.has_failed else "curves"
+        before = self._tabs.key()
+        self._choose_tab(first if before in ("failure", "curves") else before)
         self.job_actions.settings_requested.emit(view.id)
         self.job_actions.history_requested.emit(view.id)
 

@@ -14,7 +14,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
-from widgets.common.layout import col, row
+from widgets.common.layout import col, keep_place, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.jobs.actions.job_actions import JobActions
@@ -56,6 +56,7 @@ class JobHeader(QWidget):
         self._badge = StateBadge()
         self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All runs")
         self.runs.setFixedHeight(TARGET_MIN)
+        keep_place(self.runs)
         self.runs.clicked.connect(self._ask_runs)
         self._facts = KeyValueRow(gap=24)
         self.act = Button("Start", icon="play")

@@ -263,7 +263,7 @@ class FormSections(QWidget):
         control = self._fields.field("strategy.name").control
         if isinstance(control, ComboBox):
             self.fit_settings()
-            words = value_words("strategy.name", usual).partition(" (")[0]
+            words = value_words("strategy.name", usual)
             control.setItemText(0, f"{words} (default)")
 
     @Slot()

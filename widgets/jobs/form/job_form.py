@@ -15,7 +15,7 @@ from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import Fault, sanitize
 from backend.records.jobs.config import parse_job, without_usual_stop
 from backend.records.jobs.flat_settings import changes
 from backend.records.jobs.template import Template
@@ -221,7 +221,7 @@ class JobForm(QWidget):
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]
-        others = [f.sentence for f in (*homeless, *misfit) if f not in placement]
+        others = [_told(f) for f in (*homeless, *misfit) if f not in placement]
         self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
         self._wrong += filter(None, (words, *others))
         self._check = check
@@ -463,6 +463,13 @@ class JobForm(QWidget):
         if self._trial.state is TrialState.FAILED:
             return "Start anyway"
         return f"Start on {_slots(self._picker.value())}"
+
+
+def _told(fault: Fault) -> str:
+    """Return the sentence of a fault that has no field."""
+    if fault.part != "environment":
+        return fault.sentence
+    return fault.named(f"Environment variable “{sanitize(fault.field.partition('.')[2])}”:")
 
 
 def _label(fault: Fault) -> str:

@@ -202,9 +202,12 @@ class StartFromChoice(Popover):
             return rows + ([] if self._trouble else [_Row(_READING)])
         words = self.search.text().casefold().split()
         found = [
-            _Row(one.name, _held(one, job), "value", f"{job.id}/{one.name}")
+            _Row(formats.checkpoint(one.name), _held(one, job), "value", f"{job.id}/{one.name}")
             for one in sorted(self._checkpoints, key=lambda one: one.step, reverse=True)
-            if all(word in f"{one.name} {marks(one)}".casefold() for word in words)
+            if all(
+                word in f"{one.name} {formats.checkpoint(one.name)} {marks(one)}".casefold()
+                for word in words
+            )
         ]
         return rows + (found or [_Row("No checkpoint matches." if words else "No checkpoint yet.")])
 

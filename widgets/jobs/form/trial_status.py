@@ -8,6 +8,7 @@ from enum import Enum
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import row
@@ -78,12 +79,12 @@ class TrialLine(QWidget):
         icon, tone, button = _LOOKS[trial.state]
         words = trial.words
         if trial.state is TrialState.UNTRIED:
-            words = f"{UNTRIED}: {words}" if words else UNTRIED
+            words = f"Not tried: {words}" if words else "One batch shows whether they fit"
         elif trial.state is TrialState.FAILED:
             # The whole sentence is shown at its field.
             words = _TRIED
         elif trial.state is TrialState.UNDER_WAY:
-            words = f"{UNTRIED}. {words or 'Waiting'}…"
+            words = formats.under_way(words or "Waiting")
         self._icon.set_icon(icon, tone)
         self._icon.setVisible(bool(words))
         self._words.setText(words)

@@ -21,7 +21,7 @@ from widgets.common.painting import (
     paint_text,
     text_width,
 )
-from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.state_badge import live_word_w, paint_state, state_tone, turn_now
 from widgets.common.theme import ROW_H, S1, S2, S3, S6, Tone
 from widgets.jobs.list.job_columns import best_words, where
 from widgets.jobs.list.job_list_model import JobListModel
@@ -134,6 +134,8 @@ class JobDelegate(QStyledItemDelegate):
             word = f"{word} {formats.progress(view.progress)}"
         word_tone = "warn" if view.doubt else state_tone(view.state)
         used = paint_text(painter, line, word, "small_strong", word_tone)
+        if view.state in _SHOWS_PERCENT and view.state.is_live:
+            used = max(used, live_word_w("small_strong", f" {formats.progress(0.99)}"))
         reason = QRectF(line)
         reason.setLeft(line.left() + used + S2)
         reason.setRight(corner.left() - S2)

@@ -13,7 +13,7 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobQuery, JobSummary
 from backend.records.queue.entry import Queue
@@ -92,7 +92,7 @@ class JobListPane(QWidget):
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
-        head = row(title, STRETCH, new, more_button(actions), gap=S1)
+        head = row(title, STRETCH, new, study_button(actions), gap=S1)
         filters = row(self._groups, STRETCH, self.to_table)
         self.setLayout(
             col(
@@ -209,13 +209,11 @@ class JobListPane(QWidget):
             self.pressed.emit()
 
 
-def more_button(actions: JobActions) -> IconButton:
-    """Return the button next to New job, with a menu of the other beginnings."""
-    more = IconButton("caret-down", "More to start")
-    menu = QMenu(more)
-    menu.addAction("New study…", actions.study_requested.emit)
-    more.setMenu(menu)
-    return more
+def study_button(actions: JobActions) -> IconButton:
+    """Return the button next to New job that opens the gallery of studies."""
+    study = IconButton("flask", "New study…")
+    study.clicked.connect(actions.study_requested)
+    return study
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:

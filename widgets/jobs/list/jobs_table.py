@@ -29,9 +29,9 @@ from widgets.jobs.list.job_list_pane import (
     GROUP_TITLES,
     GROUPS,
     SEARCH_TIP,
-    more_button,
     say_no_match,
     show_counts,
+    study_button,
 )
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
@@ -119,7 +119,7 @@ class JobsTable(QWidget):
                 self._funnel_button,
                 self.back,
                 new,
-                more_button(self._actions),
+                study_button(self._actions),
             )
         )
 

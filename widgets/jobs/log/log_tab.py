@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.jobs.view import (
     ALL_LOGS,
@@ -27,7 +27,7 @@ from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import col, row
+from widgets.common.layout import col, keep_place, row
 from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.log.log_view import LogView
@@ -136,7 +136,7 @@ class LogTab(QWidget):
             gap=S2,
         )
         foot = row((self._state, 1), self._new_lines)
-        self._new_lines.setSizePolicy(_keeping_its_place(self._new_lines))
+        keep_place(self._new_lines)
         self.setLayout(
             col(
                 (Card(head, (self._stack, 1), foot, gap=S2), 1),
@@ -265,10 +265,15 @@ class LogTab(QWidget):
     # -- requests
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Go to the next match on Enter in the search, with Shift to the previous one."""
+        """Go to the next match on Enter, with Shift to the previous; Esc leaves the search."""
         enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         is_press = event.type() == QEvent.Type.KeyPress
-        if is_press and isinstance(event, QKeyEvent) and event.key() in enters:
+        if not is_press or not isinstance(event, QKeyEvent):
+            return bool(super().eventFilter(watched, event))
+        if event.key() == Qt.Key.Key_Escape and not self._search.text():
+            self.view.setFocus()
+            return True
+        if event.key() in enters:
             back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
             if self._found and self._matched == self._search.text():
                 self._step(-1 if back else 1)
@@ -423,9 +428,3 @@ class LogTab(QWidget):
         elif self.source == ALL_LOGS:
             words += ". Lines are in the order in which they arrived; older lines are rank by rank"
         return words
-
-
-def _keeping_its_place(widget: QWidget) -> QSizePolicy:
-    policy = widget.sizePolicy()
-    policy.setRetainSizeWhenHidden(True)
-    return policy

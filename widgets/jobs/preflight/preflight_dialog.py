@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
 from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import ProgressLine, Scroll, Separator, StyledFrame
 from widgets.common.labels import IconLabel, Label
@@ -198,7 +199,7 @@ class PreflightDialog(QDialog):
         if sentence:
             self._refusal.hide()
             self._progress.set_can_cancel(True)
-            self._progress.set_progress(share, f"{sentence}…")
+            self._progress.set_progress(share, formats.under_way(sentence))
         self._settle()
 
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:

@@ -14,7 +14,7 @@ from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.jobs.ranks.rank_history import RankHistory
 from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
 from widgets.nodes.history.node_history import NodeHistory
@@ -41,6 +41,7 @@ _COLUMNS = (
     TableColumn[RankRow]("Heartbeat", lambda row: row.beat),
 )
 _WHERE, _PROCESS, _BEAT = 1, 3, 7
+_OF_GPU = (2, _PROCESS, 5, 6)
 _NARROW_BELOW_W, _WIDE_FROM_W = 600, 1100
 _ROWS_SEEN, _HISTORY_LEAST_H = 5, 360
 
@@ -67,8 +68,9 @@ class RanksTab(QWidget):
         self.history = RankHistory()
         self.history.setMinimumHeight(_HISTORY_LEAST_H)
         content = QWidget()
-        parts = (Card((table, 1), margins=(0, 0, 0, S1)), 2), (self.history, 3)
-        content.setLayout(col(*parts, margins=(0, 0, 0, S3), gap=S3))
+        card = Card((table, 1), margins=(0, 0, 0, S1))
+        AsHighAsRows(table, card, S1)
+        content.setLayout(col((card, 2), (self.history, 3), margins=(0, 0, 0, S3), gap=S3))
         self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
 
     def show_view(self, view: JobView, began_s: float = 0.0) -> None:
@@ -95,15 +97,23 @@ class RanksTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for column in (_PROCESS, _BEAT):
-            self._table.setColumnHidden(column, self.width() < _NARROW_BELOW_W)
+        self._fit_columns()
         share_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
+
+    def _fit_columns(self) -> None:
+        """Hide what a job without GPUs does not have, and what a narrow tab has no room for."""
+        has_gpus = self._view is None or self._view.config.uses_gpus
+        is_narrow = self.width() < _NARROW_BELOW_W
+        for column in (*_OF_GPU, _BEAT):
+            no_room = is_narrow and column in (_PROCESS, _BEAT)
+            self._table.setColumnHidden(column, no_room or (column in _OF_GPU and not has_gpus))
 
     def _fill(self) -> None:
         if self._view is None or not self.isVisible():
             return
         rows = rank_rows(self._view, self._nodes, self._beats)
         self._model.put(rows)
+        self._fit_columns()
         seen = min(len(rows), _ROWS_SEEN)
         head = self._table.horizontalHeader().height()
         row_h = self._table.verticalHeader().defaultSectionSize()

@@ -243,9 +243,11 @@ class HistoryCard(Card):
         able = {view.key: self._is_able(view) for view in VIEWS}
         for view in VIEWS:
             self._picker.set_enabled(view.key, able[view.key])
-            # For a job show its GPUs, or the node if it uses none.
+            # For a job show its GPUs, or the node if it uses none; a node without GPUs has no views
+            # of them.
             of_node = BY_KEY[view.quantities[0]].of_node is not None
-            self._picker.set_shown(view.key, self._job is None or has_gpus != of_node)
+            is_of_job = self._job is not None and has_gpus
+            self._picker.set_shown(view.key, not is_of_job if of_node else has_gpus)
         tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
         self._picker.set_tip("ecc", tip)
         if not able[self._picker.key()]:

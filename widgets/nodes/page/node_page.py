@@ -70,7 +70,7 @@ class NodePage(QWidget):
         self._removal.hide()
         self._processor = Meter("Processor", 0)
         self._memory = Meter("Memory", 2)
-        self._disk = Meter("Disk of the data root", 5)
+        self._disk = Meter("Disk of the data root, used", 5)
         self._meters = QWidget()
         self._meters.setLayout(
             row((self._processor, 1), (self._memory, 1), (self._disk, 1), gap=S3)

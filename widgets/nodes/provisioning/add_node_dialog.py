@@ -17,10 +17,10 @@ from backend.records.base.validation import name_fault
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
-from widgets.common.cards import ProgressLine
 from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3, S4, S6
 from widgets.nodes.provisioning.host_key_pages import (
     DEFAULT_PORT,
@@ -122,9 +122,7 @@ class AddNodeDialog(QDialog):
         """Show the current step ("Connecting to gpu13"); the form is disabled, Cancel is not."""
         self._under_way = True
         self._refusals.clear()
-        self._message.hide()
-        self._progress.set_progress(share, text)
-        self._progress.show()
+        self._status.show_progress(share, text)
         # Before the fields are disabled: otherwise Qt passes the focus through all of them.
         self._cancel.setFocus()
         self._show_page(self._form)
@@ -163,12 +161,10 @@ class AddNodeDialog(QDialog):
     def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
         """Show a failure. `field` is one of `FIELDS`, or "" if it concerns none."""
         self._under_way = False
-        self._progress.hide()
         text = f"{sentence} {remedy}".strip()
         known = field in FIELDS
         self._refusals = {field: text} if known else {}
-        self._message.setText("" if known else text)
-        self._message.setVisible(not known)
+        self._status.say("bad", "" if known else text)
         if field in _MORE:
             self._show_more(True)
         self._show_page(self._form)
@@ -218,10 +214,7 @@ class AddNodeDialog(QDialog):
         self._choose.clicked.connect(self._choose_identity)
         self._more = Button("More", kind="quiet", icon="caret-down")
         self._more.clicked.connect(self._toggle_more)
-        self._message = Label("", "body", "bad", wrap=True, selectable=True)
-        self._message.hide()
-        self._progress = ProgressLine("", cancel="")
-        self._progress.hide()
+        self._status = TaskStatus("", cancel="")
         self._look = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
         )
@@ -238,11 +231,12 @@ class AddNodeDialog(QDialog):
                 identity,
                 row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
                 col(self.no_share, self.choices, gap=S1),
-                self._message,
-                self._progress,
                 STRETCH,
-                S2,
-                row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                col(
+                    self._status,
+                    row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                    gap=S2,
+                ),
                 gap=S3,
             )
         )
@@ -251,7 +245,7 @@ class AddNodeDialog(QDialog):
     @Slot(str)
     def _edited(self, field: str, _text: str = "") -> None:
         self._refusals.pop(field, None)
-        self._message.hide()
+        self._status.clear()
         if field == "host" and not self._name.isModified():
             self._name.setText(suggested_name(self._host.text().strip()))
         self._check()
@@ -269,7 +263,7 @@ class AddNodeDialog(QDialog):
             faults["port"] = "Enter a port from 1 to 65535."
         for key in ("user", "jump"):
             if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
-                faults[key] = "Enter it without blanks, and without - at the start."
+                faults[key] = "Enter it without spaces, and without - at the start."
         sees_it = not self.no_share.isChecked()
         if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
             faults["data_root"] = "Enter an absolute path."
@@ -295,6 +289,8 @@ class AddNodeDialog(QDialog):
         self._show_more(self._fields["jump"].isHidden())
 
     def _show_more(self, more: bool) -> None:
+        # With all fields the dialog is as high as a small screen.
+        self._status.keep_room(not more)
         for key in _MORE:
             self._fields[key].setVisible(more)
         for part in (self.no_share, self.choices):
@@ -345,7 +341,7 @@ class AddNodeDialog(QDialog):
     @Slot()
     def _back_to_form(self) -> None:
         self._under_way = False
-        self._progress.hide()
+        self._status.clear()
         self._show_page(self._form)
         self._host.setFocus()
         self.cancelled.emit()

@@ -161,7 +161,7 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.UNWELL, found.headline
     if fault:
         return Condition.UNWELL, fault
-    return Condition.WELL, "is healthy"
+    return Condition.WELL, "healthy"
 
 
 def node_row(

@@ -517,11 +517,11 @@ def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
     trace = 'Traceback:\n  File "/m/model.py", line 3, in f\n'
     trace += "torch.OutOfMemoryError: CUDA out of memory."
     own = replace(
-        ended(1, "error", "Out of GPU memory. Try batch_size = 8 instead of 16."),
-        error=RankError("Out of GPU memory. Try batch_size = 8 instead of 16.", 1, "gpu2", trace),
+        ended(1, "error", "Out of GPU memory. Try batch size 8 instead of 16."),
+        error=RankError("Out of GPU memory. Try batch size 8 instead of 16.", 1, "gpu2", trace),
     )
     error = judged(own, trace)
-    assert error.sentence == "Out of GPU memory. Try batch_size = 8 instead of 16."
+    assert error.sentence == "Out of GPU memory. Try batch size 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
 
 

@@ -332,7 +332,7 @@ def test_s08_a_set_of_one_class_is_flagged(scans: Scans) -> None:
         ),
         (
             "return torch.rand(2), int(index % 10 == 0)",
-            "Classes of validation differ from training: 40",
+            "The classes have other shares in validation than in training (40",
         ),
     ],
     ids=["mean", "deviation", "classes"],

@@ -7,8 +7,10 @@ from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.common import formats
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, marks
+from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
 BY_ACCURACY = CheckpointPolicy(best_metric="validation/accuracy", best_mode="max")
@@ -45,13 +47,16 @@ def cells(tab, title):
 
 def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
     assert cells(tab, "Validation accuracy") == ["0.900", "0.700"]
-    assert "the best 1 by validation accuracy, and the last epoch always" in tab._policy.text()
+    assert (
+        "Kept: the 2 newest, the best by validation accuracy and the last, at most"
+        in tab._policy.text()
+    )
 
 
 def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
     none = tuple(replace(one, is_best=False) for one in MADE)
     tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
-    said = "the best 1 by validation dice (not measured by this job yet)"
+    said = "the best by validation dice (not measured by this job yet)"
     assert said in tab._policy.text()
 
 
@@ -92,3 +97,41 @@ def test_a_checkpoint_can_be_tried(tab, qtbot):
     tab.model.put(())
     tab._fit_buttons()
     assert not tab._try.isEnabled()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("epoch-0020-step-000440", "Epoch 20, step 440"),
+        ("epoch-0000-step-000005", "Epoch 0, step 5"),
+        ("epoch-12345-step-1234567", "Epoch 12 345, step 1 234 567"),
+        ("epoch-3", "epoch-3"),
+        ("latest", "latest"),
+        ("", ""),
+    ],
+)
+def test_a_checkpoint_has_one_name_everywhere(tab, name, words):
+    made = (replace(MADE[0], name=name),)
+    tab.show_checkpoints(judged(BY_ACCURACY), made)
+    shown = [formats.checkpoint(name), *cells(tab, "Checkpoint"), checkpoint_title(made[0])]
+    assert [one.replace(formats.THIN, " ") for one in shown] == [words] * 3
+
+
+@pytest.mark.parametrize(
+    ("epoch", "epoch_step", "live", "able"),
+    [
+        (20, 0, False, False),
+        (20, 7, False, True),
+        (19, 0, False, True),
+        (1, 0, False, True),
+        (19, 0, True, False),
+        (20, 0, True, False),
+    ],
+)
+def test_a_job_resumes_from_what_is_not_its_end(tab, epoch, epoch_step, live, able):
+    view = judged(BY_ACCURACY)
+    view = replace(view, config=replace(view.config, epochs=20))
+    tab.show_checkpoints(view, (replace(MADE[0], epoch=epoch, epoch_step=epoch_step),))
+    tab.set_live(live)
+    assert tab._resume.isEnabled() is able
+    assert bool(tab._resume.toolTip()) is not able

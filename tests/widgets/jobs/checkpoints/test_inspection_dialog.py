@@ -1,9 +1,12 @@
 """Look inside a checkpoint: what is asked, what is shown, and what a late answer does."""
 
 import base64
+from dataclasses import replace
 
 import numpy
 import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QApplication
 
 from app.jobs.inspection_controller import InspectionController
 from backend.base.errors import BackendError
@@ -24,6 +27,7 @@ from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
 NAMES = ("epoch-3", "epoch-2")
+MADE = [Checkpoint(n, 1, 1, 1, 0, 0, "", "", "2026-11-20T14:02:00Z") for n in NAMES]
 
 
 def values(std, zeros=0):
@@ -54,7 +58,7 @@ FOUND = CheckpointInspection(
 
 @pytest.fixture
 def dialog(qtbot):
-    return on_screen(qtbot, InspectionDialog(NAMES, "epoch-3"), 860, 620)
+    return on_screen(qtbot, InspectionDialog(MADE, "epoch-3"), 860, 620)
 
 
 def cells(rows, column):
@@ -72,10 +76,38 @@ def test_it_asks_for_two_checkpoints_and_a_sample(dialog, qtbot):
         dialog._go.click()
     assert asked.args == [InspectionRequest("epoch-3", "epoch-2", 7)]
     assert not dialog._go.isEnabled()
-    assert dialog._progress.isVisible()
+    assert dialog._status.progress.isVisible()
     dialog.show_found(FOUND)
     assert dialog._go.isEnabled()
-    assert not dialog._progress.isVisible()
+    assert not dialog._status.progress.isVisible()
+
+
+def test_a_result_and_progress_move_no_button(dialog):
+    def places():
+        QApplication.processEvents()
+        parts = dialog._go, dialog._tabs, dialog._pages
+        return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
+
+    before = places()
+    dialog.ask()
+    assert places() == before
+    dialog.show_found(FOUND)
+    assert places() == before
+    dialog.show_error("There is no sample 5000. Samples are numbered from 0 to 359.")
+    assert places() == before
+
+
+@pytest.mark.parametrize("depth", range(1, 7))
+@pytest.mark.parametrize("width", [700, 952, 1040])
+def test_a_name_is_cut_only_when_no_other_column_is_left(dialog, depth, width):
+    name = ".".join(["backbone", "layer1", "0", "downsample", "0", "weight"][:depth])
+    rows = tuple(replace(FOUND.weights[0], name=name) for _ in range(3))
+    dialog.resize(width, 620)
+    dialog.show_found(replace(FOUND, weights=rows))
+    QApplication.processEvents()
+    table = dialog._weights.table
+    fits = table.columnWidth(0) >= table.sizeHintForColumn(0)
+    assert fits or table.isColumnHidden(1)
 
 
 def test_weights_are_listed_with_their_change_and_gradient(dialog):
@@ -130,14 +162,13 @@ class Inspection:
 def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediately):
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
-    made = [Checkpoint(n, 1, 1, 1, 0, 0, "", "", "2026-11-20T14:02:00Z") for n in NAMES]
-    actions.inspect_requested.emit("job-1", "epoch-2", made)
+    actions.inspect_requested.emit("job-1", "epoch-2", MADE)
     dialog = controller.dialog.now
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
     dialog._sample.setValue(1)
     dialog.ask()
-    assert "There is no sample 1. They are numbered from 0." in dialog._said.text()
+    assert "There is no sample 1. They are numbered from 0." in dialog._status.message.text()
     dialog.reject()
     assert controller.dialog.now is None

@@ -64,8 +64,8 @@ def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
 def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
     tab.show_checkpoints((checkpoint(50),))
-    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010 (deleted)"]
-    assert said(tab, 50) == ["checkpoint epoch-0005-step-000050"]
+    assert said(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
+    assert said(tab, 50) == ["checkpoint of epoch 5, step 50"]
     tab.clear("another")
     assert tab._loss.read(10) == ([], "")
 
@@ -76,7 +76,7 @@ def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
     tab.append(again)
     tab.show_checkpoints((checkpoint(10),))
     assert said(tab, 41) == []
-    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010"]
+    assert said(tab, 10) == ["checkpoint of epoch 1, step 10"]
 
 
 def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
@@ -138,7 +138,7 @@ def test_marks_go_with_the_axis(tab, axis):
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     tab._axes._group.button(tab._axes._keys.index(axis)).click()
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
-    assert tab._loss.read(place)[1].endswith("checkpoint epoch-0005-step-000050")
+    assert tab._loss.read(place)[1].endswith("checkpoint of epoch 5, step 50")
     begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
     marks = tab._loss._marks
     assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])

@@ -321,8 +321,11 @@ def test_checkpoints_are_listed_newest_first(detail, qtmodeltester):
     detail.show_checkpoints("a", (checkpoint(10, is_best=True), checkpoint(20, is_latest=True)))
     model = detail.checkpoints.model
     qtmodeltester.check(model)
-    assert [model.index(row, 2).data() for row in range(2)] == ["20", "10"]
-    assert model.index(1, 6).data() == "best"
+    assert [model.index(row, 0).data() for row in range(2)] == [
+        "Epoch 2, step 20",
+        "Epoch 1, step 10",
+    ]
+    assert model.index(1, 4).data() == "best"
 
 
 def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):

@@ -10,6 +10,7 @@ from PySide6.QtTest import QTest
 
 from tests.pictures import lab
 from tests.widgets.jobs.form.test_job_form import DIGITS
+from widgets.common.formats import checkpoint
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
@@ -150,13 +151,13 @@ def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qt
     field.show_checkpoints("another job", lab.checkpoints())
     assert texts(choice)[1:] == ["Reading…"]
     field.show_checkpoints(JOB.id, lab.checkpoints())
-    assert current(choice) == NEWEST.name
+    assert current(choice) == checkpoint(NEWEST.name)
     assert choice.rows.rows[1].aside.replace("\xa0", " ") == "latest · validation/loss 0.368"
     with qtbot.waitSignal(form.check_requested) as check:
         QTest.keyClicks(choice.search, "best")
         press(choice, Qt.Key.Key_Return)
     assert check.args[0].raw["start_from"] == f"{JOB.id}/{BEST.name}"
-    assert field.text() == f"{JOB.name}, {BEST.name}"
+    assert field.text() == f"{JOB.name}, {checkpoint(BEST.name)}"
     assert field.hasFocus()
 
 

@@ -1,8 +1,8 @@
 """Add a node: faults while typing, and nobody trusts a key by pressing Enter."""
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
 from widgets.common.buttons import Button
@@ -76,8 +76,8 @@ def test_what_is_no_host(host):
         ("port", "0", "Enter a port from 1 to 65535."),
         ("port", "65536", "Enter a port from 1 to 65535."),
         ("port", "٣", "Enter a port from 1 to 65535."),
-        ("user", "-l x", "Enter it without blanks, and without - at the start."),
-        ("jump", "a b", "Enter it without blanks, and without - at the start."),
+        ("user", "-l x", "Enter it without spaces, and without - at the start."),
+        ("jump", "a b", "Enter it without spaces, and without - at the start."),
     ],
 )
 def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
@@ -120,7 +120,7 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):
-    assert looking._progress.isVisible()
+    assert looking._status.progress.isVisible()
     assert not looking._host.isEnabled()
     with qtbot.waitSignal(looking.cancelled):
         qtbot.mouseClick(looking._cancel, Qt.MouseButton.LeftButton)
@@ -155,7 +155,7 @@ def test_trust_is_given_by_its_own_button(looking, qtbot):
     with qtbot.waitSignal(looking.trusted) as given:
         qtbot.mouseClick(looking._trust.trust, Qt.MouseButton.LeftButton)
     assert given.args == [KEY]
-    assert looking._progress.isVisible()
+    assert looking._status.progress.isVisible()
 
 
 def test_a_changed_key_can_only_be_closed(looking, qtbot):
@@ -185,7 +185,7 @@ def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot)
     looking.show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
     assert looking._fields["user"].error() == "gpu13 lets nobody in as “mai”. Choose a key file."
     assert looking._look.isEnabled(), "it may be tried again as it is"
-    assert not looking._message.isVisible()
+    assert not looking._status.message.isVisible()
     qtbot.keyClicks(looking._user, "x")
     assert looking._fields["user"].error() == ""
 
@@ -198,8 +198,31 @@ def test_a_refusal_of_what_is_hidden_shows_it(looking):
 
 def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
     looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
-    assert looking._message.isVisible()
-    assert looking._message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+    assert looking._status.message.isVisible()
+    assert looking._status.message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "No.",
+        "gpu13 did not answer for 10 s.",
+        "gpu13 did not answer for 10 s. Is it switched on?",
+        "gpu13 lets nobody in.",
+        "“gpu13” is no host that this computer knows. Check the spelling, or enter its address.",
+        "The connection to gpu13 was closed while its hardware was read. Try it again.",
+    ],
+)
+def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
+    def places():
+        QApplication.processEvents()
+        return dialog.height(), dialog._look.mapTo(dialog, QPoint(0, 0)).y()
+
+    before = places()
+    dialog.show_progress("Connecting to gpu13")
+    assert places() == before
+    dialog.show_refusal("", sentence)
+    assert places() == before
 
 
 def test_the_dialog_is_as_high_as_what_it_shows(looking):
