@@ -99,7 +99,7 @@ class Nodes:
         assert config is not None
         cluster: Any = SimpleNamespace(list=lambda: entries, open_shell=self.open_shell, peers=list)
         ground = PreflightContext(
-            DataRoot(self.root), cluster, cluster, "/usr/bin/python3", now=self.now
+            DataRoot(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
         return PreflightRun(ground, config, 0).fly(lambda finding: None, lambda: False)
 
