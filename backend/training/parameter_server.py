@@ -96,13 +96,15 @@ class ParameterServer:
         """
         staleness = self.version - self._pulled[worker]
         self._pulled[worker] += 1
-        drifts: list[torch.Tensor] = []
-        if self._strength:
-            pairs = zip(self.parameters, self._copies[worker], strict=True)
-            drifts = [parameter - copy for parameter, copy in pairs]
+        copies = self._copies[worker]
+        own: list[int] = []
         for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is not None and self._strength:
-                gradient = gradient + self._compensation(place, gradient, drifts[place])
+                drift = parameter - copies[place]
+                gradient = gradient + self._compensation(place, gradient, drift)
+                if not fetches:
+                    own.append(place)
+                    copies[place].copy_(drift)
             parameter.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -111,12 +113,9 @@ class ParameterServer:
         for place, mean in self._new_means.items():
             self._optimizer.state[self.parameters[place]][MEAN_SQUARE] = mean
         self._new_means.clear()
-        if not fetches:
-            # What is late is what others did: the way to the parameters stays as it was.
-            for copy, parameter, drift in zip(
-                self._copies[worker], self.parameters, drifts, strict=False
-            ):
-                torch.sub(parameter, drift, out=copy)
+        # What is late is what others did: the way to the parameters stays as it was.
+        for place in own:
+            torch.sub(self.parameters[place], copies[place], out=copies[place])
         self.version += 1
         self.staleness.add(staleness)
         return staleness

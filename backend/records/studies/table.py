@@ -111,7 +111,7 @@ class StudyTable:
         found = ["Mean ± standard deviation; the interval is that of the mean (Student's t)."]
         if self.published_on and any(row.published is not None for row in self.rows):
             found.append(
-                f"The published values are for {self.published_on}, so a difference means nothing."
+                f"The published values are for {self.published_on}: there is no difference to show."
             )
         if any(row.is_best for row in self.rows):
             found.append("Compare the rows marked “best”, which were chosen by these same values.")
