@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from backend.base.errors import BackendError
 from backend.records.base import number_format, timestamps
@@ -564,6 +565,8 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
         for key in own
         if isinstance(own[key], torch.Tensor)
         and isinstance(weights.get(key), torch.Tensor)
+        # A layer that only training uses takes its shape from the file.
+        and not is_lazy(own[key])
         and weights[key].shape != own[key].shape
     ]
     if missing or surplus or wrong:

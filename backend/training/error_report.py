@@ -2,11 +2,13 @@
 
 Only the first failure of a run is news. When one rank dies, the collectives of the others break:
 The errors of Horovod and torch.distributed are such echoes (`is_echo`), and are recorded as
-secondary.
+secondary. But a call that waits for other ranks also reports what it did not cause: an exception of
+a signal handler, such as that of a DataLoader whose worker died, or too little memory (`root_of`).
 """
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +21,40 @@ if TYPE_CHECKING:
 
 
 def is_echo(error: BaseException) -> bool:
-    """Return whether the failure only reports that another rank has ended."""
+    """Return whether the failure only reports that another rank has ended; of `root_of`."""
+    return _is_of_a_collective(error) and not _MEMORY.search(str(error))
+
+
+def _is_of_a_collective(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     # torch 2.13: gloo raises a plain RuntimeError with the place in its source.
     return bool(kinds & _ECHOES) or ("RuntimeError" in kinds and "gloo/transport" in str(error))
 
 
+def root_of(error: BaseException) -> BaseException:
+    """Return the exception that was raised within a call and reported as that call's own.
+
+    Python runs signal handlers within any call. So the handler's exception may be the cause of one
+    of a collective, or of user code.
+    """
+    inner = error.__cause__ or error.__context__
+    if inner is None:
+        return error
+    is_by_handler = _WORKER.search(str(inner)) is not None
+    if _is_of_a_collective(error) and not _is_of_a_collective(inner):
+        # The library's own error is raised where it is caught.
+        is_by_handler |= _place_of(inner) != _place_of(error)
+    return root_of(inner) if is_by_handler else error
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the file whose code raised the exception."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].filename if frames else ""
+
+
+_WORKER = re.compile(r"DataLoader worker \(pid")
+_MEMORY = re.compile(r"out of memory|bad_alloc|Cannot allocate memory", re.IGNORECASE)
 _ECHOES = {
     *("HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"),
     *("PeerLost", "WorkersLost"),
@@ -51,6 +81,9 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
     if isinstance(error, KeyboardInterrupt):
         return "The rank was interrupted (SIGINT)."
     where = _PLACES.get(batch.where if batch is not None else "", "")
+    if _WORKER.search(str(error)):
+        # The handler runs wherever the rank is.
+        where = ""
     return f"{user_code.describe(error)}{where}."
 
 
@@ -77,7 +110,9 @@ def _is_about_the_batch(error: BackendError) -> bool:
 def _memory(error: BaseException, batch_size: int) -> str:
     """Return the kind of memory that ran out and a batch size to try; "" for any other error."""
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
-    if not user_code.is_out_of_memory(error):
+    if _is_of_a_collective(error):
+        on_gpu = re.search("cuda|nccl", str(error), re.IGNORECASE) is not None
+    elif not user_code.is_out_of_memory(error):
         return ""
     which = "Out of GPU memory" if on_gpu else "The node is out of memory"
     if batch_size <= 1:
@@ -100,6 +135,7 @@ def record_of(
     error: BaseException, *, rank: int, node: str, batch: Batch | None, batch_size: int
 ) -> dict[str, Any]:
     """Return the content of ``rank-<k>.error.json``: a `RankError` and the echo flag."""
+    error = root_of(error)
     guilty = getattr(error, "rank", rank)
     known = isinstance(error, BackendError) and hasattr(error, "cause")
     return {

@@ -52,13 +52,14 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
         kept = random_state(device)
         size = min(config.batch_size, len(training))
         batch = training.collate([training[index] for index in range(size)])
-        data, _ = user_code.split_batch(batch)
-        user_code.materialize(model, user_code.to_device(data, device))
+        data, target = user_code.to_device(user_code.split_batch(batch), device)
+        user_code.materialize(model, data, target)
         model.to(device)
         restore_random_state(kept, device)
 
     if user_code.needs_first_batch(model):
         pass_batch()
+        user_code.require_shapes(model)
     beat.beat(Phase.SETUP)
     user_code.require_restorable(model)
     return Subject(training, validation, model, pass_batch)

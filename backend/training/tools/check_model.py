@@ -34,6 +34,7 @@ from backend.training.user_code import (
     needs_first_batch,
     require_restorable,
     require_same_state,
+    require_shapes,
     shape_of,
     split_batch,
     state_shapes,
@@ -82,7 +83,8 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         ).to_dict()
     if needs_first_batch(model):
         report("Passing the first batch to the model…")
-        materialize(model, data)
+        materialize(model, data, target)
+        require_shapes(model)
     require_restorable(model)
     check = _step(model, data, target, has_metrics, report)
     warnings = [

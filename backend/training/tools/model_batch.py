@@ -68,5 +68,5 @@ def model_batch(
     model = load_model(Path(request["model"]))
     if needs_first_batch(model):
         report("Passing the first batch to the model…")
-        materialize(model, data)
+        materialize(model, data, target)
     return ModelBatch(model, data, target, len(indices), dataset)

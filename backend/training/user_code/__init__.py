@@ -32,6 +32,7 @@ from backend.training.user_code.model import (
     needs_first_batch,
     require_restorable,
     require_same_state,
+    require_shapes,
     state_shapes,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "open_data",
     "require_restorable",
     "require_same_state",
+    "require_shapes",
     "shape_of",
     "split_batch",
     "state_shapes",

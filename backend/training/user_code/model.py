@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -71,28 +70,104 @@ def _loss_of(model: torch.nn.Module) -> Callable[[Any, Any], Any]:
 
 def needs_first_batch(model: torch.nn.Module) -> bool:
     """Return whether the first forward creates parameters: Keras, and torch's lazy layers."""
-    from torch.nn.parameter import is_lazy
-
     if getattr(model, "built", True) is False:
         return True
-    return any(is_lazy(value) for value in itertools.chain(model.parameters(), model.buffers()))
+    return bool(_lazy_modules(model))
 
 
-def materialize(model: torch.nn.Module, data: Any) -> None:
-    """Run one forward without changes to statistics and random states; see `needs_first_batch`."""
+def materialize(model: torch.nn.Module, data: Any, target: Any = None) -> None:
+    """Run forwards without changes to statistics and random states; see `needs_first_batch`.
+
+    One in evaluation mode; and as in training, where some layers are still without a shape: parts
+    that only training, only the loss, or only every second step calls.
+    """
     import torch
 
     training = model.training
+    # What Keras has not built must not be read before.
+    lazy = _lazy_modules(model) if getattr(model, "built", True) else []
+    named = model.named_buffers() if lazy else ()
+    buffers = {name: one.clone() for name, one in named if not _is_lazy(one)}
+    attributes = [(module, _numbers(module)) for module in model.modules() if lazy]
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(), calling(FORWARD):
-            model(data)
+        with torch.no_grad(), torch.random.fork_rng():
+            with calling(FORWARD):
+                model(data)
+            for _ in range(_MOST_STEPS if lazy else 0):
+                if not _lazy_modules(model):
+                    break
+                model.train()
+                with calling(FORWARD):
+                    output = model(data)
+                if target is not None:
+                    compute_loss(model, output, target)
+            for name, one in model.named_buffers() if lazy else ():
+                if name in buffers and one.shape == buffers[name].shape:
+                    one.copy_(buffers[name])
     finally:
         model.train(training)
+    for module, numbers in attributes:
+        vars(module).update(numbers)
+    still_lazy = _lazy_modules(model) if lazy else []
+    for module in lazy:
+        if module in still_lazy:
+            continue
+        if callable(reset := getattr(module, "reset_running_stats", None)):
+            reset()
     # Keras creates a layer's container of parameters when they are read, and with it new keys of
     # the state; read here, the keys are the same in every process.
     for module in list(model.modules()):
         list(module.parameters(recurse=False))
+
+
+_MOST_STEPS = 4
+
+
+def require_shapes(model: torch.nn.Module) -> None:
+    """Refuse a model with parameters whose shape is not known after `materialize`.
+
+    Raises:
+        UserCodeError: It names them.
+    """
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    unknown = [name for name, one in tensors if _is_lazy(one)]
+    if unknown:
+        raise UserCodeError(
+            "The first batch does not give these parameters a shape, in evaluation or in "
+            f"{_MOST_STEPS} steps of training: {some(unknown)}.",
+            "Use these layers in the first step, or build them with their sizes in "
+            "UserModel.__init__, such as torch.nn.Linear in place of LazyLinear.",
+        )
+
+
+def _lazy_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
+    return [
+        module
+        for module in model.modules()
+        if any(
+            _is_lazy(one)
+            for one in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        )
+    ]
+
+
+def _is_lazy(tensor: torch.Tensor) -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return bool(is_lazy(tensor))
+
+
+def _numbers(module: torch.nn.Module) -> dict[str, Any]:
+    """Return the plain attributes of a module of the user, such as a counter of steps."""
+    kinds = {kind.__module__.partition(".")[0] for kind in type(module).__mro__}
+    if type(module).__module__.startswith("torch.") or "keras" in kinds:
+        return {}
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, (int, float, str)) and name != "training"
+    }
 
 
 def state_shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend.records.jobs.status import RankError
+from backend.training import user_code
+from backend.training.error_report import record_of
+from backend.training.strategies.channel import _lost_peer
+from backend.training.train_state import Batch
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
@@ -78,6 +83,122 @@ def test_f50_an_error_in_a_loader_worker_names_the_item(tmp_path: Path) -> None:
     assert training.train() == 1
     assert "item 50," in training.error()["sentence"]
     assert "bad file" in training.error()["sentence"]
+
+
+def handler() -> None:
+    raise RuntimeError("DataLoader worker (pid 17) is killed by signal: Segmentation fault.")
+
+
+def out_of_shared_memory() -> None:
+    raise RuntimeError("DataLoader worker (pid 17) is killed by signal: Bus error.")
+
+
+def users_handler() -> None:
+    raise RuntimeError("the user's handler of SIGUSR1")
+
+
+def through_horovod(raised: Callable[[], None] | str) -> None:
+    """Fail as ``horovod.torch.mpi_ops.synchronize`` does."""
+    import horovod.torch.mpi_ops as ops
+
+    code = compile(
+        "def wait(raised, error):\n"
+        "    try:\n"
+        "        if callable(raised): raised()\n"
+        "        raise RuntimeError(raised)\n"
+        "    except RuntimeError as e:\n"
+        "        raise error(e)\n",
+        str(ops.__file__),
+        "exec",
+    )
+    space: dict[str, Any] = {}
+    exec(code, space)
+    space["wait"](raised, ops.HorovodInternalError)
+
+
+def through_gloo(raised: Callable[[], None] | str) -> None:
+    with _lost_peer():
+        if isinstance(raised, str):
+            raise RuntimeError(raised)
+        raised()
+
+
+def through_user_code(raised: Callable[[], None] | str) -> None:
+    with user_code.calling("The model's forward"):
+        assert callable(raised)
+        raised()
+
+
+GONE = "Horovod has been shut down. This was caused by an exception on one of the ranks."
+
+
+@pytest.mark.parametrize(
+    ("call", "raised", "words", "is_echo"),
+    [
+        (through_horovod, GONE, "Another rank ended", True),
+        (through_gloo, "[gloo/transport/tcp/pair.cc] Connection closed", "Another rank", True),
+        (through_horovod, handler, "killed by signal: Segmentation fault", False),
+        (through_horovod, out_of_shared_memory, "killed by signal: Bus error", False),
+        (through_horovod, users_handler, "the user's handler", False),
+        (through_horovod, "std::bad_alloc", "The node is out of memory. Try batch_size = 4", False),
+        (through_horovod, "CUDA error: out of memory", "Out of GPU memory", False),
+        (through_gloo, handler, "killed by signal: Segmentation fault", False),
+        (through_gloo, users_handler, "the user's handler", False),
+        (through_user_code, handler, "RuntimeError: DataLoader worker (pid 17)", False),
+        (through_user_code, users_handler, "The model's forward raised", False),
+    ],
+)
+def test_what_a_handler_raises_while_a_rank_waits_is_no_end_of_another_rank(
+    call: Callable[[Any], None], raised: Any, words: str, is_echo: bool
+) -> None:
+    with pytest.raises(Exception) as failed:  # noqa: PT011 - each is of another kind
+        call(raised)
+    batch = Batch(where="backward")
+    record = record_of(failed.value, rank=1, node="gpu1", batch=batch, batch_size=8)
+    assert words in record["sentence"]
+    assert record["secondary"] is is_echo
+    assert "backward" not in record["sentence"] or raised is users_handler
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "ddp"])
+def test_a_loader_worker_that_is_killed_while_its_rank_waits_for_others_is_named(
+    tmp_path: Path, strategy: str
+) -> None:
+    files = tmp_path / "moments"
+    files.mkdir()
+    loader = LOADER.replace(
+        "return self.x[index], self.y[index]",
+        "import os, pathlib, signal, time, torch.utils.data\n"
+        f"        files = pathlib.Path({str(files)!r})\n"
+        "        worker = torch.utils.data.get_worker_info()\n"
+        "        self.items = getattr(self, 'items', 0) + 1\n"
+        "        is_one = os.environ['OMPI_COMM_WORLD_RANK'] == '1'\n"
+        "        if worker is not None and is_one and self.items == 25:\n"
+        "            while not (files / 'computed').exists():\n"
+        "                time.sleep(0.01)\n"
+        "            (files / 'ends').touch()\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        return self.x[index], self.y[index]",
+    )
+    model = MODEL.replace(
+        "return nn.functional.cross_entropy(output, target)",
+        "import os, pathlib, time\n"
+        f"        files = pathlib.Path({str(files)!r})\n"
+        "        rank = os.environ['OMPI_COMM_WORLD_RANK']\n"
+        "        self.steps = getattr(self, 'steps', 0) + self.training\n"
+        "        if self.steps == 2 and rank == '1':\n"
+        "            self.layers[0].weight.register_post_accumulate_grad_hook(\n"
+        "                lambda _: (files / 'computed').touch())\n"
+        "        while self.steps == 2 and rank == '0' and not (files / 'ends').exists():\n"
+        "            time.sleep(0.01)\n"
+        "        return nn.functional.cross_entropy(output, target)",
+    )
+    training = new_training(
+        tmp_path, model=model, loader=loader, loader_workers=1, strategy={"name": strategy}
+    )
+    assert training.train() != 0
+    assert "is killed by signal: Killed" in training.error(1)["sentence"]
+    assert training.error(1)["secondary"] is False
 
 
 def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -550,3 +551,63 @@ def test_a_loader_may_fetch_its_own_data_into_an_empty_dataset(tmp_path: Path) -
     files.mkdir()
     assert len(load_loader(source).training(files)) == 10
     assert (files / "fetched.txt").exists()
+
+
+LAZY_PARTS = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.lazy = nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(3))
+        self.known = nn.BatchNorm1d(3)
+        self.steps, self.register = 0, self.register_buffer("seen", torch.zeros(()))
+    def forward(self, x):
+        x = self.known(self.layer(x))
+        self.steps += self.training
+        self.seen += 1
+        return FORWARD
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(LOSS, target)
+"""
+LAZY = {
+    "in evaluation": ("self.lazy(x)", "output"),
+    "in training only": ("x + self.lazy(x) if self.training else x", "output"),
+    "every second step": ("self.lazy(x) if self.training and self.steps % 2 == 0 else x", "output"),
+    "an auxiliary head": ("(x, self.lazy(x)) if self.training else (x, x)", "sum(output)"),
+    "in the loss": ("x", "self.lazy(output)"),
+    "in the loss of training": ("x", "self.lazy(output) if self.training else output"),
+}
+
+
+@pytest.mark.parametrize("kind", LAZY)
+def test_a_part_that_only_training_uses_gets_its_shape_and_nothing_else_changes(
+    tmp_path: Path, kind: str
+) -> None:
+    forward, loss = LAZY[kind]
+    text = LAZY_PARTS.replace("FORWARD", forward).replace("LOSS", loss)
+    model: Any = load_model(write(tmp_path, bks_model=text))
+    data, target = torch.randn(8, 4), torch.zeros(8, dtype=torch.long)
+    drawn = torch.get_rng_state()
+    user_code.materialize(model, data, target)
+    user_code.require_shapes(model)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert not user_code.needs_first_batch(model)
+    assert model.training
+    assert (model.steps, model.seen.item()) == (0, 0)
+    for norm in (model.known, model.lazy[0]):
+        assert not norm.running_mean.any()
+        assert norm.num_batches_tracked == 0
+    user_code.compute_loss(model, user_code.compute_output(model, data), target).backward()
+
+
+def test_a_part_whose_shape_stays_unknown_is_named(tmp_path: Path) -> None:
+    text = LAZY_PARTS.replace("FORWARD", "x if self.steps < 100 else self.lazy(x)")
+    model = load_model(write(tmp_path, bks_model=text.replace("LOSS", "output")))
+    user_code.materialize(model, torch.randn(8, 4), torch.zeros(8, dtype=torch.long))
+    with pytest.raises(
+        user_code.UserCodeError, match=r"lazy\.0\.weight.*and \d more|lazy\.1\.weight"
+    ):
+        user_code.require_shapes(model)
