@@ -16,7 +16,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base import number_format
 from backend.records.base.account import expanded
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Together, unused_in_weights
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
@@ -299,7 +299,9 @@ class LibraryController(QObject):
 
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        self._runner.notify(f"New jobs of {item.name} @ {item.version} start from these weights")
+        told = f"New jobs of {item.name} @ {item.version} start from these weights"
+        unused = unused_in_weights(item.facts)
+        self._runner.notify(f"{told}. {unused}" if unused else told)
 
     # Preview and check.
 

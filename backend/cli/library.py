@@ -21,6 +21,7 @@ from backend.cli.printing import (
 )
 from backend.records.base import number_format
 from backend.records.base.validation import sanitize
+from backend.records.library.item import unused_in_weights
 
 if TYPE_CHECKING:
     from backend.records.library.item import Kind, LibraryItem
@@ -76,6 +77,8 @@ def give_weights(services: Services, arguments: argparse.Namespace, as_json: boo
         print_json(item)
     else:
         print_line(f"New jobs of {item.reference} begin with these weights.")
+        if unused := unused_in_weights(item.facts):
+            print_line(unused)
     return OK
 
 

@@ -38,6 +38,7 @@ from backend.records.base.layout import (
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
+from backend.training import weights_file
 
 FORMAT = 1
 _KEPT_AT_LEAST = 2
@@ -402,10 +403,15 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
     Raises:
         BackendError: It is none of these.
     """
+    return read_weights(path)[0]
+
+
+def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """Read weights as `load_weights`; return also the names of what else is in the file."""
     if not path.is_file():
         raise BackendError(f"The weights file {path} does not exist.", "Choose another file.")
     if path.suffix == ".safetensors":
-        return _load_safetensors(path)
+        return _load_safetensors(path), ()
     if sidecar_of(path).is_file():
         reason = fault_of(path)
         if reason:
@@ -413,19 +419,16 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
                 f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path)
             )
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        loaded = weights_file.load(path)
     except Exception as error:
         raise BackendError(
-            f"{path.name} is not a weights file: {_first(error)}.",
-            "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
+            f"{path.name} is not a weights file: {_first(error)}.", weights_file.remedy(path)
         ) from error
     weights = _by_name(loaded)
     if weights is None:
-        raise BackendError(
-            f"{path.name} contains no named weights.",
-            "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
-        )
-    return {str(name): value for name, value in weights.items()}
+        raise BackendError(f"{path.name} contains no named weights.", weights_file.remedy(path))
+    kept = {str(k): v for k, v in weights.items() if not isinstance(v, weights_file.StandIn)}
+    return kept, weights_file.others(loaded, weights)
 
 
 def _by_name(loaded: object) -> Mapping[Any, Any] | None:

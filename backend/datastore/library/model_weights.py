@@ -43,13 +43,7 @@ def put(
         BackendError: It is not such a file, or the version has weights; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    there = find(folder, share)
-    if there is not None:
-        raise BackendError(
-            f"The {folder.text} has weights already ({folder.root.shown(there)}).",
-            "Import the model again as a new version, and add these weights to that one.",
-        )
-    _refuse_others(source)
+    require_possible(folder, source, share)
     target = folder.path / f"weights{source.suffix.lower()}"
     try:
         staging = make_staging(kind_folder(folder.root, folder.kind), folder.name)
@@ -70,6 +64,17 @@ def put(
             "The model was not changed.",
         ) from error
     return target, digest, total
+
+
+def require_possible(folder: VersionFolder, source: Path, share: DataRootAccess = MOUNTED) -> None:
+    """Refuse another file of weights, and a file that is none by its first bytes."""
+    there = find(folder, share)
+    if there is not None:
+        raise BackendError(
+            f"The {folder.text} has weights already ({folder.root.shown(there)}).",
+            "Import the model again as a new version, and add these weights to that one.",
+        )
+    _refuse_others(source)
 
 
 def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:

@@ -42,6 +42,7 @@ _BOMB_BYTES = 1_000_000_000
 _BOMB_RATIO = 200
 _ENCRYPTED = 0x1
 _UTF8 = 0x800
+_DOS_FOLDER = 0x10
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Made on FAT, NTFS or VFAT, where a backslash separates the parts of a path.
@@ -133,7 +134,7 @@ def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHO
 
 def entry_names(path: Path) -> list[str]:
     """Return the path of each entry as written, folders with ``/`` at the end; unchecked."""
-    return [name for entry in _listing(path) if (name := _name(entry))]
+    return [name for name, _ in _names(_listing(path))]
 
 
 def scan_entries(
@@ -151,8 +152,7 @@ def scan_entries(
         BackendError: It is not a complete zip, or an entry could not be stored under its name.
     """
     progress.step(0, 0, "Checking the zip file")
-    named = [(_name(entry), entry) for entry in _listing(path)]
-    named = [(name, entry) for name, entry in named if name]
+    named = _names(_listing(path))
     named, left_out = _sift(kind, named) if kind else (named, set())
     if len(named) > MAX_ENTRIES:
         raise BackendError(
@@ -220,21 +220,46 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
         ) from error
 
 
-def _name(entry: zipfile.ZipInfo) -> str:
-    """Return the path of an entry, of a folder with ``/`` at its end; "" for the top itself."""
+def _names(entries: Sequence[zipfile.ZipInfo]) -> _Named:
+    """Return the entries with their paths, of folders with ``/`` at the end; without the top.
+
+    Programs mark a folder by a separator at its end, by a Unix mode, by a DOS attribute, or not at
+    all: an empty entry with others below it is a folder, whatever it says.
+    """
+    raw = [_raw_name(entry) for entry in entries]
+    # A whole archive without a slash was made with backslashes, whatever system it names.
+    is_windows = not any("/" in name for name in raw)
+    named = []
+    for name, entry in zip(raw, entries, strict=True):
+        if is_windows or entry.create_system in _WINDOWS:
+            name = name.replace("\\", "/")
+        parts = name.split("/")
+        kept = [part for part in parts if part not in ("", ".")]
+        if name.startswith("/"):
+            kept.insert(0, "")
+        if kept:
+            named.append(("/".join(kept), parts[-1] in ("", ".") or _says_folder(entry), entry))
+    above = {name for name, is_folder, _ in named if is_folder}
+    above.update(parent for name, _, _ in named for parent in _parents(name))
+    return [
+        (f"{name}/" if is_folder or (name in above and not entry.file_size) else name, entry)
+        for name, is_folder, entry in named
+    ]
+
+
+def _says_folder(entry: zipfile.ZipInfo) -> bool:
+    mode = entry.external_attr >> 16
+    is_marked = bool(entry.external_attr & _DOS_FOLDER) and not stat.S_IFMT(mode)
+    return stat.S_ISDIR(mode) or (is_marked and not entry.file_size)
+
+
+def _raw_name(entry: zipfile.ZipInfo) -> str:
     name = entry.orig_filename
-    if not entry.flag_bits & _UTF8:
-        # Without the flag zipfile decodes the bytes as a DOS code page; they may be UTF-8.
-        raw = name.encode("cp437")
-        name = _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
-    if entry.create_system in _WINDOWS:
-        name = name.replace("\\", "/")
-    parts = name.split("/")
-    kept = [part for part in parts if part not in ("", ".")]
-    if name.startswith("/"):
-        kept.insert(0, "")
-    is_folder = parts[-1] in ("", ".") or stat.S_ISDIR(entry.external_attr >> 16)
-    return "/".join(kept) + ("/" if kept and is_folder else "")
+    if entry.flag_bits & _UTF8:
+        return name
+    # Without the flag zipfile decodes the bytes as a DOS code page; they may be UTF-8.
+    raw = name.encode("cp437")
+    return _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
 
 
 def _unicode_path(raw: bytes, extra: bytes) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from backend.records.base.number_format import some
 from backend.records.base.schema import Record
 from backend.records.base.validation import sanitize
 
@@ -37,7 +38,14 @@ WEIGHTS_SUFFIXES = (".pt", ".safetensors")
 
 
 WEIGHTS_FACT = "weights"
-"""Fact of a model about its given weights: ``name``, ``sha256``, ``bytes`` and ``source``."""
+"""Fact of a model about its given weights: ``name``, ``sha256``, ``bytes``, ``source``, and
+``unused``: the names of what else the file holds."""
+
+
+def unused_in_weights(facts: Mapping[str, Any]) -> str:
+    """Return a sentence on what a model's file of weights holds besides weights, or ""."""
+    unused = facts.get(WEIGHTS_FACT, {}).get("unused", ())
+    return f"Not used of this file: {some([str(name) for name in unused])}." if unused else ""
 
 
 def is_weights(path: str) -> bool:

@@ -48,6 +48,7 @@ from backend.services.library.rescan import Rescan
 from backend.services.library.version_diff import changes
 from backend.services.tools import tool_process
 from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.training_python import lack_here
 
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
@@ -308,11 +309,23 @@ class LibraryService:
     def give_weights(
         self, reference: str, source: Path, progress: Progress | None = None
     ) -> LibraryItem:
-        """Store a file of weights with a model that has none; its new jobs begin with them."""
+        """Store a file of weights with a model that has none; its new jobs begin with them.
+
+        It is read first, if this computer has PyTorch.
+        """
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
+        model_weights.require_possible(folder, source, self._share)
+        others = tool_process.read_weights(source, progress) if lack_here() is None else ()
         path, sha256, size = model_weights.put(folder, source, progress or Progress(), self._share)
-        known = {"name": path.name, "sha256": sha256, "bytes": size, "source": source.name}
+        known: dict[str, Any] = {
+            "name": path.name,
+            "sha256": sha256,
+            "bytes": size,
+            "source": source.name,
+        }
+        if others:
+            known["unused"] = list(others)
         return self._add_facts(item, {WEIGHTS_FACT: known}, str(item.facts.get("warning", "")))
 
     def preview(

@@ -129,6 +129,16 @@ def measure(
     )
 
 
+def read_weights(path: Path, progress: Progress | None = None) -> tuple[str, ...]:
+    """Read a file of weights as a job would; return the names of what else is in it."""
+    request = {"path": str(path.absolute())}
+    return run_tool("read_weights", request, _others, "Reading the weights", 600.0, progress)
+
+
+def _others(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(sanitize(str(name), 100) for name in raw["others"])
+
+
 def simulate(
     launch: Launch,
     staleness: int,

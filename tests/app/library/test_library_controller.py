@@ -4,6 +4,7 @@ import shutil
 from threading import Thread
 
 import pytest
+import torch
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
@@ -186,7 +187,7 @@ def test_whatever_writes_the_catalogue_is_shown_without_another_look(
     assert {page.shown_name for page in pages.values()} == {"digits"}
     library.import_item(Kind.DATASET, pictures, "pictures")
     assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
-    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     library.give_weights("digits@1", tmp_path / "best.pt", Progress())
     assert pages[Kind.MODEL].detail.has_weights
     library.remove(Kind.DATASET, "pictures@1")
@@ -429,7 +430,7 @@ def model(library, tmp_path):
 def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alone(
     later, library, pages, model, tmp_path, monkeypatch
 ):
-    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
@@ -439,7 +440,7 @@ def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alo
 
 def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
     """A drop opens the model, which looks at it, in a process that may be slow to end."""
-    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(but="try model")

@@ -10,12 +10,14 @@ import warnings
 import zipfile
 import zlib
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.datastore.library import zip_source
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
@@ -50,8 +52,8 @@ def path(tmp_path: Path) -> Path:
         (".//C:/x", "drive letter"),
         ("C:/x", "drive letter"),
         ("c:x", "drive letter"),
-        ("a\\b.csv", "backslashes"),
-        ("..\\..\\x", "backslashes"),
+        ("..\\..\\x", "“..”"),
+        ("a/b\\c.csv", "backslashes"),
         ("CON", "Windows reserves"),
         ("a/nul.txt", "Windows reserves"),
         ("a\nb", "line break"),
@@ -450,3 +452,67 @@ def test_a_zip_and_its_unpacked_folder_have_one_hash(
 def test_an_empty_zip_is_an_empty_dataset(root: Path, path: Path) -> None:
     make_zip(path)
     assert import_now(root, path).files == 0
+
+
+PART = st.sampled_from(["images", "a", "b", "ü 🦔", "x.y"])
+TREE = st.dictionaries(
+    st.lists(PART, min_size=1, max_size=4).map(tuple), st.booleans(), max_size=6
+).map(lambda tree: {("README",): True, **tree})
+STYLES = {
+    "Info-ZIP": (3, "/", "mode"),
+    "Windows": (0, "\\", "attribute"),
+    ".NET": (0, "\\", "separator"),
+    "7-Zip": (0, "/", "attribute"),
+    "NTFS": (10, "\\", "nothing"),
+    "macOS": (19, "/", "separator"),
+    "Java": (0, "/", "separator"),
+    "Google Drive": (0, "/", "none"),
+    "bare names": (3, "/", "nothing"),
+    "attribute on Unix": (3, "/", "attribute"),
+    "backslashes on Unix": (3, "\\", "separator"),
+}
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tree=TREE, style=st.sampled_from(sorted(STYLES)), random=st.randoms())
+def test_a_zip_of_any_program_has_the_same_files_and_folders(
+    path: Path, tree: dict[tuple[str, ...], bool], style: str, random: Random
+) -> None:
+    """``tree`` says of each path whether it is a file; what has others below it is a folder."""
+    system, separator, mark = STYLES[style]
+    above = {name[:n] for name in tree for n in range(1, len(name))}
+    files = {name for name, is_file in tree.items() if is_file and name not in above}
+    folders = above | (tree.keys() - files)
+    if mark in ("nothing", "none"):
+        # Without a mark only what has files below it is known as a folder.
+        folders = {name[:n] for name in files for n in range(1, len(name))}
+    entries = [(separator.join(name), b"1", 0o100644 << 16 if system == 3 else 0) for name in files]
+    for name in folders if mark != "none" else ():
+        end = separator if mark in ("separator", "mode") else ""
+        attributes = {"mode": 0o40755 << 16 | 0x10, "attribute": 0x10}.get(mark, 0)
+        entries.append((separator.join(name) + end, b"", attributes))
+    random.shuffle(entries)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content, attributes in entries:
+            info = zipfile.ZipInfo("x")
+            info.filename, info.create_system, info.external_attr = name, system, attributes
+            archive.writestr(info, content)
+    found = zip_source.scan_zip(Kind.DATASET, path, Progress())
+    assert {file.path for file in found.files} == {"/".join(name) for name in files}
+    assert set(found.folders) == {"/".join(name) for name in folders}
+    found.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"full"])
+def test_an_entry_with_others_below_it_is_a_folder_unless_it_has_content(
+    root: Path, path: Path, content: bytes
+) -> None:
+    make_zip(path, (entry("digits"), content), ("digits/a.csv", b"1"), ("b", b"2"))
+    if content:
+        with refused(root, "“digits” is a file and a folder at once"):
+            import_now(root, path)
+        return
+    import_now(root, path)
+    assert contents(root / "datasets/digits/v1/files") == {"digits/a.csv": b"1", "b": b"2"}

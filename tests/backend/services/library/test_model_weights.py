@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from pathlib import Path
 
 import pytest
+import torch
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
@@ -19,7 +21,9 @@ pytest_plugins = [
     "tests.backend.services.access_fixtures",
 ]
 pytestmark = pytest.mark.usefixtures("uncounted")
-CONTENT = b"PK\x03\x04" + b"numbers" * 1000
+_saved = io.BytesIO()
+torch.save({"layer.weight": torch.ones(2, 4)}, _saved)
+CONTENT = _saved.getvalue()
 
 
 @pytest.fixture
