@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
 _REMEDIES = {
-    errno.EROFS: "Its disk or share is mounted read-only; mount it so that you may write there.",
+    errno.EROFS: "Its disk or share is mounted read-only; mount it so that you may write to it.",
     errno.ESTALE: "Its share was replaced on the server; mount it again.",
 }
 

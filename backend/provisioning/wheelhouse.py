@@ -107,7 +107,10 @@ class Wheelhouses:
     """
 
     def __init__(
-        self, folder: Path, constraints: Path, pip: Sequence[str] = (sys.executable, "-m", "pip")
+        self,
+        folder: Path,
+        constraints: Path,
+        pip: Sequence[str] = (sys.executable, "-I", "-m", "pip"),
     ) -> None:
         self._folder = folder
         self._constraints = constraints

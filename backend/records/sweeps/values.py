@@ -38,6 +38,8 @@ _RANGE = re.compile(
 )
 _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
+"""In some countries a whole number: 1.000 is a thousand."""
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 """Digits of a value of a range: as few as keep the values distinct."""
 
@@ -185,7 +187,8 @@ def axis_text(axis: Axis) -> str:
 def read_value(kind: str, text: str) -> Any:
     """Parse one value that a user typed; other text stays as typed, for the check to name.
 
-    A comma in a number is a decimal comma: ``0,05`` is 0.05. ``16.0`` is a whole number.
+    A comma in a number is a decimal comma: ``0,05`` is 0.05. ``16.0`` is a whole number, ``1.000``
+    is none, because it may be a thousand.
     """
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
@@ -196,6 +199,8 @@ def read_value(kind: str, text: str) -> Any:
     if kind not in ("whole", "number"):
         return text
     number = _with_point("".join(text.split()))
+    if kind == "whole" and _THOUSANDS.fullmatch(number):
+        return text.strip()
     with suppress(ValueError):
         return int(number)
     with suppress(ValueError):

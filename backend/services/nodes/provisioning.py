@@ -65,7 +65,7 @@ class DesktopPlaces:
     wheels: Path
     constraints: Path
     horovod: Sequence[Path]
-    pip: Sequence[str] = (sys.executable, "-m", "pip")
+    pip: Sequence[str] = (sys.executable, "-I", "-m", "pip")
 
 
 def default_places(data_key: str, constraints: Path) -> DesktopPlaces:

@@ -39,9 +39,9 @@ def test_an_error_is_printed_in_any_locale(
     def refuse(*_: object) -> int:
         raise BackendError("Größe 日")
 
-    told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    monkeypatch.setattr(sys, "stderr", told)
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stderr", printed)
     monkeypatch.setattr(locale, "getencoding", lambda: encoding)
     assert main.run([], refuse) == 1
-    told.flush()
-    assert told.buffer.getvalue().decode(encoding) == shown  # type: ignore[attr-defined]
+    printed.flush()
+    assert printed.buffer.getvalue().decode(encoding) == shown  # type: ignore[attr-defined]

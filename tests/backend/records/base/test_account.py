@@ -54,8 +54,8 @@ def test_without_a_home_every_command_says_what_to_set(
 
 @pytest.mark.parametrize("path", ["~nosuchuser/a", "~nosuchuser", "/a", "a/~b", "~", "~/a"])
 def test_a_path_of_an_unknown_user_stays_as_it_is(path: str, tmp_path: Path) -> None:
-    told = account.expanded(path)
-    assert told == Path(path.replace("~", str(tmp_path), 1) if path in ("~", "~/a") else path)
+    found = account.expanded(path)
+    assert found == Path(path.replace("~", str(tmp_path), 1) if path in ("~", "~/a") else path)
 
 
 def test_ssh_is_not_asked_for_a_user_that_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

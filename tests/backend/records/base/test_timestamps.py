@@ -54,8 +54,8 @@ def test_an_even_clock_does_not_follow_the_clock(
     passed = iter(range(100))
     monkeypatch.setattr(timestamps, "_measured_s", lambda: float(next(passed)))
     clock = timestamps.EvenClock()
-    told = []
+    times = []
     for Clock.hours in set_to_h:
-        told.append(timestamps.seconds(clock.now()))
-    assert all(later - earlier == 1.0 for earlier, later in pairwise(told))
-    assert told[0] == datetime(2026, 11, 24, 12, 0, 1, tzinfo=UTC).timestamp()
+        times.append(timestamps.seconds(clock.now()))
+    assert all(later - earlier == 1.0 for earlier, later in pairwise(times))
+    assert times[0] == datetime(2026, 11, 24, 12, 0, 1, tzinfo=UTC).timestamp()

@@ -406,6 +406,6 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
 def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
     raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
     raw |= {"start_from": start_from} if start_from else {}
-    told = to_share(parse_job(raw).config)
-    assert told.get("start_from") == shared
-    assert told["environment"] == {"TOKEN": ""}
+    shown = to_share(parse_job(raw).config)
+    assert shown.get("start_from") == shared
+    assert shown["environment"] == {"TOKEN": ""}

@@ -107,7 +107,7 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
         ({"best_metric": "validation/kappa"}, {"metric": "valAcc"}, []),
     ],
 )
-def test_a_direction_that_no_name_tells_is_asked_for(checkpoint, early_stop, asked):
+def test_a_direction_that_the_name_does_not_say_is_asked_for(checkpoint, early_stop, asked):
     parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
     fields = [fault.field for fault in parsed.faults]
     assert fields == [one if "." in one else f"early_stop.{one}" for one in asked]

@@ -359,6 +359,9 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
         ("optimizer.betas", "0.9, 0.999", [0.9, 0.999]),
         ("epochs", "16.0", 16),
         ("epochs", "2.5", 2.5),
+        ("epochs", "1.000", "1.000"),
+        ("epochs", "1,000", "1,000"),
+        ("optimizer.lr", "1.000", 1.0),
         ("strategy.cut", "features, head", ["features", "head"]),
     ],
 )
