@@ -67,7 +67,7 @@ def wake(services: Services, names: Iterable[str]) -> None:
     """Start the agents of silent nodes, and report what was found."""
     for name, found in services.set_up.wake_silent(names).items():
         if isinstance(found, BackendError):
-            print_note(f"There is no news from {name}. {found.with_remedy}")
+            print_note(f"No news arrives from {name}. {found.with_remedy}")
         elif found:
             print_note(
                 f"The agent of {name} did not run and was started. It closes the runs that ended "

@@ -17,7 +17,7 @@ class CpuWait:
 
     Threads of the same process that only wake up to poll wait as well, and do not slow a step. But
     they take cores: while the thread of Horovod polls, this thread may wait as long as that one
-    computes, on each core alike. Where several threads compute a step, that cannot be told apart.
+    computes, on each core alike. Where several threads compute a step, this is not corrected.
     """
 
     def __init__(self, threads: int = 1) -> None:

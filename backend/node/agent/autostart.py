@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.agent_lock import AgentLock
 from backend.node.system.start_supervisor import CODE_ROOT, own_environment
 
 _LIMIT_S = 30.0
+_CRONS = ("cron", "crond", "fcron", "dcron", "bcron-start")
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,13 @@ def install(service: AgentService) -> Autostart:
         return Autostart("systemd", "systemd starts the agent again after a reboot.")
     _start(service)
     if _crontab_keeps(service):
-        return Autostart("crontab", "cron starts the agent again after a reboot.")
+        if _cron_runs():
+            return Autostart("crontab", "cron starts the agent again after a reboot.")
+        return Autostart(
+            "crontab",
+            "cron starts the agent again after a reboot, but no cron runs now; without one, the "
+            "next contact does.",
+        )
     return Autostart("", "After a reboot the agent is started at the next contact.")
 
 
@@ -218,6 +225,20 @@ def _crontab() -> list[str] | None:
 
 def _write_crontab(lines: Sequence[str]) -> bool:
     return _ask(["crontab", "-"], "".join(f"{line}\n" for line in lines))[0]
+
+
+def _cron_runs() -> bool:
+    """Return whether a cron can be seen to run, or the processes of others are hidden."""
+    with suppress(OSError):
+        Path("/proc/1/comm").read_bytes()
+        return any(_name(pid) in _CRONS for pid in process_cleanup.pids())
+    return True
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return ""
 
 
 def _start(service: AgentService) -> None:

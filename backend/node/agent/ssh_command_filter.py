@@ -6,8 +6,8 @@ that the program itself sends between nodes, with programs and folders that set-
 ``~/.ringmaster`` (or on the data root, where nodes share an environment):
 
 - mpirun's daemon, with the variables that mpirun sets for it;
-- the cleanup after a run, which also returns the last output of its ranks there, or whether the
-  node sees the job's folder;
+- the cleanup after a run, which also returns the last output of its ranks, or whether the node
+  sees the job's folder;
 - ``true``, with which pre-flight checks the connection;
 - ``echo $SHELL``, with which mpirun asks for the syntax of the daemon's command.
 

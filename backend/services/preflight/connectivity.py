@@ -179,7 +179,7 @@ def _late(one: Meeting) -> PreflightFinding:
             f"{one.busy}: the SSH login of {one.source} at {one.target}, which mpirun needs, "
             f"failed twice: {_said(one)}."
         )
-        remedy = "Wait until the load falls, or end what runs there; then check again."
+        remedy = "Wait until the load falls, or end what runs on it; then check again."
     return PreflightFinding(BETWEEN, False, sentence, remedy, (one.target,), Fix.LEAVE_OUT)
 
 

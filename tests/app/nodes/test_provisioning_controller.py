@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -107,7 +108,8 @@ def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(contro
     dialog._all.click()
     dialog.choices.switch(SYSTEM_MPI).click()
     dialog._begin.click()
-    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), OWN)]
+    # Nodes whose key opens more keep that, until the switch is set.
+    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), replace(OWN, limits_key=False))]
     assert controller._choosing.now is None
 
 
@@ -212,7 +214,7 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, 
     set_ups.refusal = None
     controller._dialog._plate.trust.trust.click()
     assert cluster.trusted == [KEY]
-    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions())]
+    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
 
 def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(

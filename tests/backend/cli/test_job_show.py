@@ -77,7 +77,13 @@ OFF = BackendError("node1 did not answer.", "Is it on?")
     ("state", "config", "found", "asked", "said"),
     [
         (JobState.STOPPING, REMOTE, {"node1": True}, ["node1"], "was started"),
-        (JobState.STARTING, REMOTE, {"node1": OFF}, ["node1"], "no news from node1. node1 did not"),
+        (
+            JobState.STARTING,
+            REMOTE,
+            {"node1": OFF},
+            ["node1"],
+            "No news arrives from node1. node1 did",
+        ),
         (JobState.TRAINING, REMOTE, {"node1": False}, ["node1"], ""),
         (JobState.QUEUED, REMOTE, {}, ["node1"], ""),
         (JobState.FINISHED, REMOTE, {}, [], ""),

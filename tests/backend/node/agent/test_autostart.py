@@ -14,7 +14,7 @@ import pytest
 
 from backend.node.agent import autostart as agent_autostart
 from backend.node.agent.autostart import AgentService, Autostart
-from backend.node.system import process_identity
+from backend.node.system import process_cleanup, process_identity
 from backend.node.system.agent_lock import AgentLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
@@ -214,10 +214,45 @@ def test_without_both_it_runs_until_the_next_reboot_and_that_is_said(
     assert read_json(folder.status)["name"] == "gpu 1"
 
 
-def test_the_command_line_says_which_way_was_taken(
-    machine: Machine, service: AgentService, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["cron"], "cron starts the agent again after a reboot."),
+        (["sshd", "crond"], "cron starts the agent again after a reboot."),
+        (["fcron"], "cron starts the agent again after a reboot."),
+        (["sshd", "python3"], "no cron runs now; without one, the next contact does."),
+        (["crontab"], "no cron runs now"),
+        ([], "no cron runs now"),
+    ],
+)
+def test_a_crontab_without_a_cron_is_no_promise(
+    machine: Machine,
+    service: AgentService,
+    monkeypatch: pytest.MonkeyPatch,
+    names: list[str],
+    said: str,
 ) -> None:
     machine.has("crontab", CRONTAB)
+    with monkeypatch.context() as patch:
+        patch.setattr(agent_autostart, "_name", dict(enumerate(names)).__getitem__)
+        patch.setattr(process_cleanup, "pids", lambda: range(len(names)))
+        assert agent_autostart._cron_runs() is ("no cron" not in said)
+        runs = agent_autostart._cron_runs()
+    monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: runs)
+    kept = agent_autostart.install(service)
+    agent_autostart.remove(service)
+    assert kept.by == "crontab"
+    assert said in kept.sentence
+
+
+def test_the_command_line_says_which_way_was_taken(
+    machine: Machine,
+    service: AgentService,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine.has("crontab", CRONTAB)
+    monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: True)
     options = ["--name", service.name, "--folder", service.folder, "--data-root", service.data_root]
     assert agent_autostart.main(["install", *options]) == 0
     assert json.loads(capsys.readouterr().out) == {

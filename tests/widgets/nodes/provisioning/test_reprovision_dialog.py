@@ -49,7 +49,7 @@ def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
     dialog.choices.switch(WITHOUT_HOROVOD).click()
     with qtbot.waitSignal(dialog.set_up_requested) as wished:
         qtbot.mouseClick(dialog._begin, LEFT)
-    chosen = SetUpOptions(shared=True, limits_key=True, without_horovod=True)
+    chosen = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
     assert wished.args == [("gpu1", "gpu2"), chosen]
     assert not dialog.isVisible()
 
