@@ -40,8 +40,19 @@ Window = Callable[["Path | RemoteRoot", Path | None, int | None], int]
 """Opens the window on a data root and catalogue; a number starts the example with it."""
 
 
+def _open_streams() -> None:
+    """Open the standard streams that were closed by the caller, such as a service or ``>&-``.
+
+    Otherwise the next file that is opened would get the number of a stream, and its output.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+
+
 def run(argv: Sequence[str], open_window: Window) -> int:
     """Do what ``argv`` says; the exit code. The window is the caller's: here no Qt is known."""
+    _open_streams()
     parser = make_parser()
     arguments = parser.parse_args(argv)
     as_json = getattr(arguments, "json", False)

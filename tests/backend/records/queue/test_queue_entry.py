@@ -97,7 +97,7 @@ CAUSES = [
         replace(WANTED, needed_bytes=3 * 10**9),
         (),
         scene(nodes=with_node(disk_free_bytes=1_200_000_000)),
-        "The data root has 1.2 GB left, and 3.0 GB are needed. Free some space there.",
+        "The data root has 1.2 GB left, and 3.0 GB are needed. Free some space.",
     ),
     (
         Cause.NOT_BEFORE,
