@@ -47,8 +47,19 @@ Draw = Callable[["StudyTable", str], bytes]
 """Draws the plot of a study for a file with this ending."""
 
 
+def _open_streams() -> None:
+    """Open the standard streams that were closed by the caller, such as a service or ``>&-``.
+
+    Otherwise the next file that is opened would get the number of a stream, and its output.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+
+
 def run(argv: Sequence[str], open_window: Window, draw: Draw | None = None) -> int:
     """Do what ``argv`` says; the exit code. The window is the caller's: here no Qt is known."""
+    _open_streams()
     # Python reads and writes UTF-8 (PYTHONUTF8), the terminal what its locale says. A name may have
     # characters that this lacks; a result is no reason to fail.
     for stream in (sys.stdout, sys.stderr):

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from backend.base.cores import usable_cores
 from backend.base.log import suppress
 from backend.base.room import Room, room_of
 from backend.node.metrics.gpus import Gpus
@@ -54,7 +55,7 @@ class Probe:
             heartbeat=self._heartbeat,
             cpu=Cpu(
                 model=self._cpu_model,
-                cores=os.cpu_count() or 1,
+                cores=usable_cores(),
                 use_percent=cores.pop("cpu", None),
                 load_1min=load[0],
                 load_5min=load[1],

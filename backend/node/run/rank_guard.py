@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base import log
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.room import room_of
@@ -78,6 +79,8 @@ _LOG_LIMIT_S = 2.0
 """How long the guard's own log may take to write: mpirun waits for it, and its share may hang."""
 _LOG_TAIL_BYTES = 16_384
 _MEMORY_BYTES = 200_000
+_LONGEST_TMPDIR = 107 - len("/pymp-12345678/listener-12345678")
+"""A socket's path has 107 bytes; with more, the loader workers of a rank hang."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -280,6 +283,10 @@ class Guard:
         environment.update(self._launch.config.environment)
         # The rank itself adds the job's folders, behind its own modules.
         environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+        users = environment.get("TMPDIR", "")
+        if len(os.fsencode(users)) > _LONGEST_TMPDIR:
+            del environment["TMPDIR"]
+            self._log(f"TMPDIR {users} is too long for the sockets of loader workers; unset.\n")
         environment.setdefault("OMP_NUM_THREADS", str(_cores_of_a_rank()))
         # Threads that wait by spinning eat the cores of those they wait for: where something else
         # computes on the node, a step of two threads took 800 ms, and 10 ms with this.
@@ -461,7 +468,7 @@ def _limits() -> tuple[int | None, int | None]:
 def _cores_of_a_rank() -> int:
     """The cores this process may use, shared with the other ranks on the node."""
     ranks_here = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
-    return max(1, len(os.sched_getaffinity(0)) // ranks_here)
+    return max(1, usable_cores() // ranks_here)
 
 
 def _oom_kills() -> int:

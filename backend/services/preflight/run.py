@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import secrets
 import threading
@@ -20,6 +19,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.launch.network import common_subnet
@@ -264,7 +264,7 @@ class PreflightRun:
                     loader_workers=self._config.loader_workers,
                 )
                 self._parts[name] = NodePreflight(site, None, limits=self._limits)
-                yield from too_many_processes(site, os.cpu_count() or 1)
+                yield from too_many_processes(site, usable_cores())
                 continue
             if entry is None:
                 yield preflight_findings.unknown_node(name, tuple(entries))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.records.base import number_format
 from backend.records.jobs.heartbeat import RankHeartbeat
@@ -265,7 +266,7 @@ def _within(what: str, limit_s: float) -> Iterator[None]:
 
 def _idle_cores() -> int:
     """Return the number of cores that no job keeps busy: threads that wait for one are slow."""
-    return max(1, (os.cpu_count() or 1) - round(os.getloadavg()[0]))
+    return max(1, usable_cores() - round(os.getloadavg()[0]))
 
 
 if __name__ == "__main__":

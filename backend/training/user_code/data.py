@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +72,21 @@ class UserData:
                 return self.user_dataset[index]
         except UserCodeError as error:
             error.index = index
+            cause = error.__cause__
+            if isinstance(cause, IndexError) and re.search(rf"\b{index}\b", str(cause)):
+                raise self._too_long(index, cause) from cause
             raise
+
+    def _too_long(self, index: int, cause: IndexError) -> UserCodeError:
+        """Say that ``__len__`` counts items that do not exist."""
+        count, name = number_format.count(len(self)), self.class_name
+        error = UserCodeError(
+            f"{name} has no item {number_format.count(index)}, although its __len__ is {count}: "
+            f"{describe(cause)}.",
+            f"Let {name}.__len__ return the number of items that __getitem__ knows.",
+        )
+        error.index = index
+        return error
 
     def __getitem__(self, index: int) -> Any:
         try:
@@ -97,6 +112,14 @@ class UserData:
 def _collate(items: list[Any], class_name: str) -> Any:
     from torch.utils.data import default_collate
 
+    missing = sum(item is None for item in items)
+    if missing:
+        raise UserCodeError(
+            f"{class_name}.__getitem__ returned None for {missing} of the {len(items)} items of a "
+            "batch.",
+            f"Leave such items out when {class_name} is made, so that __len__ does not count them, "
+            f"or add a method collate(self, items) to {class_name}.",
+        )
     try:
         return default_collate(items)
     except (RuntimeError, TypeError, ValueError, KeyError) as error:

@@ -147,6 +147,25 @@ def test_usage_and_remedies_say_what_was_called(name: str, tmp_path: Path) -> No
     assert f"To list jobs: {name} job list" in call("job", "show", "gone")
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        (">&-", ("job", "list"), 0),
+        ("2>&-", ("job", "show", "gone"), 1),
+        ("<&- >&- 2>&-", ("job", "list"), 0),
+    ],
+)
+def test_closed_streams_change_no_result(
+    closed: str, words: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+    argv = [sys.executable, MAIN, *words, *places]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *map(str, argv)], capture_output=True, text=True
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
 def test_what_it_starts_was_called_by_nobody() -> None:
     code = (
         "import os; from backend.records.base.program_name import COMMAND\n"

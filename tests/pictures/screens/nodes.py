@@ -169,7 +169,7 @@ def node_detail_findings(stage: Stage) -> None:
             Finding("mpirun", True, "Open MPI 5.0.11 at /e/bin/mpirun."),
             Finding("gpu", True, "8 GPU: A100 80 GB; driver 550.54."),
             Finding("clock", False, "The clock is 10 min ahead.", "timedatectl set-ntp true"),
-            Finding("disk", False, "/lab/ring has 0.3 GB left.", "Free some space there."),
+            Finding("disk", False, "/lab/ring has 0.3 GB left.", "Free some space."),
         ),
     )
 

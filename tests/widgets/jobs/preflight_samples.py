@@ -48,13 +48,13 @@ FULL = PreflightFinding(
     "disk",
     False,
     "The data root has 0.31 GB left, and the job's checkpoints need about 1.20 GB.",
-    "Make room there, or keep fewer checkpoints.",
+    "Free some space, or keep fewer checkpoints.",
 )
 CLOCK = PreflightFinding(
     "clock",
     False,
     "The clock of gpu12 is 10 min ahead of this computer's; times in its logs will look wrong.",
-    "Switch time synchronisation on there: timedatectl set-ntp true",
+    "Switch on time synchronisation on gpu12: timedatectl set-ntp true",
     ("gpu12",),
     is_warning=True,
 )

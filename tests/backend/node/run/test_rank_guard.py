@@ -158,6 +158,19 @@ def test_the_jobs_pythonpath_does_not_reach_the_start_of_the_rank(tmp_path: Path
         run.clean()
 
 
+@pytest.mark.parametrize(
+    ("folder", "is_kept"),
+    [("/var/tmp", True), ("/tmp/" + 70 * "t", True), ("/tmp/" + 71 * "t", False)],
+)
+def test_a_folder_too_long_for_sockets_does_not_reach_the_loader_workers(
+    run: Run, folder: str, is_kept: bool
+) -> None:
+    with begun(run, RINGMASTER_TMPDIR=folder):
+        assert environment_of_the_rank(run).get("TMPDIR") == (folder if is_kept else None)
+        note = f"TMPDIR {folder} is too long"
+        assert (note in run.folder.rank_log(0).read_text()) is not is_kept
+
+
 def test_the_ranks_of_a_node_share_its_cores(run: Run) -> None:
     cores = len(os.sched_getaffinity(0))
     assert threads_of_a_rank(run, ranks_here=1) == (str(cores), "PASSIVE")

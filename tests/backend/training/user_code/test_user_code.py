@@ -298,6 +298,39 @@ def test_f50_items_of_unequal_shapes_are_said_to_be_so(tmp_path: Path) -> None:
         user_code.split_batch(data.collate([data[0], data[1]]))
 
 
+@pytest.mark.parametrize("missing", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_items_that_are_none_are_said_to_be_so(tmp_path: Path, missing: tuple[int, ...]) -> None:
+    made = "return torch.full"
+    code = LOADER.replace(made, f"if index in {missing}: return None\n        {made}")
+    write(tmp_path, bks_dataset=code)
+    data = load_loader(tmp_path).training(tmp_path)
+    with pytest.raises(UserCodeError, match=f"returned None for {len(missing)} of the 3 items"):
+        user_code.split_batch(data.collate([data[0], data[1], data[2]]))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_length"),
+    [
+        ("IndexError(f'index {index} is out of bounds for dimension 0 with size 5')", True),
+        ("IndexError(f'no sample {index}')", True),
+        ("IndexError('list index out of range')", False),
+        ("IndexError('index 99 is out of bounds for axis 1 with size 10')", False),
+        ("KeyError(index)", False),
+        ("ValueError(f'item {index} is torn')", False),
+    ],
+)
+def test_a_length_that_counts_items_that_do_not_exist_is_said(
+    tmp_path: Path, error: str, is_of_length: bool
+) -> None:
+    code = LOADER.replace("return torch.full", f"raise {error}\n        return torch.full")
+    write(tmp_path, bks_dataset=code)
+    data = load_loader(tmp_path).training(tmp_path)
+    with pytest.raises(UserCodeError) as caught:
+        data.item(6)
+    assert ("has no item 6, although its __len__ is" in caught.value.sentence) is is_of_length
+    assert caught.value.index == 6
+
+
 @pytest.mark.parametrize(
     ("length", "sentence"),
     [

@@ -164,7 +164,7 @@ def test_a_fault_without_a_button_says_what_a_person_can_do(dialog: PreflightDia
     dialog.show_found(samples.found(FULL), PLACEMENT)
     row = dialog._rows[FULL]
     assert not row.button.isVisible()
-    assert row._remedy.text() == "Make room there, or keep fewer checkpoints."
+    assert row._remedy.text() == "Free some space, or keep fewer checkpoints."
     assert not dialog._smaller.isVisible()
 
 

@@ -1,0 +1,12 @@
+"""Processors that this process may use. Standard library only and Python 3.9."""
+
+from __future__ import annotations
+
+import os
+
+
+def usable_cores() -> int:
+    """Return their number: a batch system, systemd or taskset may give fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
