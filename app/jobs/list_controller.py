@@ -44,6 +44,8 @@ class JobFinder(QObject):
         self._page = page
         self._index = JobIndex()
         self._asked: dict[str, int] = {}
+        self._at_once: set[str] = set()
+        """Lists whose rows the user wants to move, until the newest question is answered."""
         self._seen: dict[str, JobView] = {}
         self._learning = Throttle(LEARN_INTERVAL_MS, self._learn_seen, self)
         self._is_warm = False
@@ -127,11 +129,13 @@ class JobFinder(QObject):
         places = self._page.model.queue_places()
         for which, query in queries.items():
             number = self._asked[which] = self._asked.get(which, 0) + 1
+            if at_once:
+                self._at_once.add(which)
             folds = self._page.sweeps.folds(which)
             self._runner.run(
                 _LANE,
                 partial(self._found, which, number, query, places, folds),
-                partial(self._show, which, at_once),
+                partial(self._show, which, number),
                 _never,
             )
 
@@ -148,9 +152,12 @@ class JobFinder(QObject):
             return None
         return self._index.fold(self._index.find(query, places), query, folds)
 
-    def _show(self, which: str, at_once: bool, found: JobQueryResult | None) -> None:
+    def _show(self, which: str, number: int, found: JobQueryResult | None) -> None:
         if found is None:
             return
+        at_once = which in self._at_once
+        if number == self._asked[which]:
+            self._at_once.discard(which)
         self._page.show_rows(which, self._rows(found), at_once=at_once)
         self.counted.emit(found.total)
         if not self._is_warm:

@@ -11,12 +11,16 @@ from PySide6.QtGui import QGuiApplication
 from app.runtime.settings import Settings
 from widgets.shell.main_window import MainWindow
 
+_FRAME_H = 40
+"""The title bar; its height is not known before the window is shown."""
 _GRIP_W, _GRIP_H = 160, 24
 """This much of the window's upper edge must be on a screen, so that it can be dragged."""
 
 
 def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
     """Return ``wanted``, or the middle of the first screen if no screen shows it.
+
+    It is not higher than its screen.
 
     Args:
         wanted: A window with its frame, in pixels of the desktop.
@@ -26,7 +30,11 @@ def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
     for screen in screens:
         seen = screen.intersected(grip)
         if seen.width() >= min(_GRIP_W, wanted.width()) and seen.height() >= _GRIP_H:
-            return wanted
+            # Its foot may be below the screen: it was placed at another scale.
+            low = QRect(wanted)
+            low.setHeight(min(wanted.height(), screen.height()))
+            low.moveTop(max(min(low.top(), screen.bottom() + 1 - low.height()), screen.top()))
+            return low if wanted.height() > screen.height() else wanted
     if not screens:
         return wanted
     room = screens[0]
@@ -69,6 +77,7 @@ class WindowPlace(QObject):
     def bring_in(self) -> None:
         """Move it onto a screen, if it is on none."""
         window = self._window
+        self._fit_smallest()
         if window.isFullScreen() or window.isMaximized():
             return
         frame = window.frameGeometry()
@@ -77,8 +86,15 @@ class WindowPlace(QObject):
             window.resize(window.size() - frame.size() + found.size())
             window.move(found.topLeft())
 
+    def _fit_smallest(self) -> None:
+        """Let the window fit on each screen with its frame."""
+        heights = [screen.height() for screen in _screens()]
+        if heights:
+            self._window.fit_smallest(min(heights) - _FRAME_H)
+
     def _put_back(self, settings: Settings) -> None:
         kept = settings.preferences
+        self._fit_smallest()
         self._window.resize(kept.width, kept.height)
         if len(kept.position) == 2 and all(type(part) is int for part in kept.position):
             left, top = kept.position

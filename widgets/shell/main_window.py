@@ -36,7 +36,7 @@ from widgets.common.toast import Toast
 from widgets.shell.side_bar import SideBar
 
 _NAME_CHARS = 48
-_SMALLEST = (900, 600)
+_SMALLEST_W, _SMALLEST_H, _SMALLEST_ON_A_LOW_SCREEN_H = 900, 600, 480
 _STEPS_BACK = 100
 """Length of the history, because a window may be open for weeks."""
 
@@ -67,7 +67,7 @@ class MainWindow(QMainWindow):
     def __init__(self) -> None:
         super().__init__()
         self.setWindowTitle("Ringmaster")
-        self.setMinimumSize(*_SMALLEST)
+        self.fit_smallest(_SMALLEST_H)
         self.setAcceptDrops(True)
         self.is_put_away_when_closed = lambda: False
         self.side_bar = SideBar()
@@ -91,6 +91,11 @@ class MainWindow(QMainWindow):
         self._future: list[str] = []
         self._here = ""
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
+
+    def fit_smallest(self, room_h: int) -> None:
+        """Let the window be as low as the screen: at 200 % many have less than 600 pixels."""
+        low = max(_SMALLEST_ON_A_LOW_SCREEN_H, min(room_h, _SMALLEST_H))
+        self.setMinimumSize(_SMALLEST_W, low)
 
     def add_page(self, key: str, page: QWidget) -> None:
         """Add a page, which may be "new-job": not in the side bar, but opened from another page."""

@@ -40,6 +40,8 @@ from widgets.shell.shortcuts import KEYS
 _RUNNING_SHOWN = 3
 _RUNNING_LOW, _LOW_H = 2, 700
 """In a narrow bar lower than this, a third ring would be cut."""
+_RUNNING_LOWEST, _LOWEST_H = 1, 600
+"""In any bar lower than this, a second ring and the mark would be cut."""
 _RING = RAIL_W - 2 * S3
 """The largest size that fits the narrow bar."""
 
@@ -166,7 +168,7 @@ class SideBar(QWidget):
         self.setObjectName("sidebar")
         self._narrow = False
         self._wide = False
-        self._is_low = False
+        self._room_h = _LOW_H
         self._live: tuple[JobView, ...] = ()
         self._buttons = {place.key: NavButton(place) for place in PLACES}
         for key, button in self._buttons.items():
@@ -176,7 +178,8 @@ class SideBar(QWidget):
         self._mark = Label("Ringmaster", "name")
         logo = Logo(24)
         logo.setToolTip(_window_keys())
-        self._head = row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
+        self._head = QWidget()
+        self._head.setLayout(row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3)))
         self._trouble = Label("", "small", "bad", wrap=True)
         self._trouble.setContentsMargins(S2, 0, S2, 0)
         self._trouble_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
@@ -225,7 +228,6 @@ class SideBar(QWidget):
         self.setLayout(
             col(
                 self._head,
-                S3,
                 places,
                 S2,
                 self._rules[0],
@@ -288,17 +290,25 @@ class SideBar(QWidget):
         """Show the running jobs, oldest first; a job keeps its place while it runs."""
         self._live = views
         self._running_count.setText(formats.count(len(views)) if views else "")
-        room = _RUNNING_LOW if self._narrow and self._is_low else _RUNNING_SHOWN
+        room = self._rings()
         for index, job in enumerate(self._jobs):
             job.setVisible(index < min(room, len(views)))
             if index < len(views):
                 job.show_job(views[index])
-        rest = len(views) - _RUNNING_SHOWN
+        # In a low bar the count next to the title says it.
+        rest = len(views) - _RUNNING_SHOWN if room == _RUNNING_SHOWN else 0
         self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
         self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
         for rule in self._rules:
-            rule.setVisible(not self._narrow or bool(views))
+            has_room = not self._narrow or self._room_h >= _LOWEST_H
+            rule.setVisible(has_room and (not self._narrow or bool(views)))
+
+    def _rings(self) -> int:
+        """Return how many running jobs have room."""
+        if self._room_h < _LOWEST_H:
+            return _RUNNING_LOWEST
+        return _RUNNING_LOW if self._narrow and self._room_h < _LOW_H else _RUNNING_SHOWN
 
     def show_queue(self, queue: Queue) -> None:
         """While nothing runs, show the next queued job and what it waits for."""
@@ -356,10 +366,11 @@ class SideBar(QWidget):
 
     @Slot(int)
     def set_room(self, height: int) -> None:
-        """A low window hides the cluster's details first, then a ring of the narrow bar."""
+        """A low window hides the cluster's details first, then rings, then the mark."""
         self.cluster.set_room(height)
-        if self._is_low != (height < _LOW_H):
-            self._is_low = height < _LOW_H
+        before, self._room_h = self._rings(), height
+        self._head.setVisible(height >= _LOWEST_H)
+        if self._rings() != before:
             self.show_live(self._live)
 
     @Slot(str)

@@ -192,8 +192,13 @@ class JobListPane(QWidget):
 
     @Slot(QModelIndex)
     def _current_changed(self, index: QModelIndex) -> None:
-        # When a row is removed, Qt makes the next one current; the user did not choose it.
-        if not index.isValid() or self.model.is_changing:
+        # When a row is removed, Qt makes the next one current; the user did not choose it. A row
+        # under a pressed button may be dragged.
+        if not self.view.is_held and not self.model.is_changing:
+            self._open(index)
+
+    def _open(self, index: QModelIndex) -> None:
+        if not index.isValid():
             return
         line: JobSummary = index.data(JOB_ROLE)
         if line.sweep is not None:
@@ -204,7 +209,7 @@ class JobListPane(QWidget):
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
         self.ticks.clear()
-        self._current_changed(index)
+        self._open(index)
         if not self.folding.toggle(index):
             self.pressed.emit()
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QModelIndex, QPoint, QRectF, Qt, Signal
+from PySide6.QtCore import (
+    QMimeData,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
     QDrag,
@@ -15,7 +23,6 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QPixmap,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
@@ -24,7 +31,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuePlace
 from widgets.common import theme
-from widgets.common.job_mime import dragged_words, put_jobs
+from widgets.common.job_mime import chip, dragged_words, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.view_style import asked_row
@@ -49,6 +56,9 @@ class JobListView(QTableView):
         trash_requested: Move the ticked rows, or the current row, to the trash.
 
     A click with Ctrl ticks a row, with Shift all rows up to it; neither opens a job.
+
+    Attributes:
+        is_held: The button that was pressed on a row is still down: a click, or a drag.
     """
 
     menu_requested = Signal(QModelIndex, QPoint)
@@ -60,10 +70,13 @@ class JobListView(QTableView):
         self._actions = actions
         self.setModel(model)
         self._rows = model
+        self.is_held = False
         self._ticks = model.ticks
         self._ticks.changed.connect(self.viewport().update)
         self._has_ticked = False
         """Pressed with the button that is still held."""
+        self._before = QPersistentModelIndex()
+        """The current row before the button was pressed; a drag does not change it."""
         self.setProperty("kind", "list")
         self.setDragEnabled(True)
         self.setAcceptDrops(True)
@@ -91,8 +104,8 @@ class JobListView(QTableView):
             ids = self._rows.ticked()
         else:
             ids = (line.id,) if line.sweep is None else line.sweep.ids
-        content = QMimeData()
-        put_jobs(content, ids, dragged_words(ids, line.name))
+        content, words = QMimeData(), dragged_words(ids, line.name)
+        put_jobs(content, ids, words)
         acts = usual = Qt.DropAction.CopyAction
         place = _place(index) if len(ids) == 1 else None
         if place is not None:
@@ -100,10 +113,13 @@ class JobListView(QTableView):
             acts, usual = acts | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
         drag = QDrag(self)
         drag.setMimeData(content)
-        drag.setPixmap(self._picture())
-        drag.setHotSpot(QPoint(S4, S4))
+        # Below the pointer: a picture of the row would hide the line at which it lands.
+        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.setHotSpot(QPoint(-S4, -S4))
         drag.exec(acts, usual)
         self._aim(None)
+        self.is_held = False
+        self.setCurrentIndex(QModelIndex(self._before))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasFormat(MIME):
@@ -144,6 +160,8 @@ class JobListView(QTableView):
         with_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         self._has_ticked = is_left and (with_ctrl or with_shift)
         if not self._has_ticked:
+            self._before = QPersistentModelIndex(self.currentIndex())
+            self.is_held = is_left
             super().mousePressEvent(event)
         elif with_shift:
             self._tick_up_to(index.row())
@@ -159,6 +177,7 @@ class JobListView(QTableView):
             super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self.is_held = False
         if not self._has_ticked:
             super().mouseReleaseEvent(event)
         self._has_ticked = False
@@ -271,10 +290,6 @@ class JobListView(QTableView):
             # The job gets the priority of its new neighbour; the drop hint says so.
             return f"{text}, priority {place.entry.priority}"
         return text
-
-    def _picture(self) -> QPixmap:
-        """Return a picture of the row for the drag cursor."""
-        return self.viewport().grab(self.visualRect(self.currentIndex()))
 
 
 def _place(index: QModelIndex) -> QueuePlace | None:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
-from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtGui import QDrag, QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.config import Placement
@@ -139,6 +140,25 @@ def test_a_row_is_dragged_before_or_after_another(qtbot, page):
     with qtbot.waitSignal(page.job_actions.move_requested) as moved:
         drop()
     assert moved.args == [QueueMove("nightly", after="vit-s16 lr 0.08")]
+
+
+@pytest.mark.parametrize("opened", ["live", NAMES[0], NAMES[3], "draft"])
+@pytest.mark.parametrize("row", [1, 2, 4])
+def test_a_row_that_is_dragged_does_not_open(page, monkeypatch, opened, row):
+    view, held = page.list.view, []
+    monkeypatch.setattr(QDrag, "exec", lambda drag, *_: held.append(drag.hotSpot()))
+    page.open_job(opened)
+    at = view.visualRect(page.model.index(row, 0)).center()
+    QTest.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert page.open_id == opened
+    view.startDrag(Qt.DropAction.MoveAction)
+    QTest.mouseRelease(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+    assert page.open_id == opened
+    assert view.currentIndex().data(JOB_ROLE).name == opened
+    [spot] = held
+    assert (spot.x() < 0, spot.y() < 0) == (True, True), "it hides the line at which it lands"
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert page.open_id == page.model.index(row, 0).data(JOB_ROLE).id
 
 
 @pytest.mark.parametrize("row", [0, 4, 5])
