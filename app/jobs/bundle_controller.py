@@ -21,6 +21,7 @@ from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import ProgressDialog
+from widgets.jobs.detail.warning import Verdict
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -50,7 +51,8 @@ class BundleController(QObject):
         self._window = window
         self._dialog: DialogHolder[QDialog] = DialogHolder()
         self._progress: Progress | None = None
-        self._judged: tuple[str, int] = ("", 0)
+        self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
+        """By job and run: the original and the comparison, None for no replay or not yet."""
         page.job_actions.bundle_requested.connect(self.ask)
         page.job_actions.replayed_requested.connect(self.compare)
 
@@ -130,19 +132,26 @@ class BundleController(QObject):
     @Slot(object)
     def see(self, update: RunUpdate) -> None:
         """When the open job has finished and is a replay, show the comparison on its page."""
-        view = update.view
-        if view.state is not JobState.FINISHED or (view.id, view.run) == self._judged:
+        view, run = update.view, (update.view.id, update.view.run)
+        if view.state is not JobState.FINISHED:
             return
-        self._judged = view.id, view.run
         replays = self._services.replays
 
-        def judge() -> ReplayResult | None:
-            return replays.compare(view.id) if replays.original(view.id) else None
+        def judge() -> tuple[str, ReplayResult] | None:
+            original = replays.original(view.id)
+            return (original, replays.compare(view.id)) if original else None
 
-        def show(verdict: ReplayResult | None) -> None:
-            if verdict is not None:
-                self._detail.show_check_result(view.id, verdict.sentence, verdict.is_same)
+        def show(judged: tuple[str, ReplayResult] | None) -> None:
+            self._judged[run] = judged
+            if judged is not None:
+                original, verdict = judged
+                found = Verdict(verdict.sentence, verdict.is_same, original)
+                self._detail.show_check_result(view.id, found)
 
+        if run in self._judged:
+            show(self._judged[run])  # the page forgets it when another job is opened
+            return
+        self._judged[run] = None
         self._runner.run(f"read {view.id}", judge, show, log.swallowed)
 
     @Slot(str)

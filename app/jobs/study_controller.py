@@ -56,7 +56,7 @@ class StudyController(QObject):
         page.job_actions.study_requested.connect(self.choose)
         result = self._pane.study
         self._pane.table_requested.connect(self._read)
-        result.stop_requested.connect(self._stop)
+        self._pane.stop_requested.connect(self._stop)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_file)
         result.saved.connect(page.job_actions.save_requested)
@@ -118,7 +118,7 @@ class StudyController(QObject):
 
     @Slot()
     def _stop(self) -> None:
-        self._runner.notify("Stopping the study; each running job saves a checkpoint first")
+        self._runner.notify("Stopping all its jobs; each running job saves a checkpoint first")
         stop = partial(self._sweeps.stop, self._pane.tag)
         self._runner.run(_LANE, stop, self._show_views, self._notify)
 
@@ -141,7 +141,7 @@ class StudyController(QObject):
         # The dialog itself asks before it overwrites a file.
         chosen, _ = QFileDialog.getSaveFileName(
             self._window,
-            "Export table",
+            "Save table",
             f"{sweep_name(tag)}.md",
             "Markdown (*.md);;Table (*.csv)",
         )

@@ -11,6 +11,7 @@ from widgets.shell.help_page import Topic
 DOCS = Path(__file__).parents[2] / "docs"
 TOPICS = (
     ("guide.md", "Your first model"),
+    ("look-inside.md", "Look inside"),
     ("strategies.md", "Strategies"),
     ("first-node.md", "Add your first node"),
     ("node-problems.md", "Node problems"),

@@ -19,6 +19,7 @@ from widgets.jobs.actions.primary_action import KEYS_OF_ACTS
 from widgets.shell.command_palette import PaletteEntry
 
 PRESS = "press"
+_OPEN = ", the open "
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,9 @@ def _title(button: QAbstractButton, words: str) -> str:
     """The text of a button; one of several choices includes the name of the group."""
     group = button.parentWidget()
     if isinstance(group, UnderlinedTabs):
-        return "" if button.isChecked() else f"{group.title_of(button)} of {words}"
+        return (
+            "" if button.isChecked() else f"{group.title_of(button)} of {words.partition(_OPEN)[0]}"
+        )
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"
     if isinstance(button, QCheckBox):

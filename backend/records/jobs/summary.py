@@ -24,6 +24,7 @@ class SweepCount(NamedTuple):
 
     Attributes:
         ids: Of all its jobs, in the order of their creation.
+        waiting: Jobs in the queue; ``drafts`` are in no queue.
         stopped: Jobs that can be resumed; ``failed`` includes lost jobs.
         common: The words that the names of all jobs have in common.
         best_job: The words that distinguish the job with the best metric, "" for none.
@@ -37,6 +38,7 @@ class SweepCount(NamedTuple):
     failed: int = 0
     common: frozenset[str] = frozenset()
     best_job: str = ""
+    drafts: int = 0
 
 
 class JobSummary(NamedTuple):

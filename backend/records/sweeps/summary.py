@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import LIVE, WAITING, JobSummary, SweepCount
+from backend.records.jobs.summary import LIVE, JobSummary, SweepCount
 from backend.records.sweeps.spec import TAG, sweep_title
 
 FEWEST = 2
@@ -55,7 +55,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     states = [line.state for line in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
     live = [line for line in jobs if line.group == LIVE]
-    waiting = sum(line.group == WAITING for line in jobs)
+    waiting = states.count(JobState.QUEUED)
     best = _best(jobs)
     started = min((line.started for line in jobs if line.started), default=0.0)
     common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
@@ -86,6 +86,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
             stopped=states.count(JobState.INTERRUPTED),
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
             common=common,
+            drafts=states.count(JobState.CREATED),
             best_job="" if best is None else own_words(best.name, common),
         ),
     )

@@ -17,9 +17,11 @@ from backend.services.context.container import open_services
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common.buttons import Button
 from widgets.common.task_dialog import ProgressDialog
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.warning import Verdict
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
@@ -131,11 +133,11 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
 
 
 def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
-    controller, origin, page, tmp_path
+    controller, origin, page, tmp_path, qtbot
 ):
     services, job_id = origin
     controller.see(services.jobs.queries.poll(job_id))
-    assert page.detail._verdict == ("", False), "the original is not a replay"
+    assert page.detail._verdict == Verdict(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     again = services.bundles.unbundle(bundle).view
@@ -145,7 +147,17 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     controller.see(services.jobs.queries.poll(again.id))
     banner = page.detail._banner
     assert banner.isVisible()
-    assert banner.accessibleName().startswith("The same curve. All 4 steps that both made agree")
+    said = "The same curve. All 4 steps that both made agree"
+    assert banner.accessibleName().startswith(said)
+    page.open_job(job_id)
+    controller.see(services.jobs.queries.poll(job_id))
+    assert not banner.isVisible()
+    page.open_job(again.id)
+    controller.see(services.jobs.queries.poll(again.id))
+    assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
+    with qtbot.waitSignal(page.job_actions.compare_requested) as compared:
+        banner.findChild(Button).click()
+    assert compared.args == [(job_id, again.id)]
 
 
 def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(

@@ -180,13 +180,13 @@ def test_stop_resume_and_export_act_on_the_open_study(
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study
-    press(result, "Stop study")
+    page.sweep.act("stop")
     assert not result._resume.isEnabled(), "two jobs still run"
     result.show_acts(rests=True, is_finished=False)
     press(result, "Resume study")
     assert asked == [("stop", LR), ("resume", LR)]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))
-    press(result, "Export table")
+    press(result, "Save table")
     assert studies.written == [(LR, "t.csv", True)]
     assert controller.heard[-1] == "Saved t.csv"
 

@@ -10,7 +10,7 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
-from widgets.common.buttons import ChoiceRow
+from widgets.common.buttons import ChoiceRow, UnderlinedTabs
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -57,7 +57,9 @@ def pressable(program):
         if program.window.side_bar.isAncestorOf(button):
             yield BY_ANOTHER_NAME.get(side_bar_name(button), side_bar_name(button))
         elif isinstance(parent, ChoiceRow):
-            if not button.isChecked():
+            if isinstance(parent, UnderlinedTabs) and not button.isChecked():
+                yield f"{parent.title_of(button)} of "
+            elif not button.isChecked():
                 yield f"{parent.accessibleName()}: {button.accessibleName()}"
         elif isinstance(button, QPushButton) and button.menu() is not None:
             button.menu().aboutToShow.emit()
@@ -185,7 +187,7 @@ def reached_anew(program, words):
 def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
     program.window.go("nodes")
-    choose(program, "parts of the job: log")
+    choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
     name = program.jobs.detail.header._name

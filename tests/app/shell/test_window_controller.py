@@ -204,6 +204,12 @@ def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
     qtbot.waitUntil(lambda: page._nothing.text() == "No match on this page for “zeppelin”.")
 
 
+def test_each_page_for_users_is_in_the_help():
+    for_developers = {"architecture.md"}
+    written = {path.name for path in DOCS.glob("*.md")} - for_developers
+    assert {name for name, _ in TOPICS} == written
+
+
 def test_no_page_of_the_help_leads_nowhere():
     pages = {topic.key: topic.markdown for topic in read_topics()}
     for key, text in pages.items():

@@ -39,7 +39,7 @@ from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import finding
+from widgets.jobs.detail.warning import Verdict, finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.ranks.rank_history import problems_of_job
@@ -62,7 +62,7 @@ class JobDetail(QWidget):
         self._busy, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
-        self._verdict: tuple[str, bool] = ("", False)
+        self._verdict = Verdict()
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
         self._export_waits = False
@@ -75,7 +75,7 @@ class JobDetail(QWidget):
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
-        self._banner_for: tuple[bool, str] = (False, "")
+        self._banner_for: tuple[bool, str, str] = (False, "", "")
         self._make_tabs()
         self._wire()
         self._focus = FocusLead(self, self.header.act)
@@ -106,7 +106,7 @@ class JobDetail(QWidget):
         self._checkpoints = None
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
-        self._verdict = ("", False)
+        self._verdict = Verdict()
         self._place = None
         self._export_waits = False
         self._stopping_since_s = None
@@ -250,10 +250,10 @@ class JobDetail(QWidget):
             self._doubt = sentence
             self._show()
 
-    def show_check_result(self, job_id: str, sentence: str, is_same: bool) -> None:
+    def show_check_result(self, job_id: str, verdict: Verdict) -> None:
         """Show how the open replay compares with its original."""
-        if self._is_open(job_id):
-            self._verdict = (sentence, is_same)
+        if self._is_open(job_id) and verdict != self._verdict:
+            self._verdict = verdict
             self._show()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -386,7 +386,11 @@ class JobDetail(QWidget):
         )
         if earlier is not None and not self._error[0]:
             found = earlier
-        banner_for = (earlier is not None, found.node if found is not None else "")
+        banner_for = (
+            earlier is not None,
+            found.node if found is not None else "",
+            found.original if found is not None else "",
+        )
         if banner_for != self._banner_for:
             self._banner_for = banner_for
             self._banner.set_actions(self._banner_actions(*banner_for))
@@ -394,13 +398,17 @@ class JobDetail(QWidget):
             self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
         self._banner.setVisible(found is not None)
 
-    def _banner_actions(self, is_earlier: bool, node: str) -> list[Button]:
+    def _banner_actions(self, is_earlier: bool, node: str, original: str) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
             button.clicked.connect(lambda: self.job_actions.newest_requested.emit(self._id()))
         elif node:
             button = Button("Show node")
             button.clicked.connect(lambda: self.job_actions.node_requested.emit(node))
+        elif original:
+            button = Button("Compare")
+            both = (original, self._id())
+            button.clicked.connect(lambda: self.job_actions.compare_requested.emit(both))
         else:
             return []
         return [button]

@@ -32,6 +32,17 @@ class JobFinding:
     icon: str = ""
     node: str = ""
     """The node that it is about."""
+    original: str = ""
+    """The job that the open one replays."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a replay compares with its original, and the id of that job."""
+
+    sentence: str = ""
+    is_same: bool = False
+    original: str = ""
 
 
 def finding(
@@ -39,7 +50,7 @@ def finding(
     refusal: tuple[str, str],
     doubt: str,
     place: QueuePlace | None,
-    verdict: tuple[str, bool],
+    verdict: Verdict,
     slow: SlowNode | None = None,
 ) -> JobFinding | None:
     """Return the most serious finding, None if everything is normal.
@@ -48,7 +59,7 @@ def finding(
         refusal: Why the last action was refused, and the remedy; ("", "") if it was not.
         doubt: Why the job could not be read, "" if it could.
         place: Its place in the queue.
-        verdict: How a replay compares with its original, and whether the curve is the same.
+        verdict: How a replay compares with its original.
         slow: The node that slows the job.
     """
     sentence, remedy = refusal
@@ -65,11 +76,12 @@ def finding(
         return JobFinding("warn", why_slow, node=node)
     if place is not None and view.state is JobState.QUEUED:
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
-    sentence, is_same = verdict
-    if sentence and view.state is JobState.FINISHED:
-        strong, _, rest = sentence.partition(": ")
+    if verdict.sentence and view.state is JobState.FINISHED:
+        strong, _, rest = verdict.sentence.partition(": ")
         told = rest[:1].upper() + rest[1:]
-        return JobFinding("good" if is_same else "warn", f"{strong}.", told)
+        return JobFinding(
+            "good" if verdict.is_same else "warn", f"{strong}.", told, original=verdict.original
+        )
     if view.state in _TELLING and view.message:
         return JobFinding(_TELLING[view.state], view.message, _when(view))
     return None

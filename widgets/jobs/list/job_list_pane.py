@@ -75,6 +75,7 @@ class JobListPane(QWidget):
         self.view.viewport().installEventFilter(self)
         self.folding = SweepFolding(self.view, self.model)
         self._shown_id = ""
+        self._shown_query = JobQuery()
         self.view.selectionModel().currentChanged.connect(self._current_changed)
         self.view.clicked.connect(self._clicked)
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
@@ -113,6 +114,9 @@ class JobListPane(QWidget):
 
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
         self.model.show_rows(rows, at_once=at_once)
+        if self.query != self._shown_query:
+            self._shown_query = self.query
+            self.view.scrollToTop()
         show_counts(self._groups, rows)
         empty = rows.total > 0 and self.model.rowCount() == 0
         if empty:

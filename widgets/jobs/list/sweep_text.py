@@ -17,6 +17,7 @@ def counts(count: SweepCount) -> list[tuple[str, Tone]]:
     known: tuple[tuple[int, str, Tone], ...] = (
         (count.live, "live", "live"),
         (count.waiting, "waiting", "text2"),
+        (count.drafts, "drafts" if count.drafts > 1 else "draft", "text2"),
         (count.finished, "finished", "text2"),
         (count.stopped, "stopped", "text2"),
         (count.failed, "failed", "bad"),

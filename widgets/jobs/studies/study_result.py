@@ -24,11 +24,10 @@ class StudyResult(QWidget):
     """Measured next to published values, with the actions on all jobs of the study.
 
     Signals:
-        stop_requested, resume_requested, export_requested: Of the study that is shown.
+        resume_requested, export_requested: Of the study that is shown.
         saved: A file name, and the bytes to save.
     """
 
-    stop_requested = Signal()
     resume_requested = Signal()
     export_requested = Signal()
     saved = Signal(str, object)
@@ -41,11 +40,9 @@ class StudyResult(QWidget):
         self._plot = StudyPlot()
         pictures = PictureButton("of the study", lambda: self._plot)
         pictures.saved.connect(self.saved)
-        self._stop = Button("Stop study", icon="stop")
-        self._stop.clicked.connect(self.stop_requested)
         self._resume = Button("Resume study", icon="play")
         self._resume.clicked.connect(self.resume_requested)
-        export = Button("Export table…", icon="download-simple")
+        export = Button("Save table…", icon="download-simple")
         export.clicked.connect(self.export_requested)
         self.view = QTableView()
         dress(self.view, "Measured and published values of the study")
@@ -59,7 +56,7 @@ class StudyResult(QWidget):
         inner.setLayout(
             col(
                 plot,
-                row(self._stop, self._resume, export, STRETCH, gap=S2),
+                row(self._resume, export, STRETCH, gap=S2),
                 self._card,
                 STRETCH,
                 gap=S3,
@@ -82,11 +79,10 @@ class StudyResult(QWidget):
         self._card.setMinimumHeight(self._card.maximumHeight())
 
     def show_acts(self, *, rests: bool, is_finished: bool) -> None:
-        """Enable Stop while a job waits or runs, and Resume while none does and some are left."""
-        self._stop.setEnabled(not rests)
-        self._stop.set_tip("No job of it runs or waits" if rests else "")
+        """Enable Resume while no job waits or runs and some are left."""
         self._resume.setEnabled(rests and not is_finished)
-        self._resume.set_tip("All its jobs are finished" if is_finished else "")
+        why_not = "All its jobs are finished" if is_finished else "Its jobs run or wait"
+        self._resume.set_tip("" if self._resume.isEnabled() else why_not)
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:

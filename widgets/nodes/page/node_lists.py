@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.status import ProcessIdentity
@@ -21,6 +22,7 @@ from widgets.common.theme import S1, S2, Role, Tone
 from widgets.nodes.page.node_actions import NodeActions
 
 _MOST_LINES = 12
+_SECOND_MS = 1000
 _CHECKING = (
     "Checking Python, PyTorch, Horovod, Open MPI, the data root and the GPUs; "
     "two ranks add up a number"
@@ -94,6 +96,9 @@ class FindingsCard(Card):
         self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
         self._is_checking = False
+        self._began_s = 0.0
+        self._clock = QTimer(self, interval=_SECOND_MS)
+        self._clock.timeout.connect(self._fill)
         self._orphans: tuple[_Line, ...] = ()
         self.hide()
 
@@ -104,8 +109,9 @@ class FindingsCard(Card):
 
     def show_checking(self) -> None:
         """Name the steps of a check while it runs; they run in parallel."""
-        self._is_checking = True
+        self._is_checking, self._began_s = True, time.monotonic()
         self._fill()
+        self._clock.start()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of a finished check."""
@@ -135,7 +141,10 @@ class FindingsCard(Card):
         for one in self._rows:
             one.hide()
 
+    @Slot()
     def _fill(self) -> None:
+        if not self._is_checking:
+            self._clock.stop()
         lines = tuple(self._told())
         if lines != self._lines:
             self._lines = lines
@@ -161,7 +170,9 @@ class FindingsCard(Card):
             told = one.remedy
         yield from self._orphans
         if self._is_checking:
-            yield _Line("clock", "text2", _CHECKING, "", "body")
+            taken = time.monotonic() - self._began_s
+            remedy = f"{formats.duration(int(taken))} so far." if taken >= 1 else ""
+            yield _Line("clock", "text2", _CHECKING, remedy, "body")
             return
         for finding in self._found:
             if not finding.ok:

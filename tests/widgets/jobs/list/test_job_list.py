@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.history_update import HistoryUpdate
@@ -250,3 +250,15 @@ def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
     page.split.splitterMoved.emit(420, 1)
     page.resize(1000, 840)
     assert page.list.width() > LIST_W
+
+
+@pytest.mark.parametrize("opened", [0, 1, 50, 100, 150, 199])
+def test_a_search_begins_at_its_first_hit(page, opened):
+    views = [replace(LIVE, id=f"j{n:03}", name=f"kiwi {n}") for n in range(200)]
+    show_jobs(page, views)
+    page.open_job(page.model.line_at(opened).id)
+    page.list.view.scrollToBottom()
+    page.list.search.setText("kiwi")
+    page.list.search._say()
+    QApplication.processEvents()
+    assert page.list.view.indexAt(QPoint(20, 20)).row() == 0

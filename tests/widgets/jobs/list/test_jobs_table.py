@@ -14,9 +14,12 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen, owned
+from widgets.common import formats
+from widgets.common.painting import text_width
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
+from widgets.jobs.list.job_table_view import _WIDTHS
 from widgets.jobs.page.jobs_page import JobsPage
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
@@ -419,3 +422,11 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
     mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
     assert not mark.intersects(text)
     assert rect.contains(mark.united(text))
+
+
+@pytest.mark.parametrize(
+    "seconds", [0.3, 59, 3599, 86_399, 56 * 86_400 + 82_000, 99 * 86_400 + 82_000]
+)
+def test_a_duration_is_never_cut_in_the_column_took(look, seconds):
+    room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
+    assert text_width(formats.duration(seconds)) <= room

@@ -17,6 +17,7 @@ from widgets.common import formats
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.sweep_text import counted
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 OTHERS = VIEWS[:6]
@@ -194,7 +195,6 @@ def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
     [
         ("compare", "compare_requested"),
         ("tag", "many_tag_requested"),
-        ("stop", "many_stop_requested"),
         ("export", "many_export_requested"),
         ("csv", "many_csv_requested"),
     ],
@@ -204,6 +204,33 @@ def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, qtbot, key, sign
     with qtbot.waitSignal(getattr(page.job_actions, signal)) as told:
         page.sweep.act(key)
     assert sorted(told.args[0]) == sorted(IDS)
+
+
+QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("states", "words", "stop"),
+    [
+        ([QUEUED] * 3, "3 jobs, all waiting", "Stop 3"),
+        ([JobState.TRAINING, QUEUED, QUEUED], "3 jobs: 1 live, 2 waiting", "Stop 3"),
+        ([JobState.TRAINING, DRAFT, DRAFT], "3 jobs: 1 live, 2 drafts", "Stop"),
+        ([ENDED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 finished", ""),
+        ([ENDED, QUEUED, DRAFT], "3 jobs: 1 waiting, 1 draft, 1 finished", "Stop"),
+        ([ENDED] * 3, "3 jobs, all finished", ""),
+        ([JobState.INTERRUPTED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 stopped", ""),
+    ],
+)
+def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, states, words, stop):
+    jobs = [replace(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
+    show_jobs(page, (*OTHERS, *jobs))
+    page.open_sweep(LR)
+    button = page.sweep._buttons["stop"]
+    assert counted(head(page.model).data(JOB_ROLE).sweep) == words
+    assert button.isEnabled() is bool(stop)
+    assert button.text() == (stop or "Stop")
+    rests = not stop
+    assert page.sweep.study._resume.isEnabled() is (rests and set(states) != {ENDED})
 
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
@@ -233,7 +260,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     with (
-        qtbot.waitSignal(page.job_actions.many_stop_requested),
+        qtbot.waitSignal(page.sweep.stop_requested),
         qtbot.assertNotEmitted(page.detail.job_actions.stop_requested),
     ):
         page.stop()
