@@ -122,7 +122,7 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
-        # The names of all parameters that were trained so far, and those that were reported.
+        # The names of all parameters that were trained until now, and those that were reported.
         self._trained = dict.fromkeys(optimized(self._model, self._optimizer))
         self._named: set[str] = set()
         # Parameters that the model wants to train, and that the ranks have not agreed on.
@@ -517,7 +517,11 @@ class Trainer:
             self._require_saved()
 
     def _write(
-        self, states: Any, ranks: Sequence[Any], measured: dict[str, float], reason: str
+        self,
+        states: tuple[dict[str, Any], dict[str, Any]],
+        ranks: Sequence[Any],
+        measured: dict[str, float],
+        reason: str,
     ) -> None:
         assert self.workers is not None
         self._tell(JobState.SAVING)
