@@ -248,6 +248,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Cause", _cause(view)),
             ("Fix", view.error.remedy if view.error else ""),
             ("Message", view.message),
+            *(("Warning", alarm.sentence) for alarm in view.alarms),
             ("Run", str(view.run) if view.run else ""),
             ("Epoch", f"{view.epoch} of {view.epochs}"),
             ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch.utils.data import Sampler
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
+from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights
 from backend.training.checkpoint_content import put_buffers, random_state, restore_random_state
 from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
@@ -35,10 +37,10 @@ from backend.training.evaluation import Evaluation
 from backend.training.parameter_server import shards
 from backend.training.step_sync import means
 from backend.training.strategies.alone import Alone
-from backend.training.strategies.base import fill
+from backend.training.strategies.base import fill, to_train
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject, traits
+from backend.training.subject import Subject, open_subject, traits
 from backend.training.train_state import Batch, Outcome
 
 
@@ -91,6 +93,7 @@ class AsyncWorker:
         number = self.meeting.rank - strategy.servers
         subject = open_subject(self.launch, self.device, number, self.beat)
         self._model = subject.model
+        self._read_weights(subject)
         self._traits = traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
@@ -124,6 +127,15 @@ class AsyncWorker:
         self._since_fetch = 0
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._exchange_ms = 0.0
+
+    def _read_weights(self, subject: Subject) -> None:
+        """Read the weights that the job begins with: servers send only those that are trained."""
+        launch = self.launch
+        path = Path(launch.resume_from or launch.start_from)
+        if launch.resume_from:
+            fit_weights(self._model, load_checkpoint(path)["model"], path.name)
+        elif launch.start_from:
+            fit_weights(self._model, load_weights(path), path.name, subject.pass_batch)
 
     @cached_property
     def _order(self) -> TrainingOrder:
@@ -159,6 +171,11 @@ class AsyncWorker:
 
     def _buffers(self) -> dict[str, torch.Tensor]:
         return {name: one.detach().cpu() for name, one in self._model.named_buffers()}
+
+    def _untrained(self) -> list[str]:
+        """Return what the model has thawed, replaced or added: the servers do not have it."""
+        known = {id(one) for one in self._parameters}
+        return [name for name, one in to_train(self._model).items() if id(one) not in known]
 
     def _fetch(self) -> None:
         """Take the parameters of the other servers; rank 0's come with its answer."""
@@ -220,7 +237,7 @@ class AsyncWorker:
             if answer["drop"]:
                 break
         del batches
-        return {"kind": "done", "buffers": self._buffers()}
+        return {"kind": "done", "buffers": self._buffers(), "untrained": self._untrained()}
 
     def _portion(self, task: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Sum loss, metrics and gradients over the samples of a portion."""
@@ -250,6 +267,7 @@ class AsyncWorker:
             "metrics": metrics,
             "counts": counts,
             "buffers": self._buffers(),
+            "untrained": self._untrained(),
             "ms": (time.perf_counter() - began) * 1e3,
         }
         return result, _gradients(self._shards[0])

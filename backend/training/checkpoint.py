@@ -5,12 +5,14 @@ temporary name and hashes it, reads it back, renames it, and only then updates `
 ``torch.save`` in place left 25 of 25 files unloadable when killed, and ``torch.load`` noticed one
 flipped bit in 0 of 20 tries; hence the rename and the hash.
 
-A full disk does not end the training: `Checkpointer.trouble` reports it, the last good checkpoint
-stays, and the next one is tried as usual.
+A full disk does not end the training at once: `Checkpointer.trouble` reports it, the last good
+checkpoint stays, and the next one is tried as usual. After a second failure in a row the job ends,
+unless its file says otherwise (``continue_unsaved``): what it computes could be lost.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -26,6 +28,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress, swallowed
 from backend.records.base import number_format, timestamps
 from backend.records.base.atomic_files import FILE_MODE, read_json, replace_json
 from backend.records.base.layout import (
@@ -63,6 +66,8 @@ class Checkpointer:
         self._saved: Checkpoint | None = None
         self.trouble = ""
         """Why the last checkpoint could not be written, or ""."""
+        self.on_failure: Callable[[int, str], None] = lambda step, sentence: None
+        """Called with the step of a checkpoint that failed, after one that did not."""
         self.sound_step: int | None = None
         """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
         """
@@ -124,6 +129,11 @@ class Checkpointer:
         """Return the newest checkpoint that this run wrote and verified."""
         return self._saved
 
+    def newest_name(self) -> str:
+        """Return the name of the job's newest checkpoint, "" without any."""
+        known = read_checkpoints(self._folder.checkpoints)
+        return known[-1].name if known else ""
+
     def newest_sound(self) -> Checkpoint | None:
         """Return the newest checkpoint up to `sound_step`."""
         known = read_checkpoints(self._folder.checkpoints)
@@ -167,10 +177,18 @@ class Checkpointer:
             self.trouble = ""
             self._retire()
         except OSError as error:
+            swallowed(error)
+            is_first = not self.trouble
             self.trouble = (
                 f"The checkpoint {record.name} could not be written: "
-                f"{error.strerror or error} ({self._folder.checkpoints})."
+                f"{reason_of(error, self._folder.checkpoints)} ({self._folder.checkpoints})."
             )
+            if is_first:
+                newest = ""
+                with suppress(OSError):
+                    newest = self.newest_name()
+                kept = f"The newest one is {newest}." if newest else "There is no other one yet."
+                self.on_failure(record.step, f"{self.trouble} {kept}")
         except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
             self._bug = error
 
@@ -193,13 +211,39 @@ class NotSaved(BackendError):
 
     rank = 0
 
-    def __init__(self, trouble: str) -> None:
-        remedy = (
-            "Free space, then resume from the newest checkpoint."
-            if "No space left" in trouble or "quota" in trouble
-            else "Make sure that the nodes can write there, then resume from the newest checkpoint."
-        )
-        super().__init__(trouble, remedy)
+    def __init__(self, trouble: str, newest: str = "") -> None:
+        """``newest``: the name of the job's newest checkpoint, "" without any."""
+        full = any(one in trouble for one in ("No space left", "quota", "no more files"))
+        first = "Free space" if full else "Make sure that the nodes can write there"
+        then = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
+        super().__init__(trouble, f"{first}, then {then}.")
+
+
+def reason_of(error: OSError, folder: Path) -> str:
+    """Return why the file system refuses a file there: "No space left" has several causes."""
+    reason = error.strerror or str(error)
+    if error.errno == errno.EROFS:
+        return f"{reason}; it was mounted again for reading only, usually after an error"
+    if error.errno == errno.EIO:
+        return f"{reason}; the storage did not keep what was written"
+    if error.errno == errno.EDQUOT:
+        return f"{reason}: the user's quota is used up"
+    if error.errno != errno.ENOSPC:
+        return reason
+    try:
+        found = os.statvfs(folder)
+    except OSError as failed:
+        swallowed(failed)
+        return reason
+    free = number_format.size(found.f_bavail * found.f_frsize)
+    if found.f_files and not found.f_favail:
+        return f"{reason}: it takes no more files (no free inodes), with {free} free"
+    if found.f_bavail * found.f_frsize >= _MUCH_BYTES:
+        return f"{reason}, with {free} free: a quota or a limit of the file system is reached"
+    return reason
+
+
+_MUCH_BYTES = 2**30
 
 
 def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:

@@ -19,6 +19,8 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
+from backend.records.base.number_format import some
+from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
@@ -275,7 +277,7 @@ class Leader(ABC):
             load_checkpoint(Path(saved.path))
         self._book.release({})
         if trouble:
-            raise NotSaved(trouble)
+            raise NotSaved(trouble, services.checkpointer.newest_name())
         with self._changed:
             self._ending = outcome is Outcome.FINISHED
             self._changed.notify_all()
@@ -302,13 +304,16 @@ class Leader(ABC):
         self._beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
         self._saved_step = self._state.step
+        checkpointer = self._services.checkpointer
+        checkpointer.wait()
+        has_failed = bool(checkpointer.trouble)
         states = self._rank_states()
         if states:
             put_buffers(self._model, states[0]["buffers"])
         self._tell(JobState.SAVING)
         state = self._state
         between = state.epoch_step == 0
-        self._services.checkpointer.save(
+        checkpointer.save(
             content(
                 self._model.state_dict(),
                 self._optimizer.state_dict(),
@@ -326,6 +331,11 @@ class Leader(ABC):
             reason=reason,
         )
         self._services.reporter.saved(time.monotonic() - began)
+        if has_failed and reason == "policy" and not self._config.continue_unsaved:
+            # The second one that fails is the last.
+            checkpointer.wait()
+            if checkpointer.trouble:
+                raise NotSaved(checkpointer.trouble, checkpointer.newest_name())
 
     def _gather_workers(self) -> list[Any]:
         """Return random state and buffers of each live worker, by rank."""
@@ -423,6 +433,16 @@ class Leader(ABC):
         """Take what a worker says at the end of a task."""
         if "traits" in message:
             require_same(self._traits, message["traits"], worker, self._launch)
+        if message.get("untrained"):
+            self._services.reporter.alarm(
+                Alarm(
+                    NOT_TRAINED,
+                    self._state.step,
+                    f"The model has thawed, replaced or added {some(message['untrained'])} since "
+                    f"the start; {self._config.strategy.name} does not train that. Use allreduce "
+                    "or ddp, or do not freeze it at the start.",
+                )
+            )
         if "buffers" in message:
             self._buffers[worker] = message["buffers"]
         if message["kind"] == "values" and self._judging.done(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
-        # The names of all parameters that were trained so far, and those that were reported.
+        # The names of all parameters that were trained until now, and those that were reported.
         self._trained = dict.fromkeys(optimized(self._model, self._optimizer))
         self._named: set[str] = set()
         # Parameters that the model wants to train, and that the ranks have not agreed on.
@@ -501,10 +501,27 @@ class Trainer:
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = own_buffers(self._model, self.strategy, self._gather)
         own = {"random": random, "buffers": buffers, "frozen": frozen(self._model)}
-        ranks = self._gather(own)
+        has_failed = False
+        if self.workers is not None:
+            self.workers.checkpointer.wait()
+            has_failed = bool(self.workers.checkpointer.trouble)
+        ranks, failures = zip(*self._gather((own, has_failed)), strict=True)
         states = self.strategy.whole_state(self._model, self._optimizer)
-        if self.workers is None:
-            return
+        if self.workers is not None:
+            self._write(states, ranks, measured or {}, reason)
+            self.workers.reporter.saved(time.monotonic() - began)
+        if failures[0] and reason == "policy" and not self.config.continue_unsaved:
+            # The second one that fails is the last.
+            self._require_saved()
+
+    def _write(
+        self,
+        states: tuple[dict[str, Any], dict[str, Any]],
+        ranks: Sequence[Any],
+        measured: dict[str, float],
+        reason: str,
+    ) -> None:
+        assert self.workers is not None
         self._tell(JobState.SAVING)
         course = self.course
         between = course.epoch_step == 0
@@ -514,22 +531,20 @@ class Trainer:
                 optimized(self._model, self._optimizer),
                 self._scaler,
                 course,
-                ranks,
-                measured or {},
+                list(ranks),
+                measured,
                 self.launch,
             ),
             epoch=course.epoch - 1 if between else course.epoch,
             step=course.step,
             epoch_step=course.epoch_step,
-            metrics=measured or {},
+            metrics=measured,
             reason=reason,
         )
-        self.workers.reporter.saved(time.monotonic() - began)
 
     def _write_out(self) -> None:
         """Wait until the last checkpoint is on the disk, before any rank reports its end."""
         self.beat.beat(Phase.SAVING)
-        trouble = ""
         if self.workers is not None:
             trouble = write_out(self.workers.checkpointer, self.beat, self.config.stall_limit_s)
             saved = self.workers.checkpointer.saved
@@ -538,9 +553,19 @@ class Trainer:
             self._book.release({})
         # No phase follows: Horovod's shutdown also waits for the others.
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        trouble = self.strategy.gather(trouble)[0]
+        self._require_saved()
+
+    def _require_saved(self) -> None:
+        """End all ranks if rank 0 could not write the last checkpoint."""
+        failure = ("", "")
+        if self.workers is not None:
+            checkpointer = self.workers.checkpointer
+            checkpointer.wait()
+            failure = checkpointer.trouble, checkpointer.newest_name()
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        trouble, newest = self.strategy.gather(failure)[0]
         if trouble:
-            raise NotSaved(trouble)
+            raise NotSaved(trouble, newest)
 
     def _gather(self, value: Any) -> list[Any]:
         """Collect a value of every rank; the guard sees that this rank waits."""

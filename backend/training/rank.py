@@ -15,6 +15,7 @@ import atexit
 import importlib
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -61,6 +62,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         last = rank.train()
     except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
+        # The handler of a loader whose worker died would interrupt the report.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         rank.record(error)
         _leave(1)
     # User programs may rely on atexit; tearing down the interpreter and torch is skipped.
@@ -179,6 +182,7 @@ class Rank:
         return strategy, torch.device("cuda", 0)
 
     def _workers(self, launch: Launch) -> Rank0Services:
+        from backend.records.jobs.alarm import NOT_SAVED, Alarm
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
         from backend.training.stop_watcher import StopWatcher
@@ -199,6 +203,9 @@ class Rank:
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble
+        checkpointer.on_failure = lambda step, sentence: reporter.alarm(
+            Alarm(NOT_SAVED, step, sentence)
+        )
         return Rank0Services(
             reporter,
             checkpointer,

@@ -15,6 +15,7 @@ DIVERGED = "diverged"
 STANDSTILL = "standstill"
 LEFT_OUT = "metrics-left-out"
 NOT_SAVED = "not-saved"
+NOT_TRAINED = "not-trained"
 
 _SHORT = {
     NOT_A_NUMBER: "not a number",
@@ -22,6 +23,7 @@ _SHORT = {
     STANDSTILL: "stalled",
     LEFT_OUT: "metrics left out",
     NOT_SAVED: "not saved",
+    NOT_TRAINED: "not trained",
 }
 _WORDS = {
     NOT_A_NUMBER: "Not a number",
@@ -29,6 +31,7 @@ _WORDS = {
     STANDSTILL: "Stalled",
     LEFT_OUT: "Metrics left out",
     NOT_SAVED: "Not saved",
+    NOT_TRAINED: "Not trained",
 }
 
 

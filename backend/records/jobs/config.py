@@ -44,12 +44,13 @@ _KEYS = (
     *("name", "notes", "validation_dataset", "validation_loader", "start_from", "tags"),
     *("model", "dataset", "loader", "strategy", "epochs", "batch_size", "seed", "optimizer"),
     *("schedule", "gradient_norm", "mixed_precision", "loader_workers", "stop_on_nan"),
-    *("stall_limit_s", "stop_on_divergence", "checkpoint", "early_stop", "environment"),
+    *("stall_limit_s", "stop_on_divergence", "continue_unsaved"),
+    *("checkpoint", "early_stop", "environment"),
     "placement",
 )
 """The keys of a job file in their order."""
 _OPTIONAL = frozenset(
-    {*_KEYS[1:6], "stop_on_divergence", "early_stop", "environment"},
+    {*_KEYS[1:6], "stop_on_divergence", "continue_unsaved", "early_stop", "environment"},
 )
 """The keys that are left out if they have no value."""
 
@@ -185,6 +186,8 @@ class JobConfig:
     loader_workers: int = 0
     stop_on_nan: bool = True
     stop_on_divergence: bool = False
+    continue_unsaved: bool = False
+    """Train on although two checkpoints in a row could not be written."""
     stall_limit_s: float = 600.0
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     early_stop: EarlyStop | None = None
@@ -312,6 +315,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         loader_workers=top.whole("loader_workers", 0, 0, 256),
         stop_on_nan=top.flag("stop_on_nan", True),
         stop_on_divergence=top.flag("stop_on_divergence", False),
+        continue_unsaved=top.flag("continue_unsaved", False),
         stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
         checkpoint=(policy := _checkpoint(top.table("checkpoint", {}))),
         early_stop=_early_stop(top.table("early_stop", {}), policy)

@@ -75,6 +75,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "stall_limit_s": "Stall limit, s",
         "stop_on_nan": "Stop on NaN",
         "stop_on_divergence": "Stop if the loss diverges",
+        "continue_unsaved": "Continue if checkpoints fail",
     },
 }
 """By section of the form, in its order. A unit follows a comma."""

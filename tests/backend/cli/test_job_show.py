@@ -13,6 +13,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.cli import jobs
+from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -53,6 +54,15 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
     assert "The network slows this job" in shown(
         replace(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
     )
+
+
+@pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
+def test_each_warning_of_the_run_is_shown(
+    state: JobState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(LEFT_OUT, 9, "“a” is left out."))
+    text = shown(replace(SLOW, state=state, alarms=alarms), capsys)
+    assert all(alarm.sentence in text for alarm in alarms)
 
 
 def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:

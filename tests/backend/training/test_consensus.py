@@ -44,12 +44,28 @@ def test_one_part_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
     assert_bit_equal(alone, one)
 
 
-def test_two_parts_train_as_the_whole_network_and_save_all_of_it(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "epochs": 2,
-        "model": MODEL.replace("nn.Dropout(0.2), ", ""),
-        "gradient_norm": 0.5,
-    }
+WHOLE = MODEL.replace("nn.Dropout(0.2), ", "")
+THAWING = WHOLE.replace(
+    "class UserModel",
+    """class Late(nn.Module):
+    steps = 0
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16).requires_grad_(False)
+    def forward(self, x):
+        self.steps += self.training
+        self.layer.requires_grad_(4 <= self.steps < 9)
+        return x + self.layer(x)
+
+class UserModel""",
+).replace("nn.ReLU(), ", "nn.ReLU(), Late(), ")
+
+
+@pytest.mark.parametrize("model", [WHOLE, THAWING], ids=["whole", "thawing"])
+def test_two_parts_train_as_the_whole_network_and_save_all_of_it(
+    tmp_path: Path, model: str
+) -> None:
+    settings: dict[str, Any] = {"epochs": 2, "model": model, "gradient_norm": 0.5}
     alone = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
@@ -61,7 +77,7 @@ def test_two_parts_train_as_the_whole_network_and_save_all_of_it(tmp_path: Path)
         torch.testing.assert_close(theirs[kind], ours[kind], rtol=1e-4, atol=1e-5)
     for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
         assert parts.curve(curve) == pytest.approx(alone.curve(curve), rel=1e-4), curve
-    assert "The network is cut after “layers.0”." in parts.log()
+    assert "The network is cut after “layers." in parts.log()
 
 
 def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from backend.training.checkpoint import (
 )
 from backend.training.error_report import record_of
 from backend.training.rank import Rank
+from tests.backend.training.training_rig import MODEL, new_training
 
 Refuse = Callable[[int, int], None]
 
@@ -74,6 +77,87 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
     assert load_checkpoint(Path(checkpointer.saved.path))["step"] == 7
 
 
+@pytest.mark.parametrize(
+    ("why", "files_free", "bytes_free", "words"),
+    [
+        (
+            errno.ENOSPC,
+            0,
+            900 * 2**20,
+            "it takes no more files (no free inodes), with 943.7 MB free",
+        ),
+        (errno.ENOSPC, 10, 0, "No space left on device (/"),
+        (errno.ENOSPC, 10, 5 * 2**30, "a quota or a limit of the file system is reached"),
+        (errno.EDQUOT, 10, 5 * 2**30, "the user's quota is used up"),
+        (errno.EROFS, 10, 5 * 2**30, "mounted again for reading only"),
+        (errno.EIO, 10, 5 * 2**30, "the storage did not keep what was written"),
+        (errno.ESTALE, 10, 5 * 2**30, "Stale file handle (/"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
+    checkpointer: Checkpointer,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    why: int,
+    files_free: int,
+    bytes_free: int,
+    words: str,
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(why, os.strerror(why))
+
+    found = SimpleNamespace(
+        f_bavail=bytes_free // 4096, f_frsize=4096, f_files=100, f_favail=files_free
+    )
+    told: list[tuple[int, str]] = []
+    checkpointer.on_failure = lambda step, sentence: told.append((step, sentence))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refused)
+        patch.setattr(os, "statvfs", lambda _: found)
+        for _ in range(2):
+            save(checkpointer)
+            checkpointer.wait()
+    assert words in checkpointer.trouble
+    ((step, sentence),) = told
+    assert step == 7
+    assert sentence == f"{checkpointer.trouble} There is no other one yet."
+    assert "start the job over: it has no checkpoint" in NotSaved(checkpointer.trouble).remedy
+    save(checkpointer)
+    checkpointer.wait()
+    assert checkpointer.trouble == ""
+    assert "resume from epoch-0001" in NotSaved("full", checkpointer.newest_name()).remedy
+
+
+FULL = """
+import os
+real = os.fsync
+def fsync(file):
+    if "/.epoch-" in os.readlink(f"/proc/self/fd/{file}"):
+        raise OSError(28, "No space left on device")
+    real(file)
+os.fsync = fsync
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"strategy": {"name": "downpour"}, "optimizer": {"name": "adagrad", "lr": 0.05}}],
+    ids=["allreduce", "downpour"],
+)
+def test_a_job_ends_with_the_second_checkpoint_in_a_row_that_fails(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    training = new_training(tmp_path, model=FULL + MODEL, epochs=9, **settings)
+    assert training.train() != 0
+    sentence = training.first_error()["sentence"]
+    assert "epoch-0002-step-" in sentence
+    assert sentence.endswith("start the job over: it has no checkpoint.")
+    (alarm,) = training.status()["alarms"]
+    assert alarm["kind"] == "not-saved"
+    assert "epoch-0001-step-" in alarm["sentence"]
+
+
 def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refuse) -> None:
     refuse(10**6, errno.ENOSPC)
     save(checkpointer)
@@ -81,7 +165,7 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
     assert trouble.startswith(
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
-    assert NotSaved(trouble).remedy == "Free space, then resume from the newest checkpoint."
+    assert NotSaved(trouble).remedy == "Free space, then start the job over: it has no checkpoint."
     assert "can write there" in NotSaved("… could not be written: Read-only file system").remedy
 
 

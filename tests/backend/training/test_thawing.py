@@ -149,6 +149,38 @@ def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> No
     fresh.train_well(start_from=str(tmp_path / "part.pt"))
 
 
+SERVED: list[dict[str, Any]] = [
+    {"strategy": {"name": "downpour"}, "optimizer": {"name": "adagrad", "lr": 0.01}},
+    {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}},
+]
+
+
+@pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])
+def test_what_servers_do_not_train_is_told(tmp_path: Path, settings: dict[str, Any]) -> None:
+    training = new_training(tmp_path, model=MODEL, epochs=2, **settings)
+    training.train_well()
+    (alarm,) = training.status()["alarms"]
+    assert alarm["kind"] == "not-trained"
+    assert "late.weight, late.bias" in alarm["sentence"]
+    assert f"{settings['strategy']['name']} does not train that" in alarm["sentence"]
+
+
+@pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])
+def test_workers_have_the_frozen_weights_that_the_job_begins_with(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    model = MODEL.replace("self.change()", "assert (self.late.weight == 7).all()")
+    training = new_training(tmp_path, model=model, epochs=1, **settings)
+    space: dict[str, Any] = {}
+    exec(MODEL, space)
+    weights = space["UserModel"]().state_dict()
+    weights["late.weight"].fill_(7)
+    torch.save(weights, tmp_path / "weights.pt")
+    training.train_well(start_from=str(tmp_path / "weights.pt"))
+    training.with_config(epochs=2, **settings)
+    training.train_well(resume_from=training.latest())
+
+
 def test_all_parameters_are_those_of_torch() -> None:
     space: dict[str, Any] = {}
     exec(MODEL, space)

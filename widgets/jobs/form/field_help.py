@@ -58,6 +58,7 @@ TERMS = {
     "stall_limit_s": "stall",
     "stop_on_nan": "NaN",
     "stop_on_divergence": "divergence",
+    "continue_unsaved": "checkpoint",
 }
 """The path of a field in the job file, and its term in ``docs/terms.md``."""
 

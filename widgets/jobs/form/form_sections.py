@@ -239,6 +239,7 @@ class FormSections(QWidget):
             f.number("stall_limit_s", "600"),
             f.switch("stop_on_nan"),
             f.switch("stop_on_divergence"),
+            f.switch("continue_unsaved"),
         )
         self._keep_faults.stand_below(*rare)
         self._keep_more.fill(_grid(*rare))

@@ -34,6 +34,7 @@ WHOLE = {
     "start_from": "w.pt",
     "gradient_norm": 1.0,
     "stop_on_divergence": True,
+    "continue_unsaved": True,
     "early_stop": {"patience_epochs": 3},
 }
 
