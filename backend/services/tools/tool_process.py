@@ -27,6 +27,7 @@ import tomli_w
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.node.system import process_identity
 from backend.node.system.process_cleanup import descendants, tagged
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
@@ -37,6 +38,7 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.output_file import partial_of, put_in_place, require_free
 from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.warm_process import WarmProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 _RESULT_BYTES = 64_000_000
@@ -246,6 +248,23 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(note) for note in raw["notes"])
 
 
+_warm: WarmProcess | None = None
+
+
+def keep_warm() -> None:
+    """Fork the tools of this window from one process, which has PyTorch imported."""
+    global _warm
+    _warm = _warm or WarmProcess()
+
+
+def let_go() -> None:
+    """End that process."""
+    global _warm
+    if _warm is not None:
+        _warm.close()
+    _warm = None
+
+
 def run_tool(
     tool: str,
     request: Mapping[str, Any],
@@ -288,17 +307,14 @@ class _Run:
         replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
         work = folder / "work"
         work.mkdir()
-        self._process = subprocess.Popen(
-            [
-                training_python(),
-                "-m",
-                f"backend.training.tools.{tool}",
-                str(folder / "request.json"),
-                str(self._result),
-                str(self._progress_file),
-            ],
+        python, module = training_python(), f"backend.training.tools.{tool}"
+        files = [str(folder / "request.json"), str(self._result), str(self._progress_file)]
+        environment = _environment(self._tag)
+        forked = _warm and _warm.start(python, module, files, work, environment, [RUN_VARIABLE])
+        self._process = forked or subprocess.Popen(
+            [python, "-m", module, *files],
             cwd=work,
-            env=_environment(self._tag),
+            env=environment,
             # The tool ends when this pipe breaks, because the desktop has ended then.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -367,6 +383,7 @@ class _Run:
     def _death(self) -> ToolError:
         """Describe a process that left no result."""
         code = self._process.returncode
+        assert code is not None
         where = f"last step: {self._doing.rstrip('…')}"
         if code >= 0:
             return ToolError(
@@ -416,12 +433,12 @@ class _Run:
                 process.stdin.close()
         deadline = time.monotonic() + _KILL_S
         while time.monotonic() < deadline:
-            found = (*tagged(self._tag), *descendants(process.pid))
-            left = {one.pid for one in found} - {process.pid}
-            for pid in left:
-                _kill(pid)
+            below = descendants(process.pid) if process.pid is not None else ()
+            left = [one for one in (*tagged(self._tag), *below) if one.pid != process.pid]
+            for one in left:
+                process_identity.send_signal(one, signal.SIGKILL)
             if process.poll() is None:
-                _kill_group(process.pid)
+                process.kill()
             elif not left:
                 break
             with suppress(subprocess.TimeoutExpired):
@@ -459,16 +476,3 @@ def _environment(tag: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         RUN_VARIABLE: tag,
     }
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _kill_group(pid: int) -> None:
-    """Kill a process that was not collected yet, with its session if there is one."""
-    with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(pid, signal.SIGKILL)
-    _kill(pid)
