@@ -448,11 +448,8 @@ def warm() -> Iterator[WarmProcess]:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "bks_model.py").write_text(GOOD)
-    return folder
+def tiny(tmp_path: Path) -> Path:
+    return model(tmp_path, GOOD)
 
 
 def server_of(warm: WarmProcess) -> int:
@@ -461,14 +458,14 @@ def server_of(warm: WarmProcess) -> int:
 
 
 def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
-    warm: WarmProcess, model: Path
+    warm: WarmProcess, tiny: Path
 ) -> None:
-    (model / "bks_model.py").write_text(
+    (tiny / "bks_model.py").write_text(
         "import builtins, os, sys\n"
         "print('before', getattr(builtins, 'mark', 'nothing'), os.getpid(), os.getppid())\n"
         "builtins.mark = 'something'; os.environ['MARK'] = '1'; sys.modules['json'] = None\n" + GOOD
     )
-    outputs = [tool_process.check_model(model).output.split() for _ in range(3)]
+    outputs = [tool_process.check_model(tiny).output.split() for _ in range(3)]
     assert {words[1] for words in outputs} == {"nothing"}
     assert len({words[2] for words in outputs}) == 3
     assert {int(words[3]) for words in outputs} == {server_of(warm)}
@@ -488,49 +485,48 @@ def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
     ],
 )
 def test_a_forked_tool_ends_as_one_of_its_own_does(
-    warm: WarmProcess, model: Path, code: str, sentence: str
+    warm: WarmProcess, tiny: Path, code: str, sentence: str
 ) -> None:
-    tool_process.check_model(model)
+    tool_process.check_model(tiny)
     server = server_of(warm)
-    (model / "bks_model.py").write_text(f"{code}\n{GOOD}")
+    (tiny / "bks_model.py").write_text(f"{code}\n{GOOD}")
     if sentence:
         with pytest.raises(ToolError) as caught:
-            tool_process.check_model(model, time_limit_s=5 if "within" in sentence else 120)
+            tool_process.check_model(tiny, time_limit_s=5 if "within" in sentence else 120)
         assert sentence in caught.value.sentence
     else:
-        tool_process.check_model(model)
+        tool_process.check_model(tiny)
     assert psutil.Process(server).children() == []
-    (model / "bks_model.py").write_text(GOOD)
-    assert tool_process.check_model(model).parameters == 650
+    (tiny / "bks_model.py").write_text(GOOD)
+    assert tool_process.check_model(tiny).parameters == 650
     assert server_of(warm) == server
 
 
-def test_a_forked_tool_is_cancelled(warm: WarmProcess, model: Path) -> None:
-    (model / "bks_model.py").write_text("import time; time.sleep(600)")
-    seen = []
+def test_a_forked_tool_is_cancelled(warm: WarmProcess, tiny: Path) -> None:
+    (tiny / "bks_model.py").write_text("import time; time.sleep(600)")
 
-    def cancel(_done: float, _total: float, what: str) -> None:
-        seen.append(what)
-        if "model" in what:
-            raise Cancelled
+    class InTheModel(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            if "model" in what:
+                self.cancel()
 
     with pytest.raises(Cancelled):
-        tool_process.check_model(model, progress=Progress(cancel))
+        tool_process.check_model(tiny, progress=InTheModel())
     assert psutil.Process(server_of(warm)).children() == []
 
 
 def test_another_environment_or_a_lost_process_begins_a_new_one(
-    warm: WarmProcess, model: Path, monkeypatch: pytest.MonkeyPatch
+    warm: WarmProcess, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (model / "bks_model.py").write_text(f"import os; print(os.environ.get('MARK'))\n{GOOD}")
-    assert tool_process.check_model(model).output.split() == ["None"]
+    (tiny / "bks_model.py").write_text(f"import os; print(os.environ.get('MARK'))\n{GOOD}")
+    assert tool_process.check_model(tiny).output.split() == ["None"]
     first = server_of(warm)
     monkeypatch.setenv("MARK", "other")
-    assert tool_process.check_model(model).output.split() == ["other"]
+    assert tool_process.check_model(tiny).output.split() == ["other"]
     second = server_of(warm)
     os.kill(second, signal.SIGKILL)
     os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
-    assert tool_process.check_model(model).output.split() == ["other"]
+    assert tool_process.check_model(tiny).output.split() == ["other"]
     assert len({first, second, server_of(warm)}) == 3
 
 
