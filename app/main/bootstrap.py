@@ -32,6 +32,7 @@ from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
+from backend.services.tools import tool_process
 from widgets.common import formats
 from widgets.common.state_badge import logo_icon
 from widgets.common.theme_manager import ThemeManager
@@ -225,6 +226,7 @@ class Program(QObject):
             self._node_controller.stop()
             self._compare_controller.stop()
         has_ended = self._background.close()
+        tool_process.let_go()
         if self._services is not None:
             self._carry_out.close()
         self._keeping.save()
@@ -291,6 +293,7 @@ class Program(QObject):
     @Slot(object)
     def _furnish(self, services: Services) -> None:
         self._services = services
+        tool_process.keep_warm()
         if self.window.place == "refusal":
             self.window.go(self._first_place)
         self._make_controllers(services)

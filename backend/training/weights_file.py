@@ -1,4 +1,4 @@
-"""Read a file of weights that holds other things too, without running code of the file.
+"""Read a file of weights that holds other objects too, without running code of the file.
 
 ``torch.save`` stores whatever a script puts next to the weights: arguments, dates, NumPy numbers.
 ``weights_only=True`` refuses the whole file for one of them. Here each class that is not of the

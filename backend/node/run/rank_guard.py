@@ -257,7 +257,6 @@ class Guard:
         try:
             prctl.die_with_parent(signal.SIGKILL, parent)
             os.setsid()
-            read_only.protect(self._launch.sources)
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
             os.dup2(self._log_fd, 1)
@@ -266,6 +265,7 @@ class Guard:
             os.set_inheritable(self._dump_fd, True)
             os.set_inheritable(self._words_fd, True)
             os.chdir(self._folder.output)
+            read_only.protect(self._launch.sources)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execve(command[0], command, environment)
         except BaseException as error:  # noqa: BLE001 - a forked child must never return

@@ -23,9 +23,17 @@ def protect(folders: Iterable[str]) -> None:
     """Make folders read-only for this process and those that it starts.
 
     Modes do not stop root, which gets a mount namespace of its own; call this before threads start.
-    In a container that may not mount, root can still write.
+    In a container that may not mount, root can still write. A folder with the working folder in it
+    is not a version, and stays as it is.
     """
-    wanted = [folder for folder in dict.fromkeys(folders) if folder and os.path.isdir(folder)]
+    here = os.path.join(os.path.realpath(os.curdir), "")
+    wanted = [
+        folder
+        for folder in dict.fromkeys(folders)
+        if folder
+        and os.path.isdir(folder)
+        and not here.startswith(os.path.join(os.path.realpath(folder), ""))
+    ]
     with suppress(OSError, AttributeError):
         if os.geteuid() == 0:
             _mount_read_only(wanted)

@@ -25,6 +25,7 @@ from typing import IO, Any, TypeVar
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
+from backend.node.system import process_identity
 from backend.node.system.process_cleanup import descendants, tagged
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
@@ -36,6 +37,7 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.output_file import partial_of, put_in_place, require_free
 from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.warm_process import WarmProcess
 
 _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
@@ -232,6 +234,23 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(note) for note in raw["notes"])
 
 
+_warm: WarmProcess | None = None
+
+
+def keep_warm() -> None:
+    """Fork the tools of this window from one process, which has PyTorch imported."""
+    global _warm
+    _warm = _warm or WarmProcess()
+
+
+def let_go() -> None:
+    """End that process."""
+    global _warm
+    if _warm is not None:
+        _warm.close()
+    _warm = None
+
+
 def run_tool(
     tool: str,
     request: Mapping[str, Any],
@@ -274,17 +293,14 @@ class _Run:
         replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
         work = folder / "work"
         work.mkdir()
-        self._process = subprocess.Popen(
-            [
-                training_python(),
-                "-m",
-                f"backend.training.tools.{tool}",
-                str(folder / "request.json"),
-                str(self._result),
-                str(self._progress_file),
-            ],
+        python, module = training_python(), f"backend.training.tools.{tool}"
+        files = [str(folder / "request.json"), str(self._result), str(self._progress_file)]
+        environment = _environment(self._tag)
+        forked = _warm and _warm.start(python, module, files, work, environment, [RUN_VARIABLE])
+        self._process = forked or subprocess.Popen(
+            [python, "-m", module, *files],
             cwd=work,
-            env=_environment(self._tag),
+            env=environment,
             # The tool ends when this pipe breaks, because the desktop has ended then.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -353,6 +369,7 @@ class _Run:
     def _death(self) -> ToolError:
         """Describe a process that left no result."""
         code = self._process.returncode
+        assert code is not None
         where = f"last step: {self._doing.rstrip('…')}"
         if code >= 0:
             return ToolError(
@@ -402,12 +419,12 @@ class _Run:
                 process.stdin.close()
         deadline = time.monotonic() + _KILL_S
         while time.monotonic() < deadline:
-            found = (*tagged(self._tag), *descendants(process.pid))
-            left = {one.pid for one in found} - {process.pid}
-            for pid in left:
-                _kill(pid)
+            below = descendants(process.pid) if process.pid is not None else ()
+            left = [one for one in (*tagged(self._tag), *below) if one.pid != process.pid]
+            for one in left:
+                process_identity.send_signal(one, signal.SIGKILL)
             if process.poll() is None:
-                _kill_group(process.pid)
+                process.kill()
             elif not left:
                 break
             with suppress(subprocess.TimeoutExpired):
@@ -443,16 +460,3 @@ def _environment(tag: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         RUN_VARIABLE: tag,
     }
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _kill_group(pid: int) -> None:
-    """Kill a process that was not collected yet, with its session if there is one."""
-    with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(pid, signal.SIGKILL)
-    _kill(pid)

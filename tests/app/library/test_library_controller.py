@@ -493,3 +493,24 @@ def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
     assert page._right.currentWidget() is page._unread
     page.look_requested.emit()
     assert page._right.currentWidget() is page._empty
+
+
+def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
+    library, controller, pages, tmp_path
+):
+    source = tmp_path / "net"
+    source.mkdir()
+    (source / "bks_model.py").write_text("class UserModel: ...\n")
+    controller.drop(source)
+    controller._dialog.now._wish()
+    view = pages[Kind.MODEL].detail._source
+    pages[Kind.MODEL].show()
+    assert view._remove.isHidden()
+    (library.content(Kind.MODEL, "net") / "cache.pt").write_text("x")
+    pages[Kind.MODEL].detail.files_requested.emit("net@1")
+    assert not view._remove.isHidden()
+    assert "cache.pt" in view._remove.toolTip()
+    view._remove.click()
+    assert view._model.stringList() == ["bks_model.py"]
+    assert view._remove.isHidden()
+    assert library.added_files(Kind.MODEL, "net") == ()

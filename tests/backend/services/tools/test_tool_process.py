@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
@@ -18,6 +20,7 @@ from backend.base.progress import Progress
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
+from backend.services.tools.warm_process import WarmProcess
 from tests.waiting import LIMIT_S
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
@@ -444,3 +447,111 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
     assert [path.name for path in dataset.iterdir()] == ["a.csv"]
     assert (dataset / "a.csv").read_text() == "1"
     assert [path.name for path in loader.iterdir()] == ["bks_dataset.py"]
+
+
+@pytest.fixture
+def warm() -> Iterator[WarmProcess]:
+    tool_process.keep_warm()
+    found = tool_process._warm
+    assert found is not None
+    yield found
+    tool_process.let_go()
+    assert found._process is None
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return model(tmp_path, GOOD)
+
+
+def server_of(warm: WarmProcess) -> int:
+    assert warm._process is not None
+    return warm._process.pid
+
+
+def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
+    warm: WarmProcess, tiny: Path
+) -> None:
+    (tiny / "bks_model.py").write_text(
+        "import builtins, os, sys\n"
+        "print('before', getattr(builtins, 'mark', 'nothing'), os.getpid(), os.getppid())\n"
+        "builtins.mark = 'something'; os.environ['MARK'] = '1'; sys.modules['json'] = None\n" + GOOD
+    )
+    outputs = [tool_process.check_model(tiny).output.split() for _ in range(3)]
+    assert {words[1] for words in outputs} == {"nothing"}
+    assert len({words[2] for words in outputs}) == 3
+    assert {int(words[3]) for words in outputs} == {server_of(warm)}
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("raise ValueError('no')", "raised ValueError: no"),
+        ("import os; os._exit(7)", "exited with code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed Python (SIGSEGV)"),
+        ("import sys; sys.exit(3)", "exited the program"),
+        ("import time; time.sleep(600)", "did not end within"),
+        ("import os; os.fork() or os.setsid() or __import__('time').sleep(600)", ""),
+        (HIDDEN_CHILD.replace("MARK", "'/dev/null'"), ""),
+    ],
+)
+def test_a_forked_tool_ends_as_one_of_its_own_does(
+    warm: WarmProcess, tiny: Path, code: str, sentence: str
+) -> None:
+    tool_process.check_model(tiny)
+    server = server_of(warm)
+    (tiny / "bks_model.py").write_text(f"{code}\n{GOOD}")
+    if sentence:
+        with pytest.raises(ToolError) as caught:
+            tool_process.check_model(tiny, time_limit_s=5 if "within" in sentence else 120)
+        assert sentence in caught.value.sentence
+    else:
+        tool_process.check_model(tiny)
+    assert psutil.Process(server).children() == []
+    (tiny / "bks_model.py").write_text(GOOD)
+    assert tool_process.check_model(tiny).parameters == 650
+    assert server_of(warm) == server
+
+
+def test_a_forked_tool_is_cancelled(warm: WarmProcess, tiny: Path) -> None:
+    (tiny / "bks_model.py").write_text("import time; time.sleep(600)")
+
+    class InTheModel(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            if "model" in what:
+                self.cancel()
+
+    with pytest.raises(Cancelled):
+        tool_process.check_model(tiny, progress=InTheModel())
+    assert psutil.Process(server_of(warm)).children() == []
+
+
+def test_another_environment_or_a_lost_process_begins_a_new_one(
+    warm: WarmProcess, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tiny / "bks_model.py").write_text(f"import os; print(os.environ.get('MARK'))\n{GOOD}")
+    assert tool_process.check_model(tiny).output.split() == ["None"]
+    first = server_of(warm)
+    monkeypatch.setenv("MARK", "other")
+    assert tool_process.check_model(tiny).output.split() == ["other"]
+    second = server_of(warm)
+    os.kill(second, signal.SIGKILL)
+    os.waitid(os.P_PID, second, os.WEXITED | os.WNOWAIT)
+    assert tool_process.check_model(tiny).output.split() == ["other"]
+    assert len({first, second, server_of(warm)}) == 3
+
+
+def test_the_process_ends_with_its_window_and_when_it_is_idle(tmp_path: Path) -> None:
+    code = (
+        "import socket, sys; from backend.training.tools import fork_server as one;"
+        "one.IDLE_S = float(sys.argv[1]); one._PRELOADED = (); one.main()"
+    )
+    for idle_s in ("0.01", "1000"):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server = subprocess.Popen([sys.executable, "-c", code, idle_s], stdin=theirs.fileno())
+        theirs.close()
+        if idle_s == "1000":
+            ours.close()
+        assert server.wait(LIMIT_S) == 0
+        ours.close()

@@ -1,0 +1,177 @@
+"""A process of the window that has PyTorch imported, and the tools that it forks.
+
+Importing PyTorch takes seconds, at each preview and each look into a checkpoint. The process starts
+with the first tool and ends after ten idle minutes, with the window, or when another environment is
+to be used. Where it cannot be used, a tool is started on its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from backend.base.log import suppress
+
+_SERVER = "backend.training.tools.fork_server"
+
+
+class ForkedTool:
+    """A tool that the warm process forked, with the interface of `subprocess.Popen`."""
+
+    def __init__(self, call: socket.socket, stdin: int, stdout: int) -> None:
+        self._call = call
+        self._pidfd = -1
+        self.pid: int | None = None
+        """None until it was forked."""
+        self.returncode: int | None = None
+        self.stdin = os.fdopen(stdin, "wb", buffering=0)
+        self.stdout = os.fdopen(stdout, "rb", buffering=0)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended.
+        """
+        deadline = time.monotonic() + timeout
+        while self.returncode is None:
+            poll = select.poll()
+            poll.register(self._call, select.POLLIN)
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise subprocess.TimeoutExpired("tool", timeout)
+            self._hear()
+        return self.returncode
+
+    def _hear(self) -> None:
+        message, descriptors = b"", list[int]()
+        with suppress(OSError):
+            message, descriptors, _, _ = socket.recv_fds(self._call, 100, 1)
+        for number in message.split():
+            if self.pid is None:
+                self.pid = int(number)
+            else:
+                self.returncode = int(number)
+        self._pidfd = descriptors[0] if descriptors else self._pidfd
+        if not message:  # The warm process has ended.
+            self.kill()
+            self.returncode = -signal.SIGKILL
+        if self.returncode is not None:
+            self._close()
+
+    def kill(self) -> None:
+        """Kill it; before it was forked, give the request up."""
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        elif self.returncode is None:
+            self.returncode = -signal.SIGKILL
+            self._close()
+
+    def _close(self) -> None:
+        self._call.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class WarmProcess:
+    """The process and its environment. Every call may run on any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._key: tuple[object, ...] = ()
+
+    def start(
+        self,
+        python: str,
+        module: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        own: Sequence[str],
+    ) -> ForkedTool | None:
+        """Fork a tool; None if that is impossible.
+
+        ``own``: the names of the variables that are of this call.
+        """
+        common = {name: value for name, value in environment.items() if name not in own}
+        key = (python, _installed(python), tuple(sorted(common.items())))
+        request = {
+            "module": module,
+            "arguments": list(arguments),
+            "folder": str(folder),
+            "environment": dict(environment),
+        }
+        with self._lock, suppress(OSError, AttributeError):
+            if self._process is None or self._process.poll() is not None or key != self._key:
+                self._stop()
+                self._begin(python, common)
+                self._key = key
+            assert self._socket is not None
+            return _sent(self._socket, json.dumps(request).encode())
+        return None
+
+    def _begin(self, python: str, environment: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [python, "-m", _SERVER],
+                cwd="/",
+                env=dict(environment),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def _stop(self) -> None:
+        """End the process; its children end with their own pipes."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._stop()
+
+
+def _sent(to: socket.socket, request: bytes) -> ForkedTool:
+    call, theirs = socket.socketpair()
+    stdin, tool_stdout = os.pipe(), os.pipe()
+    try:
+        socket.send_fds(to, [request], [theirs.fileno(), stdin[0], tool_stdout[1]])
+    except OSError:
+        call.close()
+        os.close(stdin[1])
+        os.close(tool_stdout[0])
+        raise
+    finally:
+        theirs.close()
+        os.close(stdin[0])
+        os.close(tool_stdout[1])
+    return ForkedTool(call, stdin[1], tool_stdout[0])
+
+
+def _installed(python: str) -> tuple[int, ...]:
+    """Return when packages were last installed for a Python."""
+    places = Path(python).parents[1].glob("lib/python*/site-packages")
+    return tuple(place.stat().st_mtime_ns for place in places)

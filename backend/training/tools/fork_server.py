@@ -1,0 +1,154 @@
+"""A process that has imported PyTorch and forks a child for each tool.
+
+User code runs only in the children, each in its own session with its own streams. Standard input
+is a socket from the desktop: a message is a request with three descriptors, the socket of the call,
+and standard input and output of the child. The call hears the child's pid with a pidfd, and its
+exit code at the end; when the desktop closes the call, the child is killed.
+
+This process ends when the desktop does, and after a time without a child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import psutil
+
+from backend.base.log import suppress
+
+IDLE_S = 600.0
+_PR_SET_CHILD_SUBREAPER = 36
+_MESSAGE_BYTES = 1 << 20
+_PRELOADED = (
+    "torch.utils.data",
+    "torch.utils.flop_counter",
+    "torch.nn.attention",
+    "backend.training.checkpoint",
+    "backend.training.evaluation",
+    "backend.training.subject",
+    "backend.training.tools.thumbnails",
+)
+
+
+@dataclass
+class _Call:
+    socket: socket.socket
+    pid: int
+    pidfd: int
+
+
+class _Server:
+    def __init__(self) -> None:
+        self._desktop = socket.socket(fileno=os.dup(0))
+        self._calls: list[_Call] = []
+
+    def run(self) -> None:
+        while True:
+            poll = select.poll()
+            poll.register(self._desktop, select.POLLIN)
+            for call in self._calls:
+                poll.register(call.pidfd, select.POLLIN)
+                poll.register(call.socket, select.POLLIN)
+            ready = {number for number, _ in poll.poll(None if self._calls else IDLE_S * 1000)}
+            if not ready:
+                return
+            for call in [one for one in self._calls if one.pidfd in ready]:
+                self._finish(call)
+            for call in [one for one in self._calls if one.socket.fileno() in ready]:
+                # Nothing is sent on it: the desktop has closed it.
+                signal.pidfd_send_signal(call.pidfd, signal.SIGKILL)
+                self._finish(call)
+            if self._desktop.fileno() in ready and not self._serve():
+                return
+
+    def _serve(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._desktop, _MESSAGE_BYTES, 3)
+        if not message:
+            return False
+        pid = os.fork()
+        if not pid:
+            self._become(json.loads(message), descriptors)
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        call = _Call(socket.socket(fileno=descriptors[0]), pid, os.pidfd_open(pid))
+        self._calls.append(call)
+        with suppress(OSError):
+            socket.send_fds(call.socket, [b"%d\n" % pid], [call.pidfd])
+        return True
+
+    def _become(self, request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+        """Be the process of a tool."""
+        code = 1
+        try:
+            os.setsid()
+            for target, source in ((0, descriptors[1]), (1, descriptors[2]), (2, descriptors[2])):
+                os.dup2(source, target)
+            inherited = [self._desktop.fileno()]
+            for call in self._calls:
+                inherited += [call.socket.fileno(), call.pidfd]
+            for descriptor in (*descriptors, *inherited):
+                os.close(descriptor)
+            os.environ.clear()
+            os.environ.update(request["environment"])
+            os.chdir(request["folder"])
+            sys.path[0] = request["folder"]
+            sys.argv[1:] = request["arguments"]
+            importlib.invalidate_caches()
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:  # noqa: BLE001 - a forked child must never return
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _finish(self, call: _Call) -> None:
+        """Collect a child, kill what it left behind, and report its exit code."""
+        os.waitid(os.P_PIDFD, call.pidfd, os.WEXITED | os.WNOWAIT)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(call.pid, signal.SIGKILL)
+        _, status = os.waitpid(call.pid, 0)
+        self._calls.remove(call)
+        self._kill_orphans()
+        with suppress(OSError):
+            call.socket.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+        call.socket.close()
+        os.close(call.pidfd)
+
+    def _kill_orphans(self) -> None:
+        """Kill descendants of dead children, which are children of this subreaper now."""
+        known = {call.pid for call in self._calls}
+        while left := [one for one in psutil.Process().children() if one.pid not in known]:
+            for child in left:
+                with suppress(psutil.Error):
+                    child.kill()
+                with suppress(ChildProcessError):
+                    os.waitpid(child.pid, 0)
+
+
+def main() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    _Server().run()
+
+
+if __name__ == "__main__":
+    main()
