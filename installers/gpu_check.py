@@ -10,7 +10,6 @@ import argparse
 import csv
 import importlib.util
 import os
-import pwd
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.launch import mpirun, placement
+from backend.node.system.process_info import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
 from backend.records.jobs.config import THIS_COMPUTER, parse_job
@@ -363,7 +363,7 @@ def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
     mine = [process for process in gpu.foreign_processes() if process.pid == pid]
     who = "; ".join(process.who for process in gpu.compute_processes) or "nobody"
     mib = sum(process.memory_bytes or 0 for process in mine) >> 20
-    owner = pwd.getpwuid(os.getuid()).pw_name
+    owner = owner_of(os.getpid()).user
     passed = mib >= 512 and [(one.user, one.run_tag) for one in mine] == [(owner, "")]
     seen = f"Process {pid} of {owner} is on the GPU; the agent sees {who}."
     yield Row("foreign process", passed, f"{mib} MiB", seen)

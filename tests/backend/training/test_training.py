@@ -220,7 +220,7 @@ def test_a_metric_may_have_any_name_and_takes_the_place_of_none(tmp_path: Path) 
     odd = ("recall (IoU = 0.5)", "=1+1", "samples/s, 日本")
     given = ", ".join(f"{name!r}: {number + 7}" for number, name in enumerate((*own, *odd)))
     model = MODEL.replace('return {"accuracy"', f'return {{{given}, "accuracy"')
-    watched = {"metric": "validation/user/step", "patience_epochs": 1}
+    watched = {"metric": "validation/user/step", "mode": "min", "patience_epochs": 1}
     best = {"best_metric": "validation/user/validation/loss"}
     training = new_training(
         tmp_path, model=model, epochs=3, early_stop=watched, checkpoint=best, **ALONE
