@@ -15,6 +15,7 @@ from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import of_runs, reaches, starting
 from tests.integration.tiny import write_sources
+from tests.waiting import wait_for
 
 _RANK_OF = {Cause.DATA: 1, Cause.COMPUTE: 1, Cause.CPU: 1, Cause.COMMUNICATION: None}
 """Each cause, and the rank at which it is made; rank 1 is on node2."""
@@ -123,9 +124,12 @@ def _spinning(ready: ReadyCluster) -> Iterator[Process]:
     node = ready["node2"]
     before = {process.pid for process in node.processes()}
     node.run(["sh", "-c", 'setsid python3 -c "$0" >/dev/null 2>&1 &', _SPIN])
-    (spinning,) = [
-        one for one in node.processes() if one.pid not in before and "python3" in one.argv[0]
-    ]
+    (spinning,) = wait_for(
+        lambda: [
+            one for one in node.processes() if one.pid not in before and "python3" in one.argv[0]
+        ],
+        "the other program",
+    )
     try:
         yield spinning
     finally:

@@ -237,6 +237,9 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
         # A key of the user's own may be limited, too: by another desktop's set-up.
         code, out, words = _run([*argv[:-1], "true"], limit_s + 1)
         asked = "true"
+    if asked == "true" and code in (126, 127) and shutil.which("ssh"):
+        # The login worked, and the Python that filters the key's commands did not start.
+        code = 1
     facts = {"code": code, "why": _last(words) if code else "", "shell": False}
     if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (_TIMED_OUT, 126, _SSH_FAILED):
         # fish ends with 0 even if it could not read the input.

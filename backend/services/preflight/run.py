@@ -538,9 +538,18 @@ class PreflightRun:
     def _routes(self) -> Iterator[PreflightFinding]:
         meetings: list[Meeting] = []
         log_ins: list[Meeting] = []
+        no_python = {
+            node
+            for one in self._findings
+            if one.check == preflight_findings.PYTHON and not one.ok
+            for node in one.nodes
+        }
         for part in self._parts.values():
             for one in part.met:
                 kind = meetings if one["kind"] == "route" else log_ins
+                # The filter of a limited key is started by the Python that is at fault.
+                if kind is log_ins and one["node"] in no_python:
+                    continue
                 kind.append(
                     Meeting(part.site.node, one["node"], one["facts"], self._busy(part, one))
                 )

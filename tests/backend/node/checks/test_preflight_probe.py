@@ -181,12 +181,17 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
             {"code": 0, "why": "", "shell": False},
         ),
         (
+            "echo 'sh: 1: /x/python: not found' >&2; exit 127",
+            True,
+            {"code": 1, "why": "sh: 1: /x/python: not found", "shell": False},
+        ),
+        (
             "echo 'Permission denied' >&2; exit 255",
             False,
             {"code": 255, "why": "Permission denied", "shell": False},
         ),
     ],
-    ids=["sh", "fish", "csh", "runs only", "own key for runs only", "refused"],
+    ids=["sh", "fish", "csh", "runs only", "own key for runs only", "no filter", "refused"],
 )
 def test_the_far_shell_is_tried_with_what_mpirun_sends(
     root: Path,

@@ -11,8 +11,18 @@ from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight import node_probe
 from backend.services.preflight.connectivity import Meeting, route_findings
-from backend.services.preflight.findings import NodeReplies, PreflightTarget, busy
+from backend.services.preflight.context import NodePreflight
+from backend.services.preflight.findings import (
+    DATA_ROOT,
+    PYTHON,
+    PYTORCH,
+    NodeReplies,
+    PreflightTarget,
+    busy,
+    fault,
+)
 from backend.services.preflight.node_findings import of_node
+from backend.services.preflight.run import PreflightRun
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
@@ -152,6 +162,33 @@ def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: s
     target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
     (late,) = (one for one in of_node(target, told) if "MPI for Python" in one.sentence)
     assert (f"b is busy ({said})" in late.sentence) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("check", "node", "code", "is_said"),
+    [
+        (PYTHON, "b", 1, False),
+        (PYTHON, "b", 255, False),
+        (PYTHON, "a", 1, True),
+        (PYTORCH, "b", 1, True),
+        (DATA_ROOT, "b", 255, True),
+        (PYTHON, "b", 0, False),
+    ],
+)
+def test_a_login_fails_with_the_python_that_filters_its_commands(
+    check: str, node: str, code: int, is_said: bool
+) -> None:
+    run = object.__new__(PreflightRun)
+    run._findings = [fault(check, node, "It does not start.", "Set it up again.")]
+    facts = {"code": code, "why": "sh: 1: python: not found" if code else "", "shell": False}
+    run._parts = {
+        name: NodePreflight(
+            PreflightTarget(name, Placement(name, 1), *["/x"] * 6, leads=name == "a"), None
+        )
+        for name in ("a", "b")
+    }
+    run._parts["a"].met = [{"kind": "ssh", "node": "b", "facts": facts}]
+    assert bool(list(run._routes())) is is_said
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:
