@@ -6,7 +6,7 @@ import os
 
 
 def usable_cores() -> int:
-    """Return their number: a batch system, systemd or taskset may give fewer than there are."""
+    """Return their number: a batch system, systemd or taskset may give fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

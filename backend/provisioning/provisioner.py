@@ -382,7 +382,7 @@ class _Work:
         tried = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
             if self.shell.read(stamp) == tried:
-                return "MPI test passed before (2 ranks)."
+                return "MPI test has already passed (2 ranks)."
         except FileNotFoundError:
             pass
         python = str(self._folder / "bin/python")

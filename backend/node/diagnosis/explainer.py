@@ -266,8 +266,9 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
 def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     found = []
     for raised in chain:
+        text = raised.text_and_place
         for rule in RULES:
-            match = rule.pattern.search(raised.told) if Where.RAISED in rule.where else None
+            match = rule.pattern.search(text) if Where.RAISED in rule.where else None
             if match is not None:
                 found.append(RuleMatch(rule, match, None, raised.index, raised.end - 1))
     return min(found, key=lambda one: one.rule.weight.value, default=None)

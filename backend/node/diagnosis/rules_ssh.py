@@ -104,7 +104,7 @@ RULES = (
             r"|agents? specified[^\n]*(?:could not be found|not found)"
         ),
         "The node that starts the run has no SSH client.",
-        "Install the SSH client on that node: apt-get install openssh-client",
+        "Install the SSH client on that node.",
         _ISSUES + "open-mpi/ompi/blob/v4.1.x/orte/mca/plm/rsh/help-plm-rsh.txt",
         where=_LAUNCH,
     ),

@@ -71,7 +71,7 @@ class Raised:
     frames: tuple[TracebackFrame, ...] = ()
 
     @property
-    def told(self) -> str:
+    def text_and_place(self) -> str:
         """``text``, with the folder that Python's locks and shared arrays are in."""
         if self.frames and _OF_SHARED_MEMORY.search(self.frames[-1].file):
             return f"{self.text} (/dev/shm)"

@@ -106,7 +106,7 @@ class Gpu:
 
     @property
     def unlisted(self) -> GpuProcess | None:
-        """What keeps jobs off the GPU although no process is listed, None if nothing does."""
+        """A holder that keeps jobs off the GPU although no process is listed; None without one."""
         if self.compute_mode == PROHIBITED:
             return GpuProcess(0, "administrator", None, "its compute mode, which is Prohibited")
         if self.mig_enabled:
@@ -125,7 +125,7 @@ class Gpu:
 
     @property
     def unlisted_remedy(self) -> str:
-        """What frees the GPU of `unlisted`, as root on its node."""
+        """A command that frees the GPU of `unlisted`, as root on its node."""
         if self.compute_mode == PROHIBITED:
             return f"As root: nvidia-smi -i {self.index} -c DEFAULT"
         if self.mig_enabled:

@@ -61,7 +61,7 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
         before.data_root.jobs.rename(tmp_path / "elsewhere")
     with closing(open_services(*places)) as after:
         for look in (JobList(after.jobs.queries).poll, after.jobs.queries.list):
-            with pytest.raises(BackendError, match="not there any more") as refused:
+            with pytest.raises(BackendError, match="is missing") as refused:
                 look()
         assert "is mounted" in refused.value.remedy
         assert "rescan" in refused.value.remedy

@@ -151,7 +151,7 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
     assert wished.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
-    assert page.rack.rows_model.rows[1].line == "Look, 2 of 2"
+    assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
     assert page._cards.shown == (), "a running set-up needs no card"
 
 

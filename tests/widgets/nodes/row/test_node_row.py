@@ -81,9 +81,9 @@ def test_out_of_service_is_not_free():
 @pytest.mark.parametrize(
     ("state", "line", "tone"),
     [
-        (StepState.RUNNING, "Look, 2 of 3", "live"),
-        (StepState.FAILED, "Look failed", "bad"),
-        (StepState.CANCELLED, "Look cancelled", "idle"),
+        (StepState.RUNNING, "Inspect, 2 of 3", "live"),
+        (StepState.FAILED, "Inspect failed", "bad"),
+        (StepState.CANCELLED, "Inspect cancelled", "idle"),
     ],
 )
 def test_the_row_shows_the_step_of_its_set_up(state, line, tone):
