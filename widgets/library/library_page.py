@@ -74,6 +74,7 @@ class LibraryPage(QWidget):
         self._has_none = True
         self._is_known = False
         self._model = EntryModel()
+        self._offered: Offer | None = None
         self._make_list()
         self._make_right()
         self.split = ListSplit(self._list_pane, self._right)
@@ -167,7 +168,6 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop.setFixedHeight(48)
-        self._offered: Offer | None = None
         self._offer_words = Label("", "small", "text2", wrap=True)
         self._use_offer = Button("", icon="arrow-right")
         self._use_offer.clicked.connect(self._take_offer)
