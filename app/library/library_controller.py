@@ -215,7 +215,7 @@ class LibraryController(QObject):
         )
 
     def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
-        """Show what was imported; ``known`` was there before, and is used again if it is equal."""
+        """Show what was imported; ``known`` existed before, and is reused if it is equal."""
         fresh = [item for item in items if (item.kind, item.reference) not in known]
         self._show_imported(*items)
         name = items[0].name

@@ -14,18 +14,18 @@ from backend.services.tools.packages import install_command, install_package
 
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """Run this script in place of Python; return the file with its arguments."""
-    python, told = tmp_path / "python", tmp_path / "told"
-    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{told}\n{script}\n')
+    python, seen = tmp_path / "python", tmp_path / "seen"
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{seen}\n{script}\n')
     python.chmod(0o755)
     monkeypatch.setattr(packages, "training_python", lambda: str(python))
-    return told
+    return seen
 
 
 @pytest.mark.parametrize("name", ["Pillow", "scikit-learn", "ruamel.yaml", "h5py"])
 def test_pip_gets_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    told = pip(tmp_path, monkeypatch, "exit 0")
+    seen = pip(tmp_path, monkeypatch, "exit 0")
     install_package(name, Progress())
-    words = told.read_text().splitlines()
+    words = seen.read_text().splitlines()
     assert (words[:3], words[-1]) == (["-m", "pip", "install"], name)
     assert install_command(name).endswith(f" {name}")
 
@@ -34,10 +34,10 @@ def test_pip_gets_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
 def test_what_is_no_name_never_reaches_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    told = pip(tmp_path, monkeypatch, "exit 0")
+    seen = pip(tmp_path, monkeypatch, "exit 0")
     with pytest.raises(BackendError, match="is not the name of a package"):
         install_package(name, Progress())
-    assert not told.exists()
+    assert not seen.exists()
 
 
 @pytest.mark.parametrize(
