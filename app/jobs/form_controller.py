@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
+from backend.services.tools.packages import install_command, install_package
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft, Origin
@@ -99,6 +101,7 @@ class FormController(QObject):
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try, fetch=True))
         form.try_cancelled.connect(self._cancel_trial)
+        form.install_requested.connect(self._install)
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
@@ -320,12 +323,16 @@ class FormController(QObject):
         self._counted.add(key)
 
         def counted(is_known: bool) -> None:
+            self._form.show_counting(False)
             if is_known:
                 self._check(self._form.draft())
 
-        self._runner.run(
-            "count", partial(self._jobs.count_items, draft.raw), counted, log.swallowed
-        )
+        def not_counted(error: BackendError) -> None:
+            self._form.show_counting(False)
+            log.swallowed(error)
+
+        self._form.show_counting(True)
+        self._runner.run("count", partial(self._jobs.count_items, draft.raw), counted, not_counted)
 
     # One batch.
 
@@ -343,15 +350,15 @@ class FormController(QObject):
         if not together or self._trial is not None:
             return
 
-        def show(state: TrialState, words: str = "", field: str = "") -> None:
+        def show(state: TrialState, words: str = "", field: str = "", package: str = "") -> None:
             # A result for an earlier choice is unknown, and the trial can be repeated.
-            trial = BatchTrial(state, words, field)
+            trial = BatchTrial(state, words, field, package)
             if self._trial is progress and self._trials.get(together) != trial:
                 self._trials[together] = trial
                 self._form.show_trial(trial)
 
-        def over(state: TrialState, words: str = "", field: str = "") -> None:
-            show(state, words, field)
+        def over(state: TrialState, words: str = "", field: str = "", package: str = "") -> None:
+            show(state, words, field, package)
             if self._trial is progress:
                 self._trial = None
 
@@ -366,8 +373,12 @@ class FormController(QObject):
             if isinstance(error, Cancelled):
                 over(TrialState.UNTRIED)
             else:
-                part = error.part if isinstance(error, ToolError) else ""
-                over(TrialState.FAILED, error.with_remedy, part or Kind.MODEL.value)
+                part, package = "", ""
+                if isinstance(error, ToolError):
+                    part, package = error.part, error.package
+                # The button is the way out, and its command is long.
+                words = str(error) if package else error.with_remedy
+                over(TrialState.FAILED, words, part or Kind.MODEL.value, package)
 
         def work() -> bool:
             progress.step(0, 0, "Starting Python")
@@ -379,6 +390,45 @@ class FormController(QObject):
         show(TrialState.UNDER_WAY)
         # In the same lane as the count: each of them starts Python with PyTorch.
         self._runner.run("count", work, tried, failed)
+
+    @Slot(str)
+    def _install(self, package: str) -> None:
+        """Install what the loader or the model needs on this computer, and try again."""
+        together, before = self._together, self._trials.get(self._together)
+        if before is None or self._trial is not None:
+            return
+
+        def show(trial: BatchTrial) -> None:
+            self._trials[together] = trial
+            if self._together == together:
+                self._form.show_trial(trial)
+
+        def over() -> bool:
+            is_current = self._trial is progress
+            if is_current:
+                self._trial = None
+            return is_current
+
+        def installed(_: None) -> None:
+            self._trials.pop(together, None)
+            # What could not be counted without it can be now.
+            self._counted.clear()
+            if over():
+                self._check(self._form.draft())
+
+        def failed(error: BackendError) -> None:
+            over()
+            if isinstance(error, Cancelled):
+                show(before)
+            else:
+                command = install_command(package)
+                show(replace(before, words=f"{before.words} {error}", command=command))
+
+        progress = self._trial = self._runner.progress(
+            lambda _share, what: show(BatchTrial(TrialState.UNDER_WAY, what))
+        )
+        show(BatchTrial(TrialState.UNDER_WAY, f"Installing {package}"))
+        self._runner.run("count", partial(install_package, package, progress), installed, failed)
 
     @Slot()
     def _cancel_trial(self) -> None:

@@ -21,6 +21,8 @@ from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
 from backend.services.library.service import LibraryService
+from backend.services.tools.packages import install_package
+from backend.services.tools.tool_process import ToolError
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.toast import Offer
 from widgets.library.import_dialog import ImportDialog, ImportRequest
@@ -83,6 +85,7 @@ class LibraryController(QObject):
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.folder_requested.connect(partial(self._open_folder, kind))
             page.detail.partner_requested.connect(partial(self._import_partner, kind))
+            page.detail.install_requested.connect(partial(self._install, kind))
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         return self._items[kind]
@@ -215,7 +218,7 @@ class LibraryController(QObject):
         )
 
     def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
-        """Show what was imported; ``known`` was there before, and is used again if it is equal."""
+        """Show what was imported; ``known`` existed before, and is reused if it is equal."""
         fresh = [item for item in items if (item.kind, item.reference) not in known]
         self._show_imported(*items)
         name = items[0].name
@@ -352,7 +355,18 @@ class LibraryController(QObject):
             self._failed(kind, error)
 
     def _failed(self, kind: Kind, error: BackendError) -> None:
-        self._pages[kind].detail.show_trial_error(str(error), error.remedy)
+        package = error.package if isinstance(error, ToolError) else ""
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy, package)
+
+    def _install(self, kind: Kind, package: str) -> None:
+        """Install what the loader or the model needs on this computer, and try again."""
+        progress = self._begin_trial(kind)
+        self._runner.run(
+            f"try {kind.value}",
+            partial(install_package, package, progress),
+            lambda _: self._pages[kind].detail.try_again(),
+            partial(self._trial_failed, kind, progress),
+        )
 
     def _files(self, kind: Kind, reference: str) -> None:
         detail = self._pages[kind].detail

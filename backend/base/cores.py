@@ -6,7 +6,7 @@ import os
 
 
 def usable_cores() -> int:
-    """Return their number: a batch system, systemd or taskset may give fewer than the machine has."""
+    """Return their number, which a batch system, systemd or taskset may have limited."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

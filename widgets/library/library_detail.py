@@ -83,6 +83,7 @@ class LibraryDetail(QWidget):
         changes_requested: References of two versions, the newer first; answer `VersionsView`.
         folder_requested: The reference whose folder to open.
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
+        install_requested: Install this package; answer with `try_again` or `show_trial_error`.
     """
 
     again_requested = Signal()
@@ -98,6 +99,7 @@ class LibraryDetail(QWidget):
     changes_requested = Signal(str, str)
     folder_requested = Signal(str)
     partner_requested = Signal(object)
+    install_requested = Signal(str)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -248,11 +250,19 @@ class LibraryDetail(QWidget):
         """End the progress display."""
         self._end_trial()
 
-    def show_trial_error(self, sentence: str, remedy: str = "") -> None:
-        """Show why a preview or check failed."""
+    def show_trial_error(self, sentence: str, remedy: str = "", package: str = "") -> None:
+        """Show why a preview or check failed; a ``package`` that is missing can be installed."""
         self._end_trial()
         self._trial.say_failed()
-        self._banner.show_sentence("bad", sentence, remedy)
+        self._banner.show_sentence("bad", sentence, "" if package else remedy)
+        if package:
+            install = Button(f"Install {package}", tip=remedy)
+            install.clicked.connect(lambda: self.install_requested.emit(package))
+            self._banner.set_actions([install])
+
+    def try_again(self) -> None:
+        """Run the preview or check again."""
+        self._wish_trial()
 
     def show_leaks(self, count: int) -> None:
         """Report above all tabs that samples of validation are in the training set, too."""

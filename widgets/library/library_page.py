@@ -75,6 +75,7 @@ class LibraryPage(QWidget):
         self._is_known = False
         self._offered: Offer | None = None
         self._model = EntryModel()
+        self._offered: Offer | None = None
         self._make_list()
         self._make_right()
         self.split = ListSplit(self._list_pane, self._right)

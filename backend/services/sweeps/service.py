@@ -134,7 +134,7 @@ class SweepService:
         return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
-        """Number the name if there is a sweep of that name: ``shapes (2)``."""
+        """Number the name if a sweep has it: ``shapes (2)``."""
         names: dict[str, list[str]] = {}
         for line in self._jobs.queries.lines():
             if tag := sweep_of(line.tags):

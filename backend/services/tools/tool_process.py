@@ -52,7 +52,8 @@ class ToolError(BackendError):
     """A user's code cannot be used, or the tool did not finish.
 
     ``traceback`` and ``output`` (the end of what was printed) are the details. ``part`` is
-    "loader" if a check of a model failed in the loader, otherwise "".
+    "loader" if a check of a model failed in the loader, otherwise "". ``package`` is the name on
+    PyPI of what is not installed, or "".
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class ToolError(BackendError):
         traceback: str = "",
         output: str = "",
         part: str = "",
+        package: str = "",
     ) -> None:
         super().__init__(sentence, remedy)
         self.traceback = traceback
         self.output = output
         self.part = part
+        self.package = package
 
 
 def preview(
@@ -351,6 +354,7 @@ class _Run:
                 plain(str(error["traceback"])),
                 self.output,
                 str(error.get("part", "")),
+                sanitize(str(error.get("package", "")), 60),
             )
         except FileNotFoundError:
             refusal = self._death()

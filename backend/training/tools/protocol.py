@@ -124,6 +124,7 @@ def _refusal(error: BackendError) -> dict[str, Any]:
             "remedy": error.remedy,
             "traceback": error.traceback if isinstance(error, UserCodeError) else "",
             "part": error.part if isinstance(error, UserCodeError) else "",
+            "package": error.package if isinstance(error, UserCodeError) else "",
         },
     }
 

@@ -42,7 +42,7 @@ webdataset xarray xgboost yacs zarr zstandard
 _PYPI_NAMES = {name: name.replace("_", "-") for name in _NAMED_ALIKE.split()} | {
     "Bio": "biopython",
     "OpenEXR": "OpenEXR",
-    "PIL": "pillow",
+    "PIL": "Pillow",
     "SimpleITK": "SimpleITK",
     "attr": "attrs",
     "bs4": "beautifulsoup4",
@@ -74,10 +74,12 @@ class UserCodeError(BackendError):
 
     ``traceback`` begins in the user's file; "" if there is none to show. ``index`` is the item of
     the dataset at which it happened, if known. ``part``: see `ToolError`. ``during``: what was
-    called, such as `FORWARD`, if the user's code raised.
+    called, such as `FORWARD`, if the user's code raised. ``package``: the name on PyPI of what is
+    not installed.
     """
 
     part = ""
+    package = ""
     during = ""
 
     def __init__(
@@ -130,10 +132,19 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
             trace,
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
-        missing = _public(error.name)
+        missing, place = _public(error.name), _where(error, source)
+        package = _PYPI_NAMES.get(missing.partition(".")[0], "")
+        if package:
+            at = f" ({place})" if place else ""
+            lacks = UserCodeError(
+                f"{_whose(place)} needs {package}{at}.",
+                _way_to(missing.partition(".")[0], source),
+                trace,
+            )
+            lacks.package = package
+            return lacks
         return UserCodeError(
-            f"{_where(error, source) or what} needs the module “{missing}”, "
-            "which is not installed here.",
+            f"{place or what} needs the module “{missing}”, which is not installed here.",
             _way_to(missing.partition(".")[0], source),
             trace,
         )
@@ -144,6 +155,11 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
     )
     raised.during = what
     return raised
+
+
+def _whose(place: str) -> str:
+    file = Path(place.partition(",")[0]).stem
+    return {"bks_dataset": "The loader", "bks_model": "The model"}.get(file, "The code")
 
 
 def _way_to(module: str, source: UserSource | None) -> str:

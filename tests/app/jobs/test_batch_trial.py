@@ -6,8 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
 
+from app.jobs import form_controller
 from app.jobs.form_controller import FormController
+from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize, ModelCheck
 from backend.services.jobs import service as job_service
@@ -200,3 +203,73 @@ def _words(layout):
         for n in range(layout.count())
         if layout.itemAt(n).layout() is not None
     ]
+
+
+LACKS = ToolError(
+    "The loader needs Pillow (a.py, line 3).", "Install it.", "", "", "loader", "Pillow"
+)
+
+
+def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
+    form, runner, monkeypatch, qtbot
+):
+    installed = []
+    monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
+    monkeypatch.setattr(
+        form_controller, "install_package", lambda name, _progress: installed.append(name)
+    )
+    form._wish_check()
+    runner.let_go()
+    trial = form._sections.trial
+    assert form._fields.field("loader").error() == str(LACKS), "the button is the way out"
+    assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
+    assert "Installing Pillow" in line(form)
+    runner.let_go()
+    assert installed == ["Pillow"]
+    assert verdict(form) == "Ready to start"
+    assert form._fields.field("loader").error() == ""
+
+
+@pytest.mark.parametrize(
+    "fault", [BackendError("Pillow could not be installed: no network."), Cancelled()]
+)
+def test_without_a_package_that_cannot_be_installed_its_command_can_be_copied(
+    form, runner, monkeypatch, qtbot, fault
+):
+    monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
+    monkeypatch.setattr(form_controller, "install_package", _raise(fault))
+    form._wish_check()
+    runner.let_go()
+    trial = form._sections.trial
+    qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
+    runner.let_go()
+    was_cancelled = isinstance(fault, Cancelled)
+    assert trial.button.text() == "Install Pillow", "it can be tried again"
+    assert trial.copy.isVisible() is not was_cancelled
+    if not was_cancelled:
+        assert "no network" in form._fields.field("loader").error()
+        qtbot.mouseClick(trial.copy, Qt.MouseButton.LeftButton)
+        assert (
+            QGuiApplication.clipboard()
+            .text()
+            .endswith("install --no-input --disable-pip-version-check Pillow")
+        )
+
+
+@pytest.mark.parametrize("answer", [True, False, LACKS])
+def test_the_form_says_that_samples_are_counted_only_while_they_are(
+    form, runner, monkeypatch, answer
+):
+    def count(*_):
+        if isinstance(answer, ToolError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(DataSizes, "known", lambda *_: None)
+    monkeypatch.setattr(form.controller._jobs, "count_items", count)
+    form._wish_check()
+    assert "Counting samples" in form._side._basis.text()
+    runner.let_go()
+    assert "Counting samples" not in form._side._basis.text()

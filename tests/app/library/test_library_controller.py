@@ -8,13 +8,16 @@ import torch
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
+from app.library import library_controller
 from app.library.library_controller import LibraryController
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
+from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
+from widgets.common.buttons import Button
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -514,3 +517,27 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
     assert view._model.stringList() == ["bks_model.py"]
     assert view._remove.isHidden()
     assert library.added_files(Kind.MODEL, "net") == ()
+
+
+@pytest.mark.parametrize("kind", [Kind.DATASET, Kind.MODEL])
+@pytest.mark.parametrize("works", [True, False])
+def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
+    controller, pages, monkeypatch, qtbot, kind, works
+):
+    detail, asked = pages[kind].detail, []
+
+    def install(name, _progress):
+        asked.append(name)
+        if not works:
+            raise BackendError("Pillow could not be installed: no network.", "Install it with pip.")
+
+    monkeypatch.setattr(library_controller, "install_package", install)
+    monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
+    controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
+    (button,) = [one for one in detail._banner.findChildren(Button) if not one.isHidden()]
+    assert (button.text(), detail._banner._text.text()) == ("Install Pillow", "")
+    button.click()
+    assert asked == (["Pillow", "again"] if works else ["Pillow"])
+    if not works:
+        assert "no network" in detail._banner.accessibleName()
+        assert "Install it with pip." in detail._banner.accessibleName()

@@ -272,4 +272,4 @@ def test_a_loss_that_is_no_number_ends_the_job_and_names_the_worker(tmp_path: Pa
     training = downpour(tmp_path, model=model)
     assert training.train() != 0
     assert "The loss of rank" in training.error(0)["sentence"]
-    assert "is not a number" in training.error(0)["sentence"]
+    assert "became NaN" in training.error(0)["sentence"]

@@ -178,9 +178,9 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     )
     training = new_training(tmp_path, model=bad)
     assert training.train() != 0
-    told = training.error(1)
-    assert told["sentence"] == "The loss of rank 1 became NaN at step 8 (epoch 2)."
-    assert (told["cause"], "gradient clipping" in told["remedy"]) == (LOSS_NOT_A_NUMBER, True)
+    culprit = training.error(1)
+    assert culprit["sentence"] == "The loss of rank 1 became NaN at step 8 (epoch 2)."
+    assert (culprit["cause"], "gradient clipping" in culprit["remedy"]) == (LOSS_NOT_A_NUMBER, True)
     assert training.error(1)["secondary"] is False
     first = training.error(0)
     assert first["secondary"] is True

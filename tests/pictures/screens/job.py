@@ -10,9 +10,11 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.config import Placement, StrategyConfig
+from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
 from backend.records.jobs.history_update import RunStart
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
 from tests.pictures import lab
@@ -283,8 +285,14 @@ def failed_at_once(stage: Stage) -> None:
 def failed_diverged(stage: Stage) -> None:
     """The loss ran away, and then was no number."""
     rises = Alarm(DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350).")
-    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
-    error = replace(lab.FAILED.error, sentence=ends.sentence, cause="", rank=1, evidence=())
+    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss became NaN at step 7994 (epoch 20).")
+    error = RankError(
+        ends.sentence,
+        1,
+        "gpu03",
+        cause=LOSS_NOT_A_NUMBER,
+        remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
+    )
     view = replace(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
     _failed(stage, view, rises_at=7_400)
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
+from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
@@ -32,7 +32,7 @@ from widgets.jobs.detail.header_facts import step_words
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.jobs.failure.failure_events import EventList, events
 from widgets.jobs.failure.failure_plots import FailurePlots
-from widgets.jobs.failure.remedies import Remedies, lost, remedies
+from widgets.jobs.failure.remedies import Remedies, cause_of, lost, remedies
 from widgets.jobs.log.log_ansi import plain
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.annotations import AxisSpan
@@ -154,6 +154,7 @@ class FailureTab(QWidget):
         named = error.cause if error is not None else ""
         self._show_proof(evidence, named == UNKNOWN, rank)
         self._show_acts()
+        self._show_from()
         trace = error.traceback if error is not None else ""
         if trace != self._trace.toPlainText():
             self._trace.setPlainText(trace)
@@ -214,7 +215,17 @@ class FailureTab(QWidget):
         self.plots.set_narrow(narrow)
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._below.setDirection(way)
-        self._acts.setDirection(way)
+        self._fit_acts()
+
+    def _fit_acts(self) -> None:
+        """Place the special actions above the usual ones if one row has no room for all."""
+        rows = (self._special, self._usual)
+        parts = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
+        shown = [part for part in parts if part is not None and not part.isHidden()]
+        needed = sum(part.sizeHint().width() + S2 for part in shown)
+        room = self.width() - PAGE_MARGIN - 2 * S4 - ICON_LARGE - S3
+        way = QBoxLayout.Direction
+        self._acts.setDirection(way.LeftToRight if needed <= room else way.TopToBottom)
 
     def _settle(self) -> None:
         """Draw what is known if the tab is visible and something changed."""
@@ -241,10 +252,21 @@ class FailureTab(QWidget):
         self._newest = newest.name if newest else ""
         self._again.setText("Start over" if checkpoints == () else "Resume")
         self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
-        self._from.setText(_where_it_goes_on(newest, is_known=checkpoints is not None))
+        self._show_from()
         self._show_facts()
         self._show_acts()
         self._settle()
+
+    def _show_from(self) -> None:
+        """Show where the highlighted action begins."""
+        known, kept = self._checkpoints is not None, self._checkpoints or ()
+        newest = max(kept, key=lambda c: c.step, default=None)
+        of_loss = self._view is not None and cause_of(self._view) in OF_LOSS
+        if newest is not None and of_loss:
+            step = formats.count(newest.step)
+            self._from.setText(f"Saved before: epoch {newest.epoch}, step {step}.")
+        else:
+            self._from.setText(_where_it_goes_on(newest, is_known=known))
 
     def _show_proof(
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
@@ -305,6 +327,7 @@ class FailureTab(QWidget):
         self._first = next(act for act in acts if not act.isHidden())
         for act in acts:
             act.set_kind("primary" if act is self._first else "plain")
+        self._fit_acts()
 
     @property
     def first_act(self) -> Button:

@@ -35,7 +35,8 @@ _BY_HAND = (
     "To run this yourself, start the job first; its Settings tab then has a command to paste."
 )
 _NOT_TIMED = "No estimate yet: no job with this model, data and batch size has run."
-_NOT_COUNTED = "Counting samples; steps and time follow."
+_COUNTING = "Counting samples; steps and time follow."
+_NOT_COUNTED = "Steps and time follow when the loader has counted the samples."
 
 
 class StartButtons:
@@ -66,6 +67,7 @@ class FormSide(StyledFrame):
         self.acts = acts
         self._forecast = JobForecast()
         self._check = JobCheck()
+        self._counts = False
         self._terms: Mapping[str, str] = {}
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
         self.verdict = Label("", "title", elide="right")
@@ -158,7 +160,7 @@ class FormSide(StyledFrame):
     def _show_numbers(self) -> None:
         check, found, now = self._check, self._forecast, time.time()
         batch, steps = check.global_batch, check.steps_per_epoch
-        uncounted = _NOT_COUNTED if steps is None else ""
+        uncounted = self._not_counted() if steps is None else ""
         self._figures.set_facts(
             (
                 self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
@@ -186,8 +188,16 @@ class FormSide(StyledFrame):
                 self._fact("Ready at", formats.about(ready, now)),
             )
         )
-        self._basis.setText(_basis(check))
+        self._basis.setText(_basis(check, self._not_counted()))
         self._basis.setVisible(bool(self._basis.text()))
+
+    def show_counting(self, counts: bool) -> None:
+        """Show whether the samples of the dataset are being counted."""
+        self._counts = counts
+        self._show_numbers()
+
+    def _not_counted(self) -> str:
+        return _COUNTING if self._counts else _NOT_COUNTED
 
     def _fact(self, caption: str, value: str, more: str = "") -> Fact:
         term = FIGURES.get(caption, "")
@@ -288,7 +298,7 @@ def _served(check: JobCheck) -> str:
     return f"{train}, {formats.count(check.servers)} {verb}"
 
 
-def _basis(check: JobCheck) -> str:
+def _basis(check: JobCheck, not_counted: str) -> str:
     """Return the basis of the figures, what is not known yet, and the disk space."""
     found, told = check.forecast, []
     if check.jobs > 1:
@@ -298,7 +308,7 @@ def _basis(check: JobCheck) -> str:
     if found.lasts_s is not None and found.pace_s is not None:
         told.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
     elif check.global_batch is not None:
-        told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
+        told.append(not_counted if check.steps_per_epoch is None else _NOT_TIMED)
     if found.gpu_s is not None:
         used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
         whose = " each" if check.jobs > 1 else ""

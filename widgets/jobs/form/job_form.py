@@ -56,6 +56,7 @@ class JobForm(QWidget):
         check_requested: A `JobDraft`; answer with `show_check`.
         try_requested: Try model, dataset and loader together; see `show_check`.
         try_cancelled: Cancel the trial.
+        install_requested: Install the package that the trial needs.
         start_requested: A `JobDraft` to create and start.
         start_cancelled: Cancel the start that is under way.
         queue_requested: A `JobDraft` to create and queue.
@@ -72,6 +73,7 @@ class JobForm(QWidget):
     check_requested = Signal(object)
     try_requested = Signal()
     try_cancelled = Signal()
+    install_requested = Signal(str)
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
@@ -135,6 +137,7 @@ class JobForm(QWidget):
         FocusLead(self, self._fields.field("name").control)
         self._sections.trial.try_requested.connect(self.try_requested)
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
+        self._sections.trial.install_requested.connect(self.install_requested)
         self._check = JobCheck()
         self._trial = BatchTrial()
         self._wrong: list[str] = []
@@ -231,6 +234,10 @@ class JobForm(QWidget):
         warnings = check.trial.warnings if check.trial is not None else ()
         hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
         self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
+
+    def show_counting(self, counts: bool) -> None:
+        """Show whether the samples of the dataset are being counted."""
+        self._side.show_counting(counts)
 
     def show_trial(self, trial: BatchTrial) -> None:
         """Update the trial between two checks."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from widgets.common import formats
@@ -33,11 +34,14 @@ class BatchTrial:
     """The result of one batch of the chosen model, dataset and loader.
 
     ``words`` is the current step, the result, or the error; ``field`` is then at fault.
+    ``package`` is what is not installed, and ``command`` installs it where the button failed.
     """
 
     state: TrialState = TrialState.UNKNOWN
     words: str = ""
     field: str = ""
+    package: str = ""
+    command: str = ""
 
 
 _LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
@@ -55,10 +59,12 @@ class TrialLine(QWidget):
     Signals:
         try_requested: Try one batch.
         cancel_requested: Cancel the trial that is under way.
+        install_requested: Install the package with this name.
     """
 
     try_requested = Signal()
     cancel_requested = Signal()
+    install_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -67,11 +73,13 @@ class TrialLine(QWidget):
         self._words = Label("", "small", "text2", elide="right")
         self.button = Button("", kind="quiet")
         self.button.clicked.connect(self._pressed)
+        self.copy = Button("Copy command", kind="quiet", icon="copy")
+        self.copy.clicked.connect(self._copy)
         for part in (self._icon, self.button):
             policy = part.sizePolicy()
             policy.setRetainSizeWhenHidden(True)
             part.setSizePolicy(policy)
-        self.setLayout(row(self._icon, (self._words, 1), self.button, gap=S2))
+        self.setLayout(row(self._icon, (self._words, 1), self.copy, self.button, gap=S2))
         self.show_trial(self._trial)
 
     def show_trial(self, trial: BatchTrial) -> None:
@@ -89,11 +97,22 @@ class TrialLine(QWidget):
         self._icon.setVisible(bool(words))
         self._words.setText(words)
         self._words.set_tone("bad" if trial.state is TrialState.FAILED else "text2")
+        if trial.package:
+            button = f"Install {trial.package}"
+        self.copy.setVisible(bool(trial.command))
+        self.copy.set_tip(trial.command)
         if button:
             self.button.setText(button)
         self.button.setVisible(bool(button))
 
     @Slot()
     def _pressed(self) -> None:
+        if self._trial.package:
+            self.install_requested.emit(self._trial.package)
+            return
         is_under_way = self._trial.state is TrialState.UNDER_WAY
         (self.cancel_requested if is_under_way else self.try_requested).emit()
+
+    @Slot()
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._trial.command)

@@ -119,7 +119,7 @@ class JobListView(QTableView):
         drag.exec(acts, usual)
         self._aim(None)
         self.is_held = False
-        self.setCurrentIndex(self._before)
+        self.setCurrentIndex(self._rows.index(self._before.row(), 0))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasFormat(MIME):

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from backend.training import user_code
 from backend.training.tools.check_model import check_model
-from backend.training.user_code import UserCodeError, load_loader, load_model
+from backend.training.user_code import UserCodeError, errors, load_loader, load_model
 from backend.training.user_code.sources import known_sources
 from tests.backend.training.training_rig import ROOT, new_training
 from tests.waiting import LIMIT_S
@@ -378,10 +378,41 @@ def test_f49_a_syntax_error_is_told_with_file_and_line(tmp_path: Path) -> None:
 
 def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
     error = refused(write(tmp_path, bks_model="import numpy\nimport biotite.structure\n" + MODEL))
-    assert error.sentence.startswith("bks_model.py, line 2 needs the module “biotite")
+    assert error.sentence == "The model needs biotite (bks_model.py, line 2)."
+    assert error.package == "biotite"
     assert error.remedy == f"Install it with {sys.executable} -m pip install biotite."
     error = refused(write(tmp_path, bks_model="from .helpers import x\n"))
     assert "the module “helpers”" in error.sentence
+    assert error.package == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "place", "sentence"),
+    [
+        ("PIL", "bks_dataset.py, line 3", "The loader needs Pillow (bks_dataset.py, line 3)."),
+        ("PIL.Image", "bks_model.py, line 1", "The model needs Pillow (bks_model.py, line 1)."),
+        (
+            "cv2",
+            "parts/io.py, line 9",
+            "The code needs opencv-python-headless (parts/io.py, line 9).",
+        ),
+        (
+            "sklearn.svm",
+            "bks_dataset.py, line 2",
+            "The loader needs scikit-learn (bks_dataset.py, line 2).",
+        ),
+        ("yaml", "", "The code needs pyyaml."),
+        ("h5py", "a/bks_dataset.py, line 7", "The loader needs h5py (a/bks_dataset.py, line 7)."),
+    ],
+)
+def test_a_missing_package_is_named_as_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, module: str, place: str, sentence: str
+) -> None:
+    monkeypatch.setattr(errors, "_where", lambda *_: place)
+    error = errors.explain(ModuleNotFoundError(f"No module named '{module}'", name=module), "It")
+    assert error.sentence == sentence
+    assert error.package
+    assert error.remedy.endswith(f"-m pip install {error.package}.")
 
 
 @pytest.mark.parametrize("name", ["utils", "src", "config", "models", "helpers"])

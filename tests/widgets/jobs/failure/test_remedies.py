@@ -190,8 +190,9 @@ def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
 
 
 @pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", "not_a_number", ""])
-def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
-    detail.resize(560, 700)
+@pytest.mark.parametrize("width", [560, 700, 760, 820, 1000])
+def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
+    detail.resize(width, 700)
     detail.open_job(failed(cause))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
@@ -201,3 +202,21 @@ def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
     for button in filter(QWidget.isVisible, buttons):
         right = button.mapTo(tab, button.rect().bottomRight()).x()
         assert right < tab.width() - PAGE_MARGIN, button.text()
+
+
+@pytest.mark.parametrize(
+    ("cause", "kept", "words"),
+    [
+        ("not_a_number", (checkpoint(5), checkpoint(30)), "Saved before: epoch 3, step 30."),
+        ("diverged", (checkpoint(30),), "Saved before: epoch 3, step 30."),
+        ("not_a_number", (), "There is no checkpoint. “Start over” begins"),
+        ("not_a_number", None, "Resume continues from the newest checkpoint."),
+        ("gpu_ecc", (checkpoint(30),), "Resume continues from epoch 3, step 30."),
+        ("", (checkpoint(30),), "Resume continues from epoch 3, step 30."),
+    ],
+)
+def test_what_was_saved_is_said_below_the_buttons(detail, cause, kept, words):
+    detail.open_job(failed(cause))
+    if kept is not None:
+        detail.show_checkpoints("a", kept)
+    assert detail.failure._from.text().startswith(words)
