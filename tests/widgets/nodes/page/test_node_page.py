@@ -85,7 +85,7 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
         (99, "1 min 39 s"),
     ],
 )
-def test_a_check_says_how_long_it_takes_so_far(page, monkeypatch, taken_s, words):
+def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
     show(page, READING)
     now = [100.0]
     monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: now[0])
@@ -94,7 +94,7 @@ def test_a_check_says_how_long_it_takes_so_far(page, monkeypatch, taken_s, words
     now[0] += taken_s
     card._clock.timeout.emit()
     told = [one.remedy.replace("\xa0", " ") for one in card._lines if one.icon == "clock"]
-    assert told == [f"{words} so far." if words else ""]
+    assert told == [f"{words} until now." if words else ""]
     card.show_findings(())
     assert not card._clock.isActive()
 
