@@ -21,7 +21,7 @@ from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import ProgressDialog
-from widgets.jobs.detail.warning import Verdict
+from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -145,7 +145,7 @@ class BundleController(QObject):
             self._judged[run] = judged
             if judged is not None:
                 original, verdict = judged
-                found = Verdict(verdict.sentence, verdict.is_same, original)
+                found = ReplayComparison(verdict.sentence, verdict.is_same, original)
                 self._detail.show_check_result(view.id, found)
 
         if run in self._judged:

@@ -315,7 +315,7 @@ def paint_caret(painter: QPainter, field: QWidget) -> None:
 
 
 def _is_for_window(event: QEvent) -> bool:
-    """Ignore keys that Qt's text fields take from the window: Ctrl+E moves their cursor, on X11."""
+    """Ignore keys that Qt's text fields take from the window: Ctrl+E moves their cursor."""
     if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
         return False
     is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z

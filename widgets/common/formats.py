@@ -173,7 +173,7 @@ def memory_unit() -> tuple[str, int]:
 
 
 def under_way(step: str) -> str:
-    """``Loading PyTorch…``: a step that goes on, whether or not its words end so already."""
+    """``Loading PyTorch…``: a step that continues, whether or not its words end so already."""
     return f"{step.rstrip('. …')}…"
 
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 
 def restyle(widget: QWidget) -> None:
-    """Style a widget and its children again, and tell them; hidden pages of a `Stack` later."""
+    """Style a widget and its children again, and notify them; hidden pages of a `Stack` later."""
     if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
         widget.style().polish(widget)
         QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))

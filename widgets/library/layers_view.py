@@ -55,7 +55,7 @@ _ORDERS: tuple[Callable[[Layer], Any], ...] = (
     lambda one: one.multiply_adds or 0,
     lambda one: one.activation_bytes,
 )
-_OUTPUT_COLUMN, _TRAINED_COLUMN, _MEMORY_COLUMN = 2, 4, 6
+_OUTPUT_COLUMN, _TRAINED_COLUMN, _WORK_COLUMN, _MEMORY_COLUMN = 2, 4, 5, 6
 
 
 def output_words(layer: Layer) -> str:
@@ -127,7 +127,7 @@ class LayersView(QWidget):
         table.horizontalHeader().setSortIndicatorClearable(True)
         table.setSortingEnabled(True)
         # A tool tip of the graph has the rest.
-        WholeNames(table, 0, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN))
+        WholeNames(table, 0, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
         rows = QWidget()

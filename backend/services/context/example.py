@@ -26,7 +26,7 @@ def create_example(
     raw = read_job_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
         raw[kind.value] = import_part(services.library, kind, progress=progress)
-    raw["name"] = f"digits, {workers} {'worker' if workers == 1 else 'workers'}"
+    raw["name"] = f"digits, {workers} {'process' if workers == 1 else 'processes'}"
     raw["placement"] = [{"node": THIS_COMPUTER, "processes": workers}]
     return services.jobs.create(raw, progress)
 

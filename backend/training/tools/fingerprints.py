@@ -40,8 +40,8 @@ _ONES = numpy.array([bin(byte).count("1") for byte in range(256)], numpy.uint8)
 
 def _count(bits: Array) -> Array:
     """Return the number of ones of each row."""
-    counted: Array = _ONES[bits.view(numpy.uint8)].sum(axis=1)
-    return counted
+    ones: Array = _ONES[bits.view(numpy.uint8)].sum(axis=1)
+    return ones
 
 
 def inputs_of(leaves: Leaves) -> list[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from widgets.common.buttons import Button
 from widgets.common.task_dialog import ProgressDialog
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.warning import Verdict
+from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
@@ -137,7 +137,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
 ):
     services, job_id = origin
     controller.see(services.jobs.queries.poll(job_id))
-    assert page.detail._verdict == Verdict(), "the original is not a replay"
+    assert page.detail._verdict == ReplayComparison(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     again = services.bundles.unbundle(bundle).view

@@ -39,7 +39,7 @@ from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import Verdict, finding
+from widgets.jobs.detail.warning import ReplayComparison, finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.ranks.rank_history import problems_of_job
@@ -62,7 +62,7 @@ class JobDetail(QWidget):
         self._busy, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
-        self._verdict = Verdict()
+        self._verdict = ReplayComparison()
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
         self._export_waits = False
@@ -106,7 +106,7 @@ class JobDetail(QWidget):
         self._checkpoints = None
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
-        self._verdict = Verdict()
+        self._verdict = ReplayComparison()
         self._place = None
         self._export_waits = False
         self._stopping_since_s = None
@@ -250,7 +250,7 @@ class JobDetail(QWidget):
             self._doubt = sentence
             self._show()
 
-    def show_check_result(self, job_id: str, verdict: Verdict) -> None:
+    def show_check_result(self, job_id: str, verdict: ReplayComparison) -> None:
         """Show how the open replay compares with its original."""
         if self._is_open(job_id) and verdict != self._verdict:
             self._verdict = verdict

@@ -37,8 +37,8 @@ class JobFinding:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How a replay compares with its original, and the id of that job."""
+class ReplayComparison:
+    """The comparison of a replay with its original, whose id is ``original``."""
 
     sentence: str = ""
     is_same: bool = False
@@ -50,7 +50,7 @@ def finding(
     refusal: tuple[str, str],
     doubt: str,
     place: QueuePlace | None,
-    verdict: Verdict,
+    verdict: ReplayComparison,
     slow: SlowNode | None = None,
 ) -> JobFinding | None:
     """Return the most serious finding, None if everything is normal.

@@ -171,7 +171,7 @@ class FindingsCard(Card):
         yield from self._orphans
         if self._is_checking:
             taken = time.monotonic() - self._began_s
-            remedy = f"{formats.duration(int(taken))} so far." if taken >= 1 else ""
+            remedy = f"{formats.duration(int(taken))} until now." if taken >= 1 else ""
             yield _Line("clock", "text2", _CHECKING, remedy, "body")
             return
         for finding in self._found:

@@ -54,6 +54,52 @@ def show(page, reading):
 
 
 @pytest.mark.parametrize(
+    ("gpus", "shown"),
+    [
+        (0, ["processor", "network"]),
+        (1, ["temperature", "use", "memory", "power", "processor", "network", "ecc"]),
+        (8, ["temperature", "use", "memory", "power", "processor", "network", "ecc"]),
+    ],
+)
+def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
+    cards = tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(gpus))
+    reading = replace(READING, gpus=cards)
+    history = NodeHistory()
+    history.append(reading, NOON, {})
+    state = NodeState(reading.name, Presence.ONLINE, reading)
+    page._history_card.show_history(history, state)
+    picker = page._history_card._picker
+    buttons = dict(zip(picker._keys, picker._group.buttons(), strict=True))
+    assert [key for key, button in buttons.items() if not button.isHidden()] == shown
+    assert picker.key() in shown
+
+
+@pytest.mark.parametrize(
+    ("taken_s", "words"),
+    [
+        (0.2, ""),
+        (1, "1.0 s"),
+        (12.7, "12 s"),
+        (30, "30 s"),
+        (75, "1 min 15 s"),
+        (99, "1 min 39 s"),
+    ],
+)
+def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
+    show(page, READING)
+    now = [100.0]
+    monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: now[0])
+    card = page._findings_card
+    card.show_checking()
+    now[0] += taken_s
+    card._clock.timeout.emit()
+    told = [one.remedy.replace("\xa0", " ") for one in card._lines if one.icon == "clock"]
+    assert told == [f"{words} until now." if words else ""]
+    card.show_findings(())
+    assert not card._clock.isActive()
+
+
+@pytest.mark.parametrize(
     ("presence", "message", "head"),
     [
         (Presence.NEW, "not set up yet", "Not set up"),
