@@ -150,7 +150,7 @@ def _reason(one: Meeting) -> str:
 
 def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
     found = _no_log_in(one)
-    if one.busy or found.nodes == (one.source,):
+    if found.nodes == (one.source,) or (one.busy and _is_late(one)):
         return found
     return replace(
         found,
@@ -165,6 +165,10 @@ def _said(one: Meeting) -> str:
         sanitize(str(one.facts["why"]).rstrip("."), 160)
         or f"ssh ended with code {one.facts['code']}"
     )
+
+
+def _is_late(one: Meeting) -> bool:
+    return one.facts["code"] == _NO_END or "timed out" in str(one.facts["why"])
 
 
 def _late(one: Meeting) -> PreflightFinding:
@@ -206,7 +210,7 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
                 (one.target,),
                 fix,
             )
-    if one.facts["code"] == _NO_END or "timed out" in why:
+    if _is_late(one):
         return _late(one)
     if one.facts["code"] == 127 and not why.startswith("ssh:"):
         return PreflightFinding(

@@ -98,6 +98,14 @@ def test_who_is_let_in_nowhere_is_himself_to_blame() -> None:
     assert [one.nodes for one in findings({}, log_ins)] == [("b",), ("c",)]
 
 
+@pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
+def test_a_load_takes_no_blame_from_who_is_let_in_nowhere(busy: str) -> None:
+    facts = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
+    (found,) = route_findings([], [Meeting("a", node, facts, busy) for node in ("b", "c")])
+    assert found.nodes == ("a",)
+    assert "busy" not in found.sentence
+
+
 def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> None:
     facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
     met = [Meeting("a", node, facts) for node in ("b", "c")]
