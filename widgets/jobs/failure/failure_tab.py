@@ -219,9 +219,10 @@ class FailureTab(QWidget):
 
     def _fit_acts(self) -> None:
         """Place the special actions above the usual ones if one row has no room for all."""
-        rows = (self._special, self._usual)
-        parts = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
-        shown = [part for part in parts if part is not None and not part.isHidden()]
+        special = (self._changed, self._without, self._choose)
+        shown = [
+            part for part in (*special, self._clone, self._again, self._log) if not part.isHidden()
+        ]
         needed = sum(part.sizeHint().width() + S2 for part in shown)
         room = self.width() - PAGE_MARGIN - 2 * S4 - ICON_LARGE - S3
         way = QBoxLayout.Direction
