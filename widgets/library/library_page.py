@@ -73,7 +73,6 @@ class LibraryPage(QWidget):
         self._wants_list = False
         self._has_none = True
         self._is_known = False
-        self._offered: Offer | None = None
         self._model = EntryModel()
         self._offered: Offer | None = None
         self._make_list()

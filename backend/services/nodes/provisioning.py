@@ -273,7 +273,7 @@ class SetUpService:
         try:
             written_s = self._root.node(name).status.stat().st_mtime
         except OSError:
-            return True
+            return True  # it has written none yet
         return abs(time.time() - written_s) > _SILENT_S
 
     def peers(self) -> tuple[Peer, ...]:

@@ -76,7 +76,7 @@ def _built_later() -> str:
     try:
         python = Path(os.environ.get(LATER_VARIABLE, "")).read_text("utf-8").strip()
     except OSError:
-        return ""
+        return ""  # not built yet
     return python if os.access(python, os.X_OK) else ""
 
 

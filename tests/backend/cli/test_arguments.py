@@ -27,6 +27,7 @@ WORDS = {
             ("list", []),
             ("show", ["N"]),
             ("changes", ["N", "--since", "N@1"]),
+            ("remove-added", ["N"]),
             ("remove", ["N"]),
         )
     },
