@@ -81,6 +81,9 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
     if isinstance(error, KeyboardInterrupt):
         return "The rank was interrupted (SIGINT)."
     where = _PLACES.get(batch.where if batch is not None else "", "")
+    if isinstance(error, (ConnectionError, EOFError)) and batch and batch.where == "loader":
+        # The tensors of its batch are fetched from the worker itself.
+        return "A loader worker ended before its batch was taken from it."
     if _WORKER.search(str(error)):
         # The handler runs wherever the rank is.
         where = ""

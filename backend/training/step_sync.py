@@ -7,8 +7,8 @@ in those of the others, so every rank reads each rank's value: a NaN is attribut
 Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
 holds, adds to zeros and divides by the number of ranks without loss.
 
-The slots are those of the metrics known until now. A rank with another one sets a flag; then all
-ranks exchange the metrics of that step and continue with more slots (`Trainer._complete`).
+The slots are those of the metrics known until now. A rank with another sets a flag; then all ranks
+exchange the metrics of that step and continue with more slots (`Trainer._complete`).
 
 On a GPU the vector is read one step later: reading it at once would make the CPU wait for the GPU
 at every step. All ranks are late by the same step, so they still stop together.
