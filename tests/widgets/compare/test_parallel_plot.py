@@ -172,7 +172,7 @@ def test_a_job_of_a_sweep_brings_its_sweep_and_the_best_row_is_first_and_says_so
     page.show_siblings(tuple(reversed(jobs)))
     card = page.parallel
     assert card.isVisible()
-    assert card.choice.currentText() == "Sweep digits-k3pf"
+    assert card.choice.currentText() == "Sweep digits"
     assert [line.job_id for line in card.shown.lines] == [view.id for view in jobs]
     rows = card._model
     assert rows.data(rows.index(0, 0)) == "digits batch=16 lr=0.03"
