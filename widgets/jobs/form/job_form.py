@@ -264,6 +264,7 @@ class JobForm(QWidget):
             button.setText(sentence or self._start_text())
         for button in (self._queue_button, self._foot_queue):
             button.setText("Cancel" if self._busy else "Queue")
+            button.set_icon("x" if self._busy else "clock")
             button.setVisible(self._busy or not self._fields.swept.axes())
         self._enable_buttons()
 
