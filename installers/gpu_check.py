@@ -311,7 +311,8 @@ def differences(
         within += share * value if isinstance(value, float) else 0
         if not agrees(value, mine, within):
             yield name, f"{name} is {smi[name]} for nvidia-smi and {mine[-1]} for the agent"
-    pids = [sorted(process.pid for process in gpu.compute_processes) for gpu in both]
+    # Without the holder that no tool lists.
+    pids = [sorted(one.pid for one in gpu.compute_processes if one.pid) for gpu in both]
     if sorted(on_it) not in pids:
         yield "processes", f"processes are {sorted(on_it)} for nvidia-smi, {pids[-1]} for the agent"
     for process in both[-1].compute_processes:

@@ -15,7 +15,7 @@ from backend.services.context.example import create_example
 from tests.fakes import trained
 from tests.waiting import wait_for
 
-SWEEP, SWEEP_NAME, SWEPT = "sweep:digits-k3pf", "digits-k3pf", 6
+SWEEP, SWEEP_NAME, SWEPT = "sweep:digits-k3pf", "digits", 6
 FALLING = [2.0 / step for step in range(1, 31)]
 WAITING = ("first in line", "second in line", "third in line")
 LOG_LINES, FAULT_LINE = 400, 300

@@ -457,13 +457,14 @@ class SearchField(QLineEdit):
             super().keyPressEvent(event)
 
     def _leave(self) -> bool:
-        """Give the focus to the list that it searches; False in a dialog, which closes."""
+        """Give the focus to the list that it searches; False in what Esc closes."""
         at = self.parentWidget()
-        while at is not None and not at.property(LEADS_FOCUS):
-            at = None if at.isWindow() else at.parentWidget()
-        if at is not None:
-            at.setFocus()
-        return at is not None
+        while at is not None and not at.isWindow():
+            if at.property(LEADS_FOCUS):
+                at.setFocus()
+                return True
+            at = at.parentWidget()
+        return False
 
     @Slot(str)
     def _changed(self, text: str) -> None:

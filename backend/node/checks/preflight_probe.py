@@ -5,9 +5,9 @@ a broken environment is one fact among others and does not end the check. It imp
 program and contains no sentences; `backend.services.preflight.findings` has them.
 
 ``listen`` leaves a process that accepts connections from the other nodes for a while and prints its
-port. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it is answered; a query
-that exceeds its time has null facts. ``meet`` connects to the listeners of the other nodes and, on
-the head node, logs in there as mpirun does.
+port and pid. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it is answered;
+a query that exceeds its time has null facts. ``meet`` connects to the listeners of the other nodes
+and, on the head node, logs in there as mpirun does.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def report(**facts: Any) -> None:
 def listen(request: dict[str, Any]) -> None:
     """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener ends after ``visitors`` connections, or after ``limit_s``.
+    The listener, ``pid``, ends after ``visitors`` connections, or after ``limit_s``.
     """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **_load(request)}
     if request["address"]:
@@ -109,9 +109,11 @@ def listen(request: dict[str, Any]) -> None:
         else:
             facts["port"] = listener.getsockname()[1]
             sys.stdout.flush()
-            if os.fork() == 0:
+            pid = os.fork()
+            if pid == 0:
                 token = request["token"].encode()
                 _serve(listener, token, request["visitors"], request["limit_s"])
+            facts["pid"] = pid
     report(**facts)
 
 

@@ -354,73 +354,89 @@ class PreflightRun:
     def _ask(self, part: NodePreflight, sees_root: bool) -> None:
         """Ask one node, on its own thread."""
         node = part.site.node
-        try:
-            if part.entry is None:
-                part.has_answered = True
-                request = self._request(part.site)
-                told = NodeReplies(node_probe.probe_here(request, self._limits))
-                self._tell(part, told, sees_root)
-            else:
-                self._ask_far(part, part.entry, sees_root)
-        except NoPython as error:
-            python = looking_python(part.entry) if part.entry is not None else self._python
-            self._news.put(preflight_findings.no_python(node, python, error.sentence))
-        except BackendError as error:
-            self._news.put(preflight_findings.no_way_in(node, error))
-        except Exception as error:  # noqa: BLE001 - the check of one node, not of all
-            _log.exception("The check of %s failed", node)
-            checks = (preflight_findings.NODE,)
-            self._news.put(preflight_findings.not_checked(node, checks, repr(error)))
-        finally:
-            part.is_over = True
-            part.listening.set()
-            self._news.put(None)
+        with contextlib.ExitStack() as after:
+            try:
+                if part.entry is None:
+                    part.has_answered = True
+                    request = self._request(part.site)
+                    told = NodeReplies(node_probe.probe_here(request, self._limits))
+                    self._tell(part, told, sees_root)
+                else:
+                    self._ask_far(part, part.entry, sees_root, after)
+            except NoPython as error:
+                python = looking_python(part.entry) if part.entry is not None else self._python
+                self._news.put(preflight_findings.no_python(node, python, error.sentence))
+            except BackendError as error:
+                self._news.put(preflight_findings.no_way_in(node, error))
+            except Exception as error:  # noqa: BLE001 - the check of one node, not of all
+                _log.exception("The check of %s failed", node)
+                checks = (preflight_findings.NODE,)
+                self._news.put(preflight_findings.not_checked(node, checks, repr(error)))
+            finally:
+                part.is_over = True
+                part.listening.set()
+                self._news.put(None)
 
-    def _ask_far(self, part: NodePreflight, entry: NodeEntry, sees_root: bool) -> None:
+    def _ask_far(
+        self,
+        part: NodePreflight,
+        entry: NodeEntry,
+        sees_root: bool,
+        after: contextlib.ExitStack,
+    ) -> None:
+        """Ask a node over SSH; ``after`` takes what is to be done once its answers are in."""
         node = part.site.node
         began = time.monotonic()
         shell = self._cluster.open_shell(node)
+        after.callback(shell.close)
         login_s = time.monotonic() - began
         part.limits = self._limits.times(node_probe.patience(login_s))
-        try:
-            python = looking_python(entry)
-            visitors = len(self._parts) - 1
-            facts, offset_s = node_probe.listen(
-                shell, python, part.address, self._token, visitors, part.limits
+        python = looking_python(entry)
+        visitors = len(self._parts) - 1
+        facts, offset_s = node_probe.listen(
+            shell, python, part.address, self._token, visitors, part.limits
+        )
+        if "pid" in facts:
+            after.callback(self._end_listener, shell, int(facts["pid"]))
+        part.has_answered = True
+        part.load = facts
+        part.limits = self._limits.times(node_probe.patience(login_s, facts))
+        part.port = int(facts["port"])
+        part.listening.set()
+        for finding in preflight_findings.clock(node, offset_s):
+            self._news.put(finding)
+        if part.address and not part.port:
+            self._news.put(
+                preflight_findings.not_its_address(node, part.address, str(facts["why"]))
             )
-            part.has_answered = True
-            part.load = facts
-            part.limits = self._limits.times(node_probe.patience(login_s, facts))
-            part.port = int(facts["port"])
-            part.listening.set()
-            for finding in preflight_findings.clock(node, offset_s):
-                self._news.put(finding)
-            if part.address and not part.port:
-                self._news.put(
-                    preflight_findings.not_its_address(node, part.address, str(facts["why"]))
-                )
-            there = {
-                "agent_folder": AgentPlace(
-                    node, part.site.python, part.site.bundle, facts_of(entry)
-                ).folder,
-                "imports": str(NodeHome(PurePosixPath(facts_of(entry).home)).imports(node)),
-            }
-            # The first probe mostly imports torch; the network tests need not wait for that.
-            meeting = threading.Thread(
-                target=self._meet, args=(part, entry, shell, python), daemon=True
-            )
-            with self._carried_proof(entry, shell):
-                # Only while the proof is there: two threads that use files of one shell at the same
-                # time take each other's answers, and one of them waits for 30 s.
-                if part.address and part.port:
-                    meeting.start()
-                request = {**self._request(part.site), **there}
-                told = NodeReplies(node_probe.probe_node(shell, python, request, part.limits))
-                self._tell(part, told, sees_root)
-                if meeting.ident is not None:
-                    meeting.join()
-        finally:
-            shell.close()
+        there = {
+            "agent_folder": AgentPlace(
+                node, part.site.python, part.site.bundle, facts_of(entry)
+            ).folder,
+            "imports": str(NodeHome(PurePosixPath(facts_of(entry).home)).imports(node)),
+        }
+        # The first probe mostly imports torch; the network tests need not wait for that.
+        meeting = threading.Thread(
+            target=self._meet, args=(part, entry, shell, python), daemon=True
+        )
+        with self._carried_proof(entry, shell):
+            # Only while the proof is there: two threads that use files of one shell at the same
+            # time take each other's answers, and one of them waits for 30 s.
+            if part.address and part.port:
+                meeting.start()
+            request = {**self._request(part.site), **there}
+            told = NodeReplies(node_probe.probe_node(shell, python, request, part.limits))
+            self._tell(part, told, sees_root)
+            if meeting.ident is not None:
+                meeting.join()
+
+    def _end_listener(self, shell: Shell, pid: int) -> None:
+        """End a listener once no node can need it: one that was not visited lasts minutes."""
+        self._over.wait()
+        # One that all nodes visited has ended by itself. It leads a group, which hardly any process
+        # does that has got its number since.
+        with suppress(BackendError):
+            shell.run(["kill", "--", f"-{pid}"])
 
     @contextlib.contextmanager
     def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:

@@ -50,7 +50,7 @@ page.list.chosen.emit(sys.argv[3])
 page.split.moveSplitter(431, 1)
 page.show_table()
 app.processEvents()
-page.table.view.setColumnWidth(JobColumn.USER, 99)
+page.table.view.setColumnWidth(JobColumn.STATE, 99)
 program.window.go("models")
 models.moveSplitter(402, 1)
 
@@ -69,7 +69,7 @@ wait(lambda: page.open_id)
 found = {"place": program.window.place, "as table": page._is_table()}
 found["models"] = models.sizes()[0]
 found["open"] = page.open_id
-found["user column"] = page.table.view.layout_now()["widths"]["user"]
+found["state column"] = page.table.view.layout_now()["widths"]["state"]
 page.show_list()
 program.window.go("jobs")
 app.processEvents()
@@ -137,7 +137,7 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
         "place": "models",
         "as table": True,
         "open": job_id,
-        "user column": 99,
+        "state column": 99,
         "jobs": 431,
         "models": 402,
         "rows": 8,

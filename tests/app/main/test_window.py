@@ -14,7 +14,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.main.bootstrap import _PAGE_MODULES, Program
+from app.main.bootstrap import _QT_MODULES, Program
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
@@ -259,7 +259,7 @@ def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):
     script = OURS.replace("time.time()", "*sys.modules")
     imported = run(script, str(tmp_path / "root"), str(tmp_path / "c.sqlite")).split()
     assert "app.main.bootstrap" in imported
-    assert not {*_PAGE_MODULES, "sqlalchemy", "fabric"} & {*imported}
+    assert not {*_QT_MODULES, "sqlalchemy", "fabric"} & {*imported}
 
 
 def imported_by(modules):

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 import tomli_w
-from PySide6.QtCore import QEvent, Qt, QUrl
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
@@ -48,27 +48,12 @@ def program(qapp, request, tmp_path_factory):
         end(program)
 
 
-class Undressed:
-    """Stands for the application: a whole window that is dressed anew takes seconds to polish."""
-
-    def styleSheet(self):
-        return "a sheet"
-
-    def setPalette(self, palette):
-        pass
-
-    def setStyleSheet(self, sheet):
-        for widget in QApplication.allWidgets():
-            QApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
-
-
 @pytest.fixture
-def undressed(program, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(program._look, "_app", Undressed())
-        yield
-        program._look.choose(ThemeChoice.LIGHT)
-        program._look.reduce_motion(False)
+def look(program):
+    """Undo what a test chooses of theme and motion."""
+    yield
+    program._look.choose(ThemeChoice.LIGHT)
+    program._look.reduce_motion(False)
 
 
 def type_into_palette(qtbot, program, text):
@@ -109,7 +94,7 @@ def test_what_nothing_is_called_is_said(qtbot, program):
     assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
 
 
-@pytest.mark.usefixtures("undressed")
+@pytest.mark.usefixtures("look")
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
     page = program._pages.settings
@@ -211,11 +196,18 @@ def test_each_page_for_users_is_in_the_help():
 
 
 def test_no_page_of_the_help_leads_nowhere():
-    pages = {topic.key: topic.markdown for topic in read_topics()}
-    for key, text in pages.items():
-        for address in re.findall(r"\]\(([^)]+)\)", text):
-            outside = address.startswith("https://") or (DOCS / address).is_file()
-            assert address in pages or outside, f"{key} → {address}"
+    for topic in read_topics():
+        for address in re.findall(r"\]\((?!https://)([^)]+)\)", topic.markdown):
+            page, _, heading = address.partition("#")
+            assert (DOCS / page).is_file(), f"{topic.key} → {address}"
+            if heading:
+                assert heading in headings((DOCS / page).read_text()), f"{topic.key} → {address}"
+
+
+def headings(markdown):
+    """What a link to each heading ends with."""
+    titles = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
 # What is dropped on the window
@@ -291,7 +283,7 @@ def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, 
 # Units, contrast, SSH
 
 
-@pytest.mark.usefixtures("undressed")
+@pytest.mark.usefixtures("look")
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = program._pages.settings
     node = program.nodes.detail
@@ -316,7 +308,7 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     assert formats.units() == formats.Units()
 
 
-@pytest.mark.usefixtures("undressed")
+@pytest.mark.usefixtures("look")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
     page = program._pages.settings
     page.contrast.click()

@@ -140,7 +140,7 @@ GONE = "Horovod has been shut down. This was caused by an exception on one of th
         (through_horovod, handler, "killed by signal: Segmentation fault", False),
         (through_horovod, out_of_shared_memory, "killed by signal: Bus error", False),
         (through_horovod, users_handler, "the user's handler", False),
-        (through_horovod, "std::bad_alloc", "The node is out of memory. Try batch_size = 4", False),
+        (through_horovod, "std::bad_alloc", "The node is out of memory. Try batch size 4", False),
         (through_horovod, "CUDA error: out of memory", "Out of GPU memory", False),
         (through_gloo, handler, "killed by signal: Segmentation fault", False),
         (through_gloo, users_handler, "the user's handler", False),

@@ -8,6 +8,7 @@ from PySide6.QtCore import QMimeData, QPoint
 from app.library.library_controller import LibraryController
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
+from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
 from tests.windows import on_screen, owned
@@ -116,7 +117,10 @@ def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, fil
     )
 
 
-def test_they_are_copied_beside_the_model_and_its_page_tells_it(controller, page, services, file):
+def test_they_are_copied_beside_the_model_and_its_page_tells_it(
+    controller, page, services, file, monkeypatch
+):
+    monkeypatch.setattr(tool_process, "read_weights", lambda *_: ())
     page.weights_dropped.emit("cats@1", str(file))
     assert (services.data_root.path / "models/cats/v1/weights.pt").read_bytes() == CONTENT
     assert controller.heard == ["New jobs of cats @ 1 start from these weights"]

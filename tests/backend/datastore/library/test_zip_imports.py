@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import struct
 import warnings
@@ -18,7 +17,8 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.library import zip_source
+from backend.base.room import Room
+from backend.datastore.library import imports, zip_source
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
     contents,
@@ -209,8 +209,7 @@ def test_f47_more_than_the_disk_holds_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
-    usage = shutil.disk_usage(root)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    monkeypatch.setattr(imports, "room_of", lambda path: Room(10**9, 1000, None))
     with refused(root, "GB left"):
         import_now(root, path)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
 from backend.node.system.start_supervisor import CODE_ROOT
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, wait_for
 
 TOKEN = "0123456789abcdef" * 2
 LISTENS = {"visitors": 1, "limit_s": LIMIT_S}
@@ -237,6 +239,22 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
     assert met["facts"]["code"] == code
     # One that had no processor before its limit has counted nothing.
     assert code == 124 or len(count.read_text().split()) == tries
+
+
+@pytest.mark.parametrize("shell", [["sh", "-c", '"$@"', "sh"], []], ids=["of sh", "a program"])
+def test_a_listener_without_visitors_ends_by_the_pid_that_it_gave(shell: list[str]) -> None:
+    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
+    place = ("127.0.0.1", there["port"])
+    socket.create_connection(place).close()
+    # As `PreflightRun` does.
+    kill = [*shell, "kill", "--", f"-{there['pid']}"]
+    wait_for(lambda: not subprocess.run(kill, check=False).returncode, "its group")
+
+    def is_refused() -> bool:
+        with socket.socket() as visitor:
+            return visitor.connect_ex(place) == errno.ECONNREFUSED
+
+    wait_for(is_refused, "the end of the listener")
 
 
 def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:

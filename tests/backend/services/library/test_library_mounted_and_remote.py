@@ -23,8 +23,6 @@ from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence
 from backend.services.context.container import Services, open_services
-from backend.services.preflight import node_probe
-from backend.services.preflight import run as preflight_run
 from backend.ssh.sftp import SftpFiles
 from tests.backend.services.access_cases import NODE, Beat, Place, on_node
 from tests.waiting import LIMIT_S, wait_for
@@ -252,9 +250,7 @@ def test_the_look_before_a_start_proves_that_all_see_one_data_root(
     place: Place, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine answers late, and what is not answered is no proof.
-    monkeypatch.setattr(preflight_run, "_END_S", 2 * LIMIT_S)
-    for limit in ("LOOK_LIMIT_S", "ROOT_LIMIT_S", "_LISTEN_LIMIT_S"):
-        monkeypatch.setattr(node_probe, limit, LIMIT_S)
+    monkeypatch.setenv("RINGMASTER_PREFLIGHT_S", str(10 * LIMIT_S))
     services = place.desktop()
     beat(place)
     config = parse_job(on_node(strategy={"name": "alone"})).config

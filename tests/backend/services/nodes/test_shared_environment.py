@@ -58,7 +58,7 @@ def test_one_node_makes_it_and_each_tries_it(cluster: Cluster, house: Wheelhouse
     assert did(cluster, "127.0.0.1:2") == list(NAMES)
     assert all(cluster.entry(name).shares_environment for name in NAMES)
     sent = sum(node.shell.sent_bytes for node in cluster.nodes.values())
-    wheels = sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+    wheels = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
     assert wheels <= sent < wheels + 3 * 500_000
     assert not any(node.environments() for node in cluster.nodes.values())
 

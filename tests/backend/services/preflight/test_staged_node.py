@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +58,7 @@ def test_its_files_are_used_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(node_probe, "probe_node", lambda *_: [])
     monkeypatch.setattr(node_probe, "meet", lambda *_: [])
     monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
-    looked._ask_far(first, staged[0], sees_root=True)
+    with ExitStack() as after:
+        looked._ask_far(first, staged[0], sees_root=True, after=after)
     assert "settings" in shell.used
     assert shell.clashes == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from backend.ssh.interface import Unreachable
 from tests.backend.services.preflight.test_without_horovod import FACTS, node
 from tests.conftest import LogWatch
 from tests.integration.tiny import raw_job
+from tests.waiting import LIMIT_S
 from widgets.jobs.preflight import preflight_text
 
 GOOD: dict[str, Any] = {
@@ -120,6 +122,36 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
     assert found.passed, found.faults
     assert passed(found) == {*words.ALL} - {words.GPUS, words.HOROVOD}
     assert found.unchecked == ()
+
+
+@pytest.mark.parametrize(
+    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none told"]
+)
+def test_listeners_end_with_the_check_and_not_before(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    ended: queue.Queue[tuple[str, list[str], bool]] = queue.Queue()
+    is_over = False
+
+    def open_shell(name: str) -> Any:
+        def end(argv: list[str]) -> None:
+            ended.put((name, argv, is_over))
+
+        return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"", run=end)
+
+    def forget(preflight: PreflightRun) -> list[Any]:
+        nonlocal is_over
+        is_over = True
+        return []
+
+    monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1, "pid": 7}, 0.0))
+    monkeypatch.setattr(PreflightRun, "_routes", forget)
+    monkeypatch.setattr(nodes, "open_shell", open_shell)
+    if fault:
+        setattr(nodes, fault, BROKEN)
+    nodes.check()
+    told = sorted(ended.get(timeout=LIMIT_S) for _ in NODES)
+    assert told == [(name, ["kill", "--", "-7"], True) for name in NODES]
 
 
 def test_a_node_that_is_silent_blocks_in_every_view(

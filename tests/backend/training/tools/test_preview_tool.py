@@ -217,7 +217,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     [
         ("return torch.zeros(4)", "a batch is a pair"),
         ("return torch.zeros(4), object()", "cannot form a batch"),
-        ("return None", "cannot form a batch"),
+        ("return None", "returned None for"),
         ("return torch.zeros(4), 1, 2", "batches of 3 parts"),
     ],
 )

@@ -195,7 +195,8 @@ EXECUTOR = "ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('{}'))
 )
 def test_a_pool_of_processes_in_a_loader_works_as_in_a_script(tmp_path: Path, pool: str) -> None:
     loader = write_pool(tmp_path / "loader", pool)
-    request = {"loader": str(loader), "dataset": str(tmp_path), "time_limit_s": LIMIT_S}
+    (dataset := tmp_path / "dataset").mkdir()
+    request = {"loader": str(loader), "dataset": str(dataset), "time_limit_s": LIMIT_S}
     (tmp_path / "request").write_text(json.dumps(request))
     command = [sys.executable, "-m", "backend.training.tools.preview", "request", "result", "far"]
     command[3:] = [str(tmp_path / name) for name in command[3:]]

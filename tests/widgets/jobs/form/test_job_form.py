@@ -149,7 +149,7 @@ def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(f
 def test_a_fault_without_a_field_is_told_among_the_checks(form):
     form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
     words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
-    assert words == "environment.A B: no name."
+    assert words == "Environment variable “A B”: no name."
 
 
 def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
