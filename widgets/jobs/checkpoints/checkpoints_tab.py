@@ -106,8 +106,8 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume, self._new, self._try, self._look, STRETCH, gap=S2),
-                row(self._export, self._keep, self._verify, STRETCH, gap=S2),
+                row(self._resume, self._new, self._try, STRETCH, gap=S2),
+                row(self._look, self._export, self._keep, self._verify, STRETCH, gap=S2),
                 self._policy,
                 REST,
                 gap=S3,
