@@ -13,6 +13,7 @@ TOPICS = (
     ("guide.md", "Your first model"),
     ("look-inside.md", "Look inside"),
     ("strategies.md", "Strategies"),
+    ("settings.md", "Settings of a job"),
     ("first-node.md", "Add your first node"),
     ("node-problems.md", "Node problems"),
     ("terms.md", "What the words mean"),

@@ -17,7 +17,7 @@ from backend.cli.printing import (
     print_table,
 )
 from backend.records.jobs.comparison import ComparedRow, RowKind
-from backend.records.jobs.setting_labels import value_words
+from backend.records.jobs.settings import value_words
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services

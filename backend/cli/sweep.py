@@ -12,7 +12,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.printing import FAILED, OK, print_json, print_line, print_note, print_table
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.setting_labels import label
+from backend.records.jobs.settings import label
 from backend.records.sweeps.spec import (
     Expansion,
     Sweep,

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from backend.records.jobs.comparison import ComparedRow, ComparisonTable, RowKind
-from backend.records.jobs.setting_labels import value_words
+from backend.records.jobs.settings import value_words
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch

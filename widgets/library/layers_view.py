@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QTableView, QWidget
 
-from backend.records.jobs.setting_labels import name_and_unit
+from backend.records.jobs.settings import name_and_unit
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from widgets.common import formats

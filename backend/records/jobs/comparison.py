@@ -15,7 +15,7 @@ from backend.records.jobs import flat_settings
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_labels import metric_words, usual_mode
 from backend.records.jobs.metric_names import OF_NO_DATA
-from backend.records.jobs.setting_labels import label
+from backend.records.jobs.settings import label
 from backend.records.jobs.status import finite
 from backend.records.jobs.view import JOULES_A_KWH, JobView
 

@@ -1,5 +1,9 @@
 """The job file as a record, checked all at once.
 
+A setting is one field here, with its type, limits and words (`setting.Setting`), or one entry of
+`torch_options`: the check, the form, sweeps, tables, the help and the guide read it
+(`settings.SETTINGS` has them by path).
+
 `parse_job` never raises: it returns the job, or all its faults, each with its field, because the
 form marks fields and the command line prints sentences.
 
@@ -11,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from backend.records.base.validation import (
     REQUIRED,
@@ -25,8 +29,10 @@ from backend.records.base.validation import (
     variable_fault,
 )
 from backend.records.jobs.metric_labels import usual_mode
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Setting
+from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
+_Record = TypeVar("_Record")
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
 NOTHING = "nothing"
@@ -36,31 +42,35 @@ LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
 USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
 """Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
-LR_SCALINGS = ("linear", "sqrt", "none")
-MODES = ("min", "max")
-"""Whether the lowest or the highest value of a metric is the best."""
+_MODES = {"min": "lowest", "max": "highest"}
+"""Which value of a metric is the best."""
 
-_KEYS = (
-    *("name", "notes", "validation_dataset", "validation_loader", "start_from", "tags"),
-    *("model", "dataset", "loader", "strategy", "epochs", "batch_size", "seed", "optimizer"),
-    *("schedule", "gradient_norm", "mixed_precision", "loader_workers", "stop_on_nan"),
-    *("stall_limit_s", "stop_on_divergence", "continue_unsaved"),
-    *("checkpoint", "early_stop", "environment"),
-    "placement",
-)
-"""The keys of a job file in their order."""
-_OPTIONAL = frozenset(
-    {*_KEYS[1:6], "stop_on_divergence", "continue_unsaved", "early_stop", "environment"},
-)
-"""The keys that are left out if they have no value."""
+
+def _kept(kind: str, label: str, **more: Any) -> dict[str, Setting]:
+    return declared(kind, label, section=KEEP, **more)
+
+
+def _named(options: Mapping[str, Options]) -> dict[str, str]:
+    return {name: one.label for name, one in options.items()}
 
 
 @dataclass(frozen=True)
 class StrategyConfig:
     """Cooperation of the ranks of a job. ``settings`` holds only what the user set."""
 
-    name: str = "allreduce"
-    lr_scaling: str = "linear"
+    name: str = field(
+        default="allreduce",
+        metadata=declared("choice", "Strategy", choices=_named(STRATEGIES), term="strategy"),
+    )
+    lr_scaling: str = field(
+        default="linear",
+        metadata=declared(
+            "choice",
+            "Rate scaling",
+            choices={"linear": "× processes", "sqrt": "× √processes", "none": "do not scale"},
+            term="rate scaling",
+        ),
+    )
     settings: dict[str, Any] = field(default_factory=dict)
 
     def setting(self, name: str) -> Any:
@@ -99,15 +109,22 @@ class StrategyConfig:
 class Optimizer:
     """The optimizer. ``settings`` holds only what the user set, by PyTorch's names."""
 
-    name: str
-    lr: float
+    name: str = field(
+        metadata=declared("choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer")
+    )
+    lr: float = field(metadata=declared("number", "Learning rate", above=0, term="learning rate"))
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    name: str = "constant"
-    warmup_epochs: float = 0.0
+    name: str = field(
+        default="constant",
+        metadata=declared("choice", "Schedule", choices=_named(SCHEDULES), term="schedule"),
+    )
+    warmup_epochs: float = field(
+        default=0.0, metadata=declared("number", "Warm-up, epochs", term="warm-up")
+    )
     settings: dict[str, Any] = field(default_factory=dict)
 
     def setting(self, name: str) -> Any:
@@ -118,21 +135,43 @@ class Schedule:
 class CheckpointPolicy:
     """When checkpoints are made, and which are kept. That of the last epoch is always kept."""
 
-    every_epochs: int | None = 1
-    every_steps: int | None = None
-    every_minutes: float | None = None
-    keep_latest: int = 2
-    keep_best: int = 1
-    best_metric: str = "validation/loss"
-    best_mode: str = "min"
+    every_epochs: int | None = field(
+        default=1, metadata=_kept("whole", "Checkpoint every, epochs", low=1, term="checkpoint")
+    )
+    every_steps: int | None = field(
+        default=None, metadata=_kept("whole", "Checkpoint every, steps", low=1, term="checkpoint")
+    )
+    every_minutes: float | None = field(
+        default=None, metadata=_kept("number", "Checkpoint every, min", above=0, term="checkpoint")
+    )
+    keep_latest: int = field(
+        default=2, metadata=_kept("whole", "Keep latest", low=1, term="retention")
+    )
+    keep_best: int = field(default=1, metadata=_kept("whole", "Keep best", term="retention"))
+    best_metric: str = field(
+        default="validation/loss", metadata=_kept("text", "Best by", term="best checkpoint")
+    )
+    best_mode: str = field(
+        default="min",
+        metadata=_kept("choice", "Best is", choices=_MODES, term="best checkpoint", is_rare=True),
+    )
 
 
 @dataclass(frozen=True)
 class EarlyStop:
-    metric: str = "validation/loss"
-    mode: str = "min"
-    patience_epochs: int = 5
-    min_delta: float = 0.0
+    patience_epochs: int = field(
+        default=5, metadata=_kept("whole", "Stop early after, epochs", low=1, term="early stop")
+    )
+    metric: str = field(
+        default="validation/loss", metadata=_kept("text", "Stop early by", term="early stop")
+    )
+    mode: str = field(
+        default="min",
+        metadata=_kept("choice", "Stop early when best is", choices=_MODES, term="early stop"),
+    )
+    min_delta: float = field(
+        default=0.0, metadata=_kept("number", "Stop early below a gain of", term="early stop")
+    )
 
 
 @dataclass(frozen=True)
@@ -165,33 +204,87 @@ class Placement:
 class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
-    name: str
-    model: str
-    dataset: str
-    loader: str
-    epochs: int
-    batch_size: int
-    optimizer: Optimizer
-    placement: tuple[Placement, ...]
-    notes: str = ""
-    tags: tuple[str, ...] = ()
-    validation_dataset: str = ""
-    validation_loader: str = ""
-    start_from: str = ""
-    strategy: StrategyConfig = StrategyConfig()
-    schedule: Schedule = Schedule()
-    seed: int = 1
-    gradient_norm: float | None = None
-    mixed_precision: bool = False
-    loader_workers: int = 0
-    stop_on_nan: bool = True
-    stop_on_divergence: bool = False
-    continue_unsaved: bool = False
+    name: str = field(metadata=declared("text", "Name", section=WHAT, is_note=True))
+    model: str = field(metadata=declared("text", "Model", section=WHAT, term="model"))
+    dataset: str = field(metadata=declared("text", "Dataset", section=WHAT, term="dataset"))
+    loader: str = field(metadata=declared("text", "Loader", section=WHAT, term="loader"))
+    epochs: int = field(metadata=declared("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
+    batch_size: int = field(
+        metadata=declared("whole", "Batch size, per process", low=1, high=10_000_000, term="batch")
+    )
+    optimizer: Optimizer = field(metadata=declared("table"))
+    placement: tuple[Placement, ...] = field(metadata=declared("table", "Nodes", section=WHERE))
+    notes: str = field(default="", metadata=declared("text", section=WHAT, is_note=True))
+    tags: tuple[str, ...] = field(
+        default=(), metadata=declared("texts", section=WHAT, is_note=True)
+    )
+    validation_dataset: str = field(
+        default="",
+        metadata=declared("text", "Validation dataset", section=WHAT, term="validation"),
+    )
+    validation_loader: str = field(
+        default="", metadata=declared("text", "Validation loader", section=WHAT, term="validation")
+    )
+    start_from: str = field(
+        default="", metadata=declared("text", "Start from", section=WHAT, term="checkpoint")
+    )
+    strategy: StrategyConfig = field(
+        default=StrategyConfig(), metadata=declared("table", is_always_written=True)
+    )
+    schedule: Schedule = field(
+        default=Schedule(), metadata=declared("table", is_always_written=True)
+    )
+    gradient_norm: float | None = field(
+        default=None,
+        metadata=declared(
+            "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
+        ),
+    )
+    mixed_precision: bool = field(
+        default=False,
+        metadata=declared("flag", "Half precision", term="half precision", is_always_written=True),
+    )
+    checkpoint: CheckpointPolicy = field(
+        default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
+    )
+    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", ""))
+    seed: int = field(
+        default=1,
+        metadata=_kept(
+            "whole", "Seed", high=2**63 - 1, term="seed", is_rare=True, is_always_written=True
+        ),
+    )
+    loader_workers: int = field(
+        default=0,
+        metadata=_kept(
+            "whole",
+            "Loader workers",
+            high=256,
+            term="loader worker",
+            is_rare=True,
+            is_always_written=True,
+        ),
+    )
+    stall_limit_s: float = field(
+        default=600.0,
+        metadata=_kept(
+            "number", "Stall limit, s", low=5, term="stall", is_rare=True, is_always_written=True
+        ),
+    )
+    stop_on_nan: bool = field(
+        default=True,
+        metadata=_kept("flag", "Stop on NaN", term="NaN", is_rare=True, is_always_written=True),
+    )
+    stop_on_divergence: bool = field(
+        default=False,
+        metadata=_kept("flag", "Stop if the loss diverges", term="divergence", is_rare=True),
+    )
+    continue_unsaved: bool = field(
+        default=False,
+        metadata=_kept("flag", "Continue if checkpoints fail", term="checkpoint", is_rare=True),
+    )
     """Train on although two checkpoints in a row could not be written."""
-    stall_limit_s: float = 600.0
-    checkpoint: CheckpointPolicy = CheckpointPolicy()
-    early_stop: EarlyStop | None = None
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
 
     @property
     def world_size(self) -> int:
@@ -250,25 +343,35 @@ class JobConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""
-        raw: dict[str, Any] = {key: getattr(self, key) for key in _KEYS}
-        raw["tags"], raw["environment"] = list(self.tags), dict(self.environment)
-        for part in ("strategy", "optimizer", "schedule"):
-            values = dict(vars(raw[part]))
-            settings = values.pop("settings").items()
-            own = {key: list(v) if isinstance(v, tuple) else v for key, v in settings}
-            raw[part] = {**values, **own}
-        policy = vars(self.checkpoint).items()
-        raw["checkpoint"] = {key: value for key, value in policy if value is not None}
-        raw["early_stop"] = self.early_stop and dict(vars(self.early_stop))
-        raw["placement"] = [one.to_dict() for one in self.placement]
-        if self.gradient_norm is None:
-            del raw["gradient_norm"]
-        return {key: value for key, value in raw.items() if value or key not in _OPTIONAL}
+        raw: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            is_needed = one.metadata["setting"].is_always_written or not _has_default(one)
+            if value or (is_needed and value is not None):
+                raw[one.name] = _plain(value)
+        return raw
 
     def sha256(self) -> str:
         """Return a hash of the settings that does not depend on how they were written."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _has_default(one: Field[Any]) -> bool:
+    return one.default is not MISSING or one.default_factory is not MISSING
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as in a job file: without None, and options beside the other settings."""
+    if isinstance(value, Placement):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return dict(value) if isinstance(value, dict) else value
+    own = {key: one for key, one in vars(value).items() if one is not None}
+    own.update(own.pop("settings", {}))
+    return {key: _plain(one) for key, one in own.items()}
 
 
 @dataclass(frozen=True)
@@ -294,94 +397,82 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     name = top.text("name", REQUIRED)
     if isinstance(raw.get("name"), str) and job_name_fault(name):
         top.fault("name", job_name_fault(name))
-    config = JobConfig(
+    strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
+    usual = USUAL_OPTIMIZERS.get(strategy.name, "")
+    policy = _checkpoint(top.table("checkpoint", {}))
+    has_stop = "early_stop" in top
+    config = _record(
+        JobConfig,
+        top,
         name=name,
-        notes=top.text("notes"),
-        tags=_texts(top, "tags"),
-        model=top.text("model", REQUIRED, empty_ok=False),
-        dataset=top.text("dataset", REQUIRED, empty_ok=False),
-        loader=top.text("loader", REQUIRED, empty_ok=False),
-        validation_dataset=top.text("validation_dataset"),
-        validation_loader=top.text("validation_loader"),
-        start_from=top.text("start_from"),
-        strategy=(strategy := _strategy(top.table("strategy", {}))),
-        epochs=top.whole("epochs", REQUIRED, 1, 1_000_000),
-        batch_size=top.whole("batch_size", REQUIRED, 1, 10_000_000),
-        seed=top.whole("seed", 1, 0, 2**63 - 1),
-        optimizer=_optimizer(top.table("optimizer"), USUAL_OPTIMIZERS.get(strategy.name, REQUIRED)),
-        schedule=_schedule(top.table("schedule", {})),
-        gradient_norm=_positive_or_none(top, "gradient_norm"),
-        mixed_precision=top.flag("mixed_precision", False),
-        loader_workers=top.whole("loader_workers", 0, 0, 256),
-        stop_on_nan=top.flag("stop_on_nan", True),
-        stop_on_divergence=top.flag("stop_on_divergence", False),
-        continue_unsaved=top.flag("continue_unsaved", False),
-        stall_limit_s=top.number("stall_limit_s", 600.0, lambda v: v >= 5, "5 or more"),
-        checkpoint=(policy := _checkpoint(top.table("checkpoint", {}))),
-        early_stop=_early_stop(top.table("early_stop", {}), policy)
-        if "early_stop" in top
-        else None,
+        strategy=strategy,
+        optimizer=_with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
+        schedule=_with_options(Schedule, top.table("schedule", {}), SCHEDULES),
+        checkpoint=policy,
+        early_stop=_early_stop(top.table("early_stop", {}), policy) if has_stop else None,
         environment=_environment(top),
         placement=_placement(top),
     )
-    top.done(tuple(JobConfig.__dataclass_fields__))
-    if config.strategy.name == "alone" and config.world_size > 1:
-        top.fault(
-            "strategy.name",
-            "“alone” trains in one process; choose another strategy or one process.",
-        )
-    size = config.world_size
-    if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
-        top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
-    by_node = config.strategy.settings.get("reduction") == "hierarchical"
-    if by_node and size and not config.uses_gpus:
-        top.fault("strategy.reduction", "“hierarchical” needs GPUs; the job runs on CPUs.")
-    servers, workers = config.strategy.servers, config.workers
-    if servers and size and workers < 1:
-        top.fault(
-            "strategy.name" if config.strategy.has_coordinator else "strategy.servers",
-            f"A job with {servers} server{'s'[: servers > 1]} needs {servers + 1} processes or "
-            f"more, one of them to train; it has {size}.",
-        )
-    elif config.strategy.settings.get("policy") == "quorum" and size and workers < 4:
-        top.fault("strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}.")
-    _check_lbfgs(config, top)
-    if (config.strategy.servers or config.strategy.is_split) and config.mixed_precision:
-        top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")
-    if config.strategy.is_split:
-        _check_split(top, config)
-    if config.mixed_precision and not config.uses_gpus:
-        top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
+    top.done(tuple(declared_in(JobConfig)))
+    for path, sentence in _contradictions(config):
+        top.fault(path, sentence)
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
-def _check_lbfgs(config: JobConfig, top: Table) -> None:
-    """Find what does not go together with L-BFGS, which chooses the length of each step itself."""
-    name = config.strategy.name
-    if config.strategy.has_coordinator != (config.optimizer.name == "lbfgs"):
-        top.fault("optimizer.name", "“sandblaster” and “lbfgs” need each other.")
-    if config.strategy.has_coordinator:
-        if config.schedule.name != "constant" or config.schedule.warmup_epochs:
-            top.fault("schedule.name", f"must be “constant” without warm-up for “{name}”.")
-        if config.gradient_norm is not None:
-            top.fault("gradient_norm", f"cannot be used with “{name}”.")
-
-
-def _check_split(top: Table, config: JobConfig) -> None:
-    cut, size = config.strategy.setting("cut"), config.world_size
-    if cut and size and len(cut) != size - 1:
-        top.fault(
-            "strategy.cut",
-            f"makes {len(cut) + 1} parts, but there {_are(size)}; each part needs one process.",
+def _contradictions(config: JobConfig) -> Iterator[tuple[str, str]]:
+    """Find valid settings that do not go together: the path of one, and why."""
+    strategy, optimizer = config.strategy, config.optimizer
+    name, servers, reduction = strategy.name, strategy.servers, strategy.settings.get("reduction")
+    size, workers = config.world_size, config.workers
+    if optimizer.settings.get("nesterov") and not (
+        optimizer.settings.get("momentum", 0) > 0 and not optimizer.settings.get("dampening")
+    ):
+        yield "optimizer.nesterov", "needs momentum above 0 and no dampening."
+    if name == "alone" and size > 1:
+        sentence = "“alone” trains in one process; choose another strategy or one process."
+        yield "strategy.name", sentence
+    if reduction == "adasum" and size & (size - 1):
+        yield "strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}."
+    if reduction == "hierarchical" and size and not config.uses_gpus:
+        yield "strategy.reduction", "“hierarchical” needs GPUs; the job runs on CPUs."
+    if servers and size and workers < 1:
+        yield (
+            "strategy.name" if strategy.has_coordinator else "strategy.servers",
+            f"A job with {servers} server{'s'[: servers > 1]} needs {servers + 1} processes or "
+            f"more, one of them to train; it has {size}.",
         )
-    if len(set(cut)) < len(cut):
-        top.fault("strategy.cut", "names a module twice.")
-    if config.gradient_norm is not None and config.strategy.setting("inner_rounds") > 1:
-        top.fault("gradient_norm", "cannot be used with more than one inner round.")
+    elif strategy.settings.get("policy") == "quorum" and size and workers < 4:
+        yield "strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}."
+    # L-BFGS chooses the length of each step itself.
+    if strategy.has_coordinator != (optimizer.name == "lbfgs"):
+        yield "optimizer.name", "“sandblaster” and “lbfgs” need each other."
+    if strategy.has_coordinator:
+        if config.schedule.name != "constant" or config.schedule.warmup_epochs:
+            yield "schedule.name", f"must be “constant” without warm-up for “{name}”."
+        if config.gradient_norm is not None:
+            yield "gradient_norm", f"cannot be used with “{name}”."
+    if (servers or strategy.is_split) and config.mixed_precision:
+        yield "mixed_precision", f"cannot be used with “{name}”."
+    if strategy.is_split:
+        cut = strategy.setting("cut")
+        if cut and size and len(cut) != size - 1:
+            sentence = f"makes {len(cut) + 1} parts, but there {_are(size)}; "
+            yield "strategy.cut", f"{sentence}each part needs one process."
+        if len(set(cut)) < len(cut):
+            yield "strategy.cut", "names a module twice."
+        if config.gradient_norm is not None and strategy.setting("inner_rounds") > 1:
+            yield "gradient_norm", "cannot be used with more than one inner round."
+    if config.mixed_precision and not config.uses_gpus:
+        yield "mixed_precision", "needs GPUs; the job runs on CPUs."
 
 
 def _are(processes: int) -> str:
     return "is 1 process" if processes == 1 else f"are {processes} processes"
+
+
+def declared_in(kind: type) -> dict[str, Setting]:
+    """Return the settings of a record by the names of their fields, in their order."""
+    return {one.name: one.metadata["setting"] for one in fields(kind) if "setting" in one.metadata}
 
 
 def without_secrets(config: JobConfig) -> dict[str, Any]:
@@ -430,119 +521,59 @@ def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _strategy(table: Table) -> StrategyConfig:
-    name = table.choice("name", "allreduce", tuple(STRATEGIES))
-    scaling = table.choice("lr_scaling", "linear", LR_SCALINGS)
-    settings = _settings(table, STRATEGIES[name])
-    table.done(("name", "lr_scaling", *STRATEGIES[name]))
-    return StrategyConfig(name, scaling, settings)
+def _record(kind: type[_Record], table: Table, **own: Any) -> _Record:
+    """Take the settings of a record from a table, except its ``own``; find unknown keys."""
+    values = dict(own)
+    for name, setting in declared_in(kind).items():
+        if name not in own:
+            default = _default(kind, name)
+            wanted = name in table or default is REQUIRED
+            values[name] = setting.take(table, name, default) if wanted else default
+    return kind(**values)
 
 
-def _optimizer(table: Table, usual: Any) -> Optimizer:
-    name = table.choice("name", usual, tuple(OPTIMIZERS))
-    lr = table.number("lr", REQUIRED, lambda v: v > 0, "above 0")
-    settings = _settings(table, OPTIMIZERS[name])
-    if settings.get("nesterov") and not (
-        settings.get("momentum", 0) > 0 and not settings.get("dampening")
-    ):
-        table.fault("nesterov", "needs momentum above 0 and no dampening.")
-    table.done(("name", "lr", *OPTIMIZERS[name]))
-    return Optimizer(name, lr, settings)
+def _default(kind: type, name: str) -> Any:
+    default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+    return REQUIRED if default is MISSING else default
 
 
-def _schedule(table: Table) -> Schedule:
-    name = table.choice("name", "constant", tuple(SCHEDULES))
-    warmup = table.number("warmup_epochs", 0.0, lambda v: v >= 0, "0 or more")
-    settings = _settings(table, SCHEDULES[name])
-    table.done(("name", "warmup_epochs", *SCHEDULES[name]))
-    return Schedule(name, warmup, settings)
-
-
-def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
-    """Take the settings of ``known`` that the user set; the others stay unset."""
-    given: dict[str, Any] = {}
-    for key, setting in known.items():
-        if key not in table:
-            continue
-        if setting.kind == "flag":
-            given[key] = table.flag(key, False)
-        elif setting.kind == "choice":
-            given[key] = table.choice(key, setting.default, setting.choices)
-        elif setting.kind == "whole":
-            given[key] = table.whole(key, setting.default, int(setting.low))
-        elif setting.kind == "number":
-            given[key] = table.number(key, setting.default, _within(setting), _wanted(setting))
-        elif setting.kind == "texts":
-            given[key] = _texts(table, key)
-        else:
-            given[key] = _pair(table, key, setting)
-    return given
-
-
-def _within(setting: Setting) -> Any:
-    return lambda v: v >= setting.low and (setting.below is None or v < setting.below)
-
-
-def _wanted(setting: Setting) -> str:
-    return f"{setting.low:g} or more" + (
-        f" and below {setting.below:g}" if setting.below is not None else ""
-    )
-
-
-def _pair(table: Table, key: str, setting: Setting) -> tuple[float, float]:
-    value = table.take(key, setting.default)
-    good = (
-        isinstance(value, (list, tuple))
-        and len(value) == 2
-        and all(
-            isinstance(v, (int, float)) and not isinstance(v, bool) and _within(setting)(v)
-            for v in value
-        )
-    )
-    if not good:
-        table.fault(key, f"must be two numbers, each {_wanted(setting)}.")
-        return (0.0, 0.0)
-    return (float(value[0]), float(value[1]))
-
-
-def _positive_or_none(table: Table, key: str) -> float | None:
-    return table.number(key, 1.0, lambda v: v > 0, "above 0") if key in table else None
+def _with_options(
+    kind: type[_Record], table: Table, options: Mapping[str, Options], usual: str = ""
+) -> _Record:
+    """Take a name, the settings of all names, and those of this one that the user set."""
+    name = declared_in(kind)["name"].take(table, "name", usual or _default(kind, "name"))
+    known = options[name]
+    settings = {
+        key: setting.take(table, key, setting.default)
+        for key, setting in known.items()
+        if key in table
+    }
+    made = _record(kind, table, name=name, settings=settings)
+    table.done((*declared_in(kind), *known))
+    return made
 
 
 def _checkpoint(table: Table) -> CheckpointPolicy:
     given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
     if len(given) > 1:
         table.fault(given[1], f"cannot be used with {given[0]}; give one of them.")
-    metric = table.text("best_metric", "validation/loss", empty_ok=False)
-    policy = CheckpointPolicy(
-        every_epochs=table.whole("every_epochs", 1, 1)
-        if "every_epochs" in given or not given
-        else None,
-        every_steps=table.whole("every_steps", 1, 1) if "every_steps" in given else None,
-        every_minutes=table.number("every_minutes", 1, lambda v: v > 0, "above 0")
-        if "every_minutes" in given
-        else None,
-        keep_latest=table.whole("keep_latest", 2, 1),
-        keep_best=table.whole("keep_best", 1, 0),
-        best_metric=metric,
-        best_mode=_mode(table, "best_mode", metric, usual_mode(metric)),
-    )
-    table.done(tuple(CheckpointPolicy.__dataclass_fields__))
+    own = {"every_epochs": None} if given and "every_epochs" not in given else {}
+    named = declared_in(CheckpointPolicy)["best_metric"]
+    metric = named.take(table, "best_metric", CheckpointPolicy.best_metric)
+    mode = _mode(table, "best_mode", metric, usual_mode(metric))
+    policy = _record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **own)
+    table.done(tuple(declared_in(CheckpointPolicy)))
     return policy
 
 
 def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     """Parse the early stop; by default it watches the metric of the best checkpoint."""
-    metric = table.text("metric", policy.best_metric, empty_ok=False)
+    metric = declared_in(EarlyStop)["metric"].take(table, "metric", policy.best_metric)
     is_same = metric == policy.best_metric
     usual = policy.best_mode if is_same else usual_mode(metric)
-    stop = EarlyStop(
-        metric=metric,
-        mode=_mode(table, "mode", metric, usual),
-        patience_epochs=table.whole("patience_epochs", 5, 1),
-        min_delta=table.number("min_delta", 0.0, lambda v: v >= 0, "0 or more"),
-    )
-    table.done(tuple(EarlyStop.__dataclass_fields__))
+    mode = _mode(table, "mode", metric, usual)
+    stop = _record(EarlyStop, table, metric=metric, mode=mode)
+    table.done(tuple(declared_in(EarlyStop)))
     return stop
 
 
@@ -554,15 +585,7 @@ def _mode(table: Table, key: str, metric: str, usual: str) -> str:
             f"The name “{sanitize(metric)}” does not say which value is the best; choose lowest "
             "(min) or highest (max).",
         )
-    return table.choice(key, usual or MODES[0], MODES)
-
-
-def _texts(table: Table, key: str) -> tuple[str, ...]:
-    value = table.take(key, [])
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        table.fault(key, "must be a list of text values.")
-        return ()
-    return tuple(value)
+    return table.choice(key, usual or "min", tuple(_MODES))
 
 
 def _environment(table: Table) -> dict[str, str]:
@@ -614,7 +637,7 @@ def _placement(table: Table) -> tuple[Placement, ...]:
         faults: list[Fault] = []
         entry = Table(raw, f"placement[{number}]", faults)
         node = entry.text("node", REQUIRED, empty_ok=False)
-        gpus = _texts(entry, "gpus")
+        gpus = Setting("texts").take(entry, "gpus", ())
         both = gpus and "processes" in entry
         processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
         if both:

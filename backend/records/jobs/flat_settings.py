@@ -15,13 +15,11 @@ from backend.records.jobs.config import (
     StrategyConfig,
     parse_job,
 )
-from backend.records.jobs.setting_labels import label, place, value_words
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.settings import NOTES, OPTIONS, label, place, usual, value_words
 from backend.records.jobs.view import JobView
 
 PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
 """References that are shown with their version."""
-_NOT_SETTINGS = ("name", "notes", "tags")
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,8 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         strategy=StrategyConfig(config.strategy.name),
         schedule=Schedule(config.schedule.name),
     )
-    names = {"strategy.name": StrategyConfig.name, "schedule.name": Schedule.name}
-    return {**_effective(plain, {}), **names}
+    names = ("strategy.name", "schedule.name")
+    return {**_effective(plain, {}), **{path: usual(path) for path in names}}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -139,20 +137,17 @@ def _mended(
 
 def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
     raw = config.to_dict()
-    for key in _NOT_SETTINGS:
+    for key in NOTES:
         raw.pop(key, None)
     if raw.get("start_from") == NOTHING:
         del raw["start_from"]
     raw.update(references)
-    for part, known in (
-        ("strategy", STRATEGIES[config.strategy.name]),
-        ("optimizer", OPTIMIZERS[config.optimizer.name]),
-        ("schedule", SCHEDULES[config.schedule.name]),
-    ):
-        usual = {name: setting.default for name, setting in known.items()}
-        if "lambda" in usual:
-            usual["lambda"] = config.strategy.compensation
-        raw[part] = {**usual, **raw[part]}
+    for part, options in OPTIONS.items():
+        known = options[raw[part]["name"]]
+        defaults = {name: setting.default for name, setting in known.items()}
+        if "lambda" in defaults:
+            defaults["lambda"] = config.strategy.compensation
+        raw[part] = {**defaults, **raw[part]}
     if config.strategy.servers:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(

@@ -13,6 +13,7 @@ from sys import intern
 from typing import Any, NamedTuple, Optional
 
 from backend.records.base.timestamps import seconds
+from backend.records.jobs.settings import NOTES, SETTINGS, usual
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, gpu_seconds
 
@@ -240,29 +241,7 @@ def _kept_once(text: str) -> str:
     return text
 
 
-_SAID_ELSEWHERE = frozenset({"name", "notes", "tags", "placement", "model", "dataset", "loader"})
-_SAYS_NOTHING = frozenset(
-    {
-        "strategy=allreduce",
-        "lr_scaling=linear",
-        "mixed_precision=false",
-        "loader_workers=0",
-        "stop_on_nan=true",
-        "stall_limit_s=600",
-        "every_epochs=1",
-        "keep_latest=2",
-        "keep_best=1",
-        "best_metric=validation/loss",
-        "best_mode=min",
-        "warmup_epochs=0",
-        "schedule=constant",
-        "seed=1",
-        "checkpoint",
-        "optimizer",
-        "early_stop",
-    }
-)
-"""Words of nearly every job, which a search for them would find all."""
+_SAID_ELSEWHERE = frozenset({*NOTES, "placement", "model", "dataset", "loader"})
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
@@ -308,3 +287,14 @@ def _reason(view: JobView) -> str:
     if view.error is not None:
         return view.error.sentence
     return view.message if view.state is JobState.INTERRUPTED else ""
+
+
+def _defaults() -> Iterable[str]:
+    for path in SETTINGS:
+        table, _, key = path.rpartition(".")
+        if table != "early_stop" and usual(path) is not None:
+            yield from _settings({table: {key: usual(path)}} if table else {key: usual(path)})
+
+
+_SAYS_NOTHING = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})
+"""Words of nearly every job, which a search for them would find all."""

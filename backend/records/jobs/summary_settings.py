@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from math import nan
 from typing import NamedTuple
 
+from backend.records.jobs.settings import usual
 from backend.records.jobs.summary import JobSummary
 
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset")
-_UNSAID = {"seed": "1", "strategy": "allreduce"}
+_UNSAID = {"seed": str(usual("seed")), "strategy": str(usual("strategy.name"))}
 """Values that the text omits, because nearly every job has them."""
 _WORDS = {"learning_rate": "lr", "batch": "batch_size"}
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")

@@ -6,122 +6,188 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+
+from backend.records.jobs.setting import Setting
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One setting of an optimizer, schedule or strategy.
+class Options(dict[str, Setting]):
+    """The settings of one optimizer, schedule or strategy, and its name in words."""
 
-    ``kind``: "number", "whole", "flag", "pair" (two numbers), "texts" or "choice" (of
-    ``choices``). ``low`` ≤ value, and value ``<`` ``below`` if given. One without a name
-    (`setting_labels`) has no field in the form.
-    """
-
-    kind: str
-    default: Any
-    low: float = 0.0
-    below: float | None = None
-    choices: tuple[str, ...] = ()
+    def __init__(self, label: str, settings: Mapping[str, Setting] = {}) -> None:
+        super().__init__(settings)
+        self.label = label
 
 
-def _number(default: float, below: float | None = None, low: float = 0.0) -> Setting:
-    return Setting("number", default, low, below)
+_MOMENTUM = Setting("number", "Momentum", 0.0, below=1.0, term="momentum")
+_BETAS = Setting("pair", "Betas", (0.9, 0.999), below=1.0, term="betas")
+_AMSGRAD = Setting("flag", "AMSGrad", False, term="AMSGrad")
+_COMMON = {"maximize": Setting("flag", default=False)}
 
 
-_EPS = _number(1e-8)
-_DECAY = _number(0.0)
-_COMMON = {"maximize": Setting("flag", False)}
+def _eps(default: float) -> Setting:
+    return Setting("number", "Epsilon", default, term="epsilon")
 
-OPTIMIZERS: dict[str, dict[str, Setting]] = {
-    "sgd": {
-        "momentum": _number(0.0, below=1.0),
-        "dampening": _number(0.0),
-        "nesterov": Setting("flag", False),
-        "weight_decay": _DECAY,
-        **_COMMON,
-    },
-    "adam": {
-        "betas": Setting("pair", (0.9, 0.999), below=1.0),
-        "eps": _EPS,
-        "weight_decay": _DECAY,
-        "amsgrad": Setting("flag", False),
-        **_COMMON,
-    },
-    "adamw": {
-        "betas": Setting("pair", (0.9, 0.999), below=1.0),
-        "eps": _EPS,
-        "weight_decay": _number(0.01),
-        "amsgrad": Setting("flag", False),
-        **_COMMON,
-    },
-    "adagrad": {
-        "lr_decay": _number(0.0),
-        "initial_accumulator_value": _number(0.0),
-        "eps": _number(1e-10),
-        "weight_decay": _DECAY,
-        **_COMMON,
-    },
-    "adadelta": {
-        "rho": _number(0.9, below=1.0),
-        "eps": _number(1e-6),
-        "weight_decay": _DECAY,
-        **_COMMON,
-    },
-    "rmsprop": {
-        "momentum": _number(0.0, below=1.0),
-        "alpha": _number(0.99, below=1.0),
-        "eps": _EPS,
-        "centered": Setting("flag", False),
-        "weight_decay": _DECAY,
-        **_COMMON,
-    },
-    "lbfgs": {},
+
+def _decay(default: float) -> Setting:
+    return Setting("number", "Weight decay", default, term="weight decay")
+
+
+def _gamma(default: float) -> Setting:
+    return Setting("number", "Factor", default, term="factor")
+
+
+OPTIMIZERS: Mapping[str, Options] = {
+    "sgd": Options(
+        "SGD",
+        {
+            "momentum": _MOMENTUM,
+            "dampening": Setting("number", "Dampening", 0.0, term="dampening"),
+            "nesterov": Setting("flag", "Nesterov", False, term="Nesterov"),
+            "weight_decay": _decay(0.0),
+            **_COMMON,
+        },
+    ),
+    "adam": Options(
+        "Adam",
+        {
+            "betas": _BETAS,
+            "eps": _eps(1e-8),
+            "weight_decay": _decay(0.0),
+            "amsgrad": _AMSGRAD,
+            **_COMMON,
+        },
+    ),
+    "adamw": Options(
+        "AdamW",
+        {
+            "betas": _BETAS,
+            "eps": _eps(1e-8),
+            "weight_decay": _decay(0.01),
+            "amsgrad": _AMSGRAD,
+            **_COMMON,
+        },
+    ),
+    "adagrad": Options(
+        "Adagrad",
+        {
+            "lr_decay": Setting("number", "Rate decay", 0.0, term="rate decay"),
+            "initial_accumulator_value": Setting(
+                "number", "Initial accumulator", 0.0, term="accumulator"
+            ),
+            "eps": _eps(1e-10),
+            "weight_decay": _decay(0.0),
+            **_COMMON,
+        },
+    ),
+    "adadelta": Options(
+        "Adadelta",
+        {
+            "rho": Setting("number", "Rho", 0.9, below=1.0, term="rho"),
+            "eps": _eps(1e-6),
+            "weight_decay": _decay(0.0),
+            **_COMMON,
+        },
+    ),
+    "rmsprop": Options(
+        "RMSprop",
+        {
+            "momentum": _MOMENTUM,
+            "alpha": Setting("number", "Alpha", 0.99, below=1.0, term="alpha"),
+            "eps": _eps(1e-8),
+            "centered": Setting("flag", "Centered", False, term="centered"),
+            "weight_decay": _decay(0.0),
+            **_COMMON,
+        },
+    ),
+    "lbfgs": Options("L-BFGS"),
 }
 
-SCHEDULES: dict[str, dict[str, Setting]] = {
-    "constant": {},
-    "step": {
-        "step_size": Setting("whole", 10, 1),
-        "gamma": _number(0.1),
-    },
-    "exponential": {"gamma": _number(0.95)},
-    "cosine": {"eta_min": _number(0.0)},
+SCHEDULES: Mapping[str, Options] = {
+    "constant": Options("Constant"),
+    "step": Options(
+        "Step",
+        {
+            "step_size": Setting("whole", "Lower every, epochs", 10, 1, term="schedule"),
+            "gamma": _gamma(0.1),
+        },
+    ),
+    "exponential": Options("Exponential", {"gamma": _gamma(0.95)}),
+    "cosine": Options(
+        "Cosine", {"eta_min": Setting("number", "Lowest rate", 0.0, term="schedule")}
+    ),
 }
+
+
+def _choice(label: str, term: str, **choices: str) -> Setting:
+    return Setting("choice", label, next(iter(choices)), choices=choices, term=term)
+
 
 _SERVED = {
-    "servers": Setting("whole", 1, 1),
-    "n_fetch": Setting("whole", 1, 1),
-    "n_push": Setting("whole", 1, 1),
-    "policy": Setting("choice", "none", choices=("none", "quorum", "portion")),
+    "servers": Setting("whole", "Servers", 1, 1, term="server"),
+    "n_fetch": Setting("whole", "Fetch every, steps", 1, 1, term="fetch"),
+    "n_push": Setting("whole", "Push every, steps", 1, 1, term="push"),
+    "policy": _choice(
+        "Slow workers",
+        "quorum",
+        none="wait for all",
+        quorum="end at 75 %",
+        portion="small portions",
+    ),
 }
 
-PUBLISHED_VARIANTS = ("dual-layer", "dual-layer-normalised", "dual-layer-quotient")
+_VARIANTS = {
+    "dual-layer": "Dual layer",
+    "dual-layer-normalised": "Dual layer, normalised",
+    "dual-layer-quotient": "Dual layer, quotient",
+}
+PUBLISHED_VARIANTS = tuple(_VARIANTS)
 """Of “consensus”; they do not learn reliably, and are there to show why. The last two are readings
 of the source's equation 9.3: the denominator is a constant of the step, or its gradient counts."""
 
-STRATEGIES: dict[str, dict[str, Setting]] = {
-    "allreduce": {
-        "compression": Setting("choice", "none", choices=("none", "fp16")),
-        "reduction": Setting("choice", "average", choices=("average", "adasum", "hierarchical")),
-    },
-    "ddp": {},
-    "downpour": _SERVED,
-    "dc-asgd": {
-        "variant": Setting("choice", "adaptive", choices=("adaptive", "constant")),
-        "lambda": _number(2.0),
-        **_SERVED,
-    },
-    "sandblaster": {
-        "portion": Setting("whole", 64, 1),
-        "history": Setting("whole", 10, 1),
-    },
-    "consensus": {
-        "cut": Setting("texts", ()),
-        "beta": _number(1.0, low=0.001, below=1e6),
-        "inner_rounds": Setting("whole", 1, 1),
-        "variant": Setting("choice", "admm", choices=("admm", *PUBLISHED_VARIANTS)),
-    },
-    "alone": {},
+STRATEGIES: Mapping[str, Options] = {
+    "allreduce": Options(
+        "Allreduce",
+        {
+            "compression": _choice("Compression", "compression", none="None", fp16="16 bits"),
+            "reduction": _choice(
+                "Reduction",
+                "reduction",
+                average="Mean",
+                adasum="Adasum",
+                hierarchical="By node first",
+            ),
+        },
+    ),
+    "ddp": Options("DDP"),
+    "downpour": Options("Downpour SGD", _SERVED),
+    "dc-asgd": Options(
+        "DC-ASGD",
+        {
+            "variant": _choice("Variant", "lambda", adaptive="Adaptive", constant="Constant"),
+            "lambda": Setting("number", "Lambda", 2.0, term="lambda"),
+            **_SERVED,
+        },
+    ),
+    "sandblaster": Options(
+        "Sandblaster L-BFGS",
+        {
+            "portion": Setting("whole", "Portion, samples", 64, 1, term="portion"),
+            "history": Setting("whole", "History, steps", 10, 1, term="L-BFGS history"),
+        },
+    ),
+    "consensus": Options(
+        "Consensus (split network)",
+        {
+            "cut": Setting("texts", "Cut after", (), term="cut"),
+            "beta": Setting(
+                "number", "Beta (from 2 rounds)", 1.0, low=0.001, below=1e6, term="consensus"
+            ),
+            "inner_rounds": Setting("whole", "Rounds of each batch", 1, 1, term="consensus"),
+            "variant": Setting(
+                "choice", "Variant", "admm", choices={"admm": "ADMM", **_VARIANTS}, term="lambda"
+            ),
+        },
+    ),
+    "alone": Options("One process"),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from backend.records.jobs import flat_settings
 from backend.records.jobs.comparison import best_of, better, judged_metrics
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.setting_labels import label, value_words
+from backend.records.jobs.settings import label, value_words
 from backend.records.jobs.view import JobView
 
 METRIC = "metric"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.records.base.validation import Fault, kind_of, nearest
-from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.settings import NOTES, OPTIONS, SETTINGS
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
@@ -30,9 +30,6 @@ DRAWS, SEED = "sweep.random", "sweep.seed"
 _NAME_BYTES = 255
 _SHUFFLED_UP_TO = 4 * MOST_JOBS
 _TRIES_A_JOB = 100
-_NOT_SWEPT = ("name", "notes", "tags")
-_TABLES = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
-"""Tables of a job file whose settings depend on their name."""
 _OWNERS = {"checkpoint.best_mode": "checkpoint.best_metric", "early_stop.mode": "early_stop.metric"}
 """Settings that belong to the value of another one."""
 _SPAN_KEYS = ("from", "to", "steps", "scale")
@@ -253,7 +250,7 @@ def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
         yield Fault("", "No field has several values; name at least one.")
     for number, axis in enumerate(sweep.axes):
         sentence = axis.fault()
-        if axis.path in _NOT_SWEPT:
+        if axis.path in NOTES:
             sentence = "distinguishes the jobs of a sweep, and cannot have several values."
         elif axis.path in paths[:number]:
             sentence = "is named twice."
@@ -285,7 +282,7 @@ def combinations(axes: Sequence[Axis]) -> int:
 
 def _names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
     """Return the swept names of tables: ``{"optimizer.name": ("sgd", "adam")}``."""
-    wanted = {f"{part}.name" for part in _TABLES}
+    wanted = {f"{part}.name" for part in OPTIONS}
     return {axis.path: axis.points() for axis in axes if axis.path in wanted}
 
 
@@ -295,7 +292,7 @@ def _applies(path: str, chosen: Mapping[str, Any], names: Mapping[str, Sequence[
     name = f"{part}.name"
     if name not in names or name not in chosen:
         return True
-    known = _TABLES[part]
+    known = OPTIONS[part]
     return key in known.get(str(chosen[name]), ()) or not any(
         key in known.get(str(other), ()) for other in names[name]
     )
@@ -373,7 +370,7 @@ def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, .
     names = {
         f"{part}.name": [dict(point.values).get(f"{part}.name") for point in points]
         + [_at(sweep.base, f"{part}.name")]
-        for part in _TABLES
+        for part in OPTIONS
     }
     for point in points:
         raw = copy.deepcopy(_fitting_base(sweep.base, dict(point.values), names))
@@ -456,26 +453,5 @@ def _with_value(fault: Fault, job: SweptJob) -> Fault:
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
-    fixed = [
-        name
-        for name in JobConfig.__dataclass_fields__
-        if name not in ("strategy", "optimizer", "schedule", "checkpoint", "early_stop")
-    ]
-    tables = {
-        "strategy": ("name", "lr_scaling", *_settings("strategy")),
-        "optimizer": ("name", "lr", *_settings("optimizer")),
-        "schedule": ("name", "warmup_epochs", *_settings("schedule")),
-        "checkpoint": (
-            *("every_epochs", "every_steps", "every_minutes"),
-            *("keep_latest", "keep_best", "best_metric", "best_mode"),
-        ),
-        "early_stop": ("metric", "mode", "patience_epochs", "min_delta"),
-    }
     own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    nested = [f"{part}.{key}" for part, keys in tables.items() for key in keys]
-    return tuple(dict.fromkeys((*fixed, *nested, *own)))
-
-
-def _settings(part: str) -> tuple[str, ...]:
-    known = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}[part]
-    return tuple(dict.fromkeys(key for settings in known.values() for key in settings))
+    return tuple(dict.fromkeys((*SETTINGS, *own)))

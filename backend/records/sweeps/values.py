@@ -14,21 +14,12 @@ from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.validation import sanitize
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.settings import SETTINGS
 
 LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
 MOST_VALUES = 200
 FORMS = "0.01, 0.03, 0.1 or 0.01..0.1:3"
-_WHOLE = (
-    *("epochs", "batch_size", "seed", "loader_workers", "early_stop.patience_epochs"),
-    *("checkpoint.every_epochs", "checkpoint.every_steps"),
-    *("checkpoint.keep_latest", "checkpoint.keep_best"),
-)
-_NUMBERS = (
-    *("optimizer.lr", "schedule.warmup_epochs", "gradient_norm", "stall_limit_s"),
-    *("checkpoint.every_minutes", "early_stop.min_delta"),
-)
 _LISTS = ("pair", "texts")
 """Kinds of a field whose value has commas; semicolons separate several."""
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -113,16 +104,8 @@ class Axis:
 
 
 def field_kind(path: str) -> str:
-    """Return the type of a field of a job file: whole, number, pair, flag, texts or text."""
-    if path in _WHOLE:
-        return "whole"
-    if path in _NUMBERS:
-        return "number"
-    if path in ("mixed_precision", "stop_on_nan", "stop_on_divergence"):
-        return "flag"
-    part, _, key = path.partition(".")
-    known = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "strategy": STRATEGIES}.get(part, {})
-    return next((s[key].kind for s in known.values() if key in s), "text")
+    """Return the kind of a setting (`Setting.kind`); an unknown one is text."""
+    return SETTINGS[path].kind if path in SETTINGS else "text"
 
 
 def parse_axis(path: str, text: str) -> Axis:

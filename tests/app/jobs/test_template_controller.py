@@ -12,12 +12,12 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.jobs.form_controller import FormController
 from app.shell.help import read_terms
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.settings import OPTIONS, SETTINGS
 from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
-from widgets.jobs.form.field_help import FIGURES, TERMS
+from widgets.jobs.form import form_side
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import LoadDialog
@@ -314,16 +314,16 @@ def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
 
 def test_every_term_of_the_form_is_explained_in_the_help(form):
     terms = read_terms()
-    assert {*TERMS.values(), *FIGURES.values()} <= set(terms)
+    used = {one.term for one in SETTINGS.values() if one.term}
+    assert used | {*form_side._TERMS.values()} <= set(terms)
     assert terms["rank"].startswith("One training process of a job")
-    tables = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "strategy": STRATEGIES}
-    for table, known in tables.items():
+    for table, known in OPTIONS.items():
         for name in known:
             form._fields.field(f"{table}.name").control.choose(name)
             for path, field in form._fields._fields.items():
-                term = TERMS.get(path)
-                assert path == "name" or term is not None, f"{path} is not explained"
-                if term is not None:
+                term = SETTINGS[path].term
+                assert path == "name" or term, f"{path} is not explained"
+                if term:
                     assert terms[term][:40] in field._label.toolTip().replace("&quot;", '"')
 
 

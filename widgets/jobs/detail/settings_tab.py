@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
-from backend.records.jobs.setting_labels import LABELS, label, place, section, value_words
+from backend.records.jobs.settings import is_named, label, place, section, value_words
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -103,7 +103,7 @@ class SettingsTab(QWidget):
             _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
             for key in sorted(shown, key=place)
             # A setting without a field in the form is shown if it is set.
-            if key in LABELS or shown[key] != usual.get(key)
+            if is_named(key) or shown[key] != usual.get(key)
         ]
         self._fill(rows)
 

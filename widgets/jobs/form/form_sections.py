@@ -15,8 +15,8 @@ from backend.records.jobs.config import (
     StrategyConfig,
 )
 from backend.records.jobs.metric_labels import usual_mode
-from backend.records.jobs.setting_labels import LABELS, value_words
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.setting import HOW, KEEP
+from backend.records.jobs.settings import OPTIONS, SETTINGS, value_words
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
@@ -33,9 +33,14 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 
 SECTION_W = 64
 _A_ROW = 4
-_NORM = "gradient_norm"
 _BEST_BY = CheckpointPolicy.best_metric
-_KNOWN = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+
+
+def _rare(section: str) -> tuple[str, ...]:
+    return tuple(path for path, s in SETTINGS.items() if s.section == section and s.is_rare)
+
+
+_RARE_HOW, _RARE_KEEP = _rare(HOW), _rare(KEEP)
 
 
 class FormSections(QWidget):
@@ -64,7 +69,7 @@ class FormSections(QWidget):
         self._strategies = ("", "")
         self._keep_more = Details("Seed, loader and stop conditions")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
-        self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(_KNOWN, ())
+        self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings = _grid()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
@@ -114,7 +119,7 @@ class FormSections(QWidget):
         Their fields may be hidden.
         """
         draft = self._fields.draft()
-        for owner, more in (("strategy", ()), ("optimizer", (_NORM,))):
+        for owner, more in (("strategy", ()), ("optimizer", _RARE_HOW)):
             said = []
             for path in (*self._settings_of[owner], *more):
                 table, _, key = path.rpartition(".")
@@ -141,11 +146,11 @@ class FormSections(QWidget):
     @Slot()
     def fit_settings(self) -> None:
         """Show only the settings of the selected strategy, optimizer and schedule."""
-        for table, known in _KNOWN.items():
+        for table, known in OPTIONS.items():
             name = self._fields.key(f"{table}.name") or self._usual_strategy
             if table == "strategy" and name != self._strategies[1]:
                 self._strategies = (self._strategies[1], name)
-            settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
+            settings = {k: s for k, s in known.get(name, {}).items() if s.label}
             wanted = tuple(f"{table}.{key}" for key in settings)
             if wanted == self._settings_of[table] and wanted:
                 continue
@@ -158,7 +163,7 @@ class FormSections(QWidget):
                 old.deleteLater()
             self._settings_of[table] = wanted
             self._how_faults.stand_below(
-                *(self._fields.setting(f"{table}.{key}", s) for key, s in settings.items())
+                *(self._fields.option(f"{table}.{key}", s) for key, s in settings.items())
             )
             self._lay_settings()
             for key in settings:
@@ -181,7 +186,7 @@ class FormSections(QWidget):
         """Place the settings in rows; servers apply the learning rate without scaling."""
         strategy = self._settings_of["strategy"]
         self._fields.field("strategy.lr_scaling").setVisible("strategy.servers" not in strategy)
-        paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
+        paths = (*self._settings_of["optimizer"], *_RARE_HOW, *self._settings_of["schedule"])
         _lay(self._settings, *(self._fields.field(path) for path in strategy))
         below = -(-len(strategy) // _A_ROW)
         _lay(self._settings, *(self._fields.field(path) for path in paths), below=below)
@@ -190,12 +195,12 @@ class FormSections(QWidget):
         f = self._fields
         return section(
             "What",
-            _line((f.text("name"), 7), (f.choice("model"), 5), (f.start_from("start_from"), 6)),
+            _line((f.make("name", ""), 7), (f.pick("model"), 5), (f.start_from("start_from"), 6)),
             _line(
-                (f.choice("dataset"), 1),
-                (f.choice("loader"), 1),
-                (f.choice("validation_dataset"), 1),
-                (f.choice("validation_loader"), 1),
+                (f.pick("dataset"), 1),
+                (f.pick("loader"), 1),
+                (f.pick("validation_dataset"), 1),
+                (f.pick("validation_loader"), 1),
             ),
             self.trial,
         )
@@ -203,51 +208,44 @@ class FormSections(QWidget):
     def _how(self) -> Card:
         f = self._fields
         first = _line(
-            (f.whole("epochs"), 15),
-            (f.whole("batch_size"), 23),
-            (f.choice("optimizer.name"), 36),
-            (f.number("optimizer.lr"), 18),
-            (f.choice("strategy.lr_scaling"), 26),
+            (f.make("epochs", ""), 15),
+            (f.make("batch_size", ""), 23),
+            (f.make("optimizer.name"), 36),
+            (f.make("optimizer.lr", ""), 18),
+            (f.make("strategy.lr_scaling"), 26),
         )
         second = _line(
-            (f.choice("schedule.name"), 5),
-            (f.number("schedule.warmup_epochs", "0"), 4),
-            (f.choice("strategy.name", ("", "")), 11),
-            (f.switch("mixed_precision"), 5),
+            (f.make("schedule.name"), 5),
+            (f.make("schedule.warmup_epochs"), 4),
+            (f.pick("strategy.name", ("", "")), 11),
+            (f.make("mixed_precision"), 5),
             more=self._how_more,
             faults=self._how_faults,
         )
-        self._how_faults.stand_below(f.number(_NORM, "off"))
+        self._how_faults.stand_below(*map(f.make, _RARE_HOW))
         self._how_more.fill(self._strategy_note, self._settings)
         return section("How", first, second, self._how_more)
 
     def _keep(self) -> Card:
         f = self._fields
         usual = _line(
-            (f.whole("checkpoint.every_epochs", "1"), 10),
-            (f.whole("checkpoint.keep_latest", "2"), 7),
-            (f.whole("checkpoint.keep_best", "1"), 7),
+            (f.make("checkpoint.every_epochs"), 10),
+            (f.make("checkpoint.keep_latest"), 7),
+            (f.make("checkpoint.keep_best"), 7),
             (self._best_by(), 16),
-            (f.whole("early_stop.patience_epochs", "off"), 10),
+            (f.make("early_stop.patience_epochs", "off"), 10),
             more=self._keep_more,
             faults=self._keep_faults,
         )
-        rare = (
-            f.choice("checkpoint.best_mode", ("", "")),
-            f.whole("seed", "1"),
-            f.whole("loader_workers", "0"),
-            f.number("stall_limit_s", "600"),
-            f.switch("stop_on_nan"),
-            f.switch("stop_on_divergence"),
-            f.switch("continue_unsaved"),
-        )
+        made = {"checkpoint.best_mode": f.pick("checkpoint.best_mode", ("", ""))}
+        rare = [made.get(path) or f.make(path) for path in _RARE_KEEP]
         self._keep_faults.stand_below(*rare)
         self._keep_more.fill(_grid(*rare))
         return section("Keep", usual, self._keep_more)
 
     def _best_by(self) -> Field:
         """Return the field for the metric of the best checkpoint; it sets the default direction."""
-        field = self._fields.text("checkpoint.best_metric", _BEST_BY)
+        field = self._fields.make("checkpoint.best_metric")
         if isinstance(field.control, LineEdit):
             field.control.textEdited.connect(self._follow_metric)
             field.control.textChanged.connect(self._say_usual_mode)

@@ -23,7 +23,6 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
 from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
 from widgets.jobs.actions.job_menu import QUEUE_TIP
-from widgets.jobs.form.field_help import FIGURES
 from widgets.jobs.form.lr_preview import TITLE, RatePreview
 from widgets.plots.export_menu import PictureButton
 
@@ -37,6 +36,13 @@ _BY_HAND = (
 _NOT_TIMED = "No estimate yet: no job with this model, data and batch size has run."
 _COUNTING = "Counting samples; steps and time follow."
 _NOT_COUNTED = "Steps and time follow when the loader has counted the samples."
+_TERMS = {
+    "Global batch": "global batch",
+    "Effective rate": "rate scaling",
+    "Steps an epoch": "step",
+    "Checkpoints": "retention",
+}
+"""The terms that explain the figures."""
 
 
 class StartButtons:
@@ -200,7 +206,7 @@ class FormSide(StyledFrame):
         return _COUNTING if self._counts else _NOT_COUNTED
 
     def _fact(self, caption: str, value: str, more: str = "") -> Fact:
-        term = FIGURES.get(caption, "")
+        term = _TERMS.get(caption, "")
         return Fact(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
 
     def show_changes(self, origin: str, changes: Sequence[Change]) -> None:

@@ -7,7 +7,7 @@ sentence for it and names the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
-from backend.records.jobs.setting_labels import CHOICES, name_and_unit
-from backend.records.jobs.torch_options import Setting
+from backend.records.jobs.setting import Setting
+from backend.records.jobs.settings import SETTINGS, name_and_unit, usual
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common.buttons import Switch
@@ -25,11 +25,6 @@ from widgets.common.term_tooltips import term_tip
 from widgets.common.theme import CONTROL_H
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.swept_fields import SweptFields, with_first_values
-
-_OPTIONAL_FLAG = "optional flag"
-"""A PyTorch flag, which is off when left out."""
-_OPTIONAL_CHOICE = "optional choice"
-"""A choice of which the first option is left out: it is the default."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +77,26 @@ class JobFields(QObject):
         super().__init__(parent)
         self._fields: dict[str, Field] = {}
         self._kinds: dict[str, str] = {}
+        # Options, which a job file does not have with their default.
+        self._left_out: set[str] = set()
         self._tips: dict[str, tuple[str, str]] = {}
         self._showing = False
         self.swept = SweptFields(self)
         self.swept.changed.connect(self._changed)
 
-    def text(self, path: str, placeholder: str = "") -> Field:
-        return self._line(path, "text", placeholder)
+    def make(self, path: str, placeholder: str | None = None) -> Field:
+        """Add the field of a setting (`SETTINGS`); by default its placeholder is the default."""
+        return self._make(path, SETTINGS[path], usual(path), placeholder)
 
-    def whole(self, path: str, placeholder: str = "") -> Field:
-        return self._line(path, "whole", placeholder)
+    def option(self, path: str, setting: Setting) -> Field:
+        """Add the field of an option; empty stands for the default."""
+        made = self._make(path, setting, setting.default, None)
+        self._left_out.add(path)
+        return made
 
-    def number(self, path: str, placeholder: str = "") -> Field:
-        return self._line(path, "number", placeholder)
+    def pick(self, path: str, *more: tuple[str, str]) -> Field:
+        """Add a choice for a setting, with the options ``more`` before its own."""
+        return self._choice(path, SETTINGS[path], more)
 
     def start_from(self, path: str) -> Field:
         name, _ = name_and_unit(path)
@@ -102,36 +104,26 @@ class JobFields(QObject):
         self.weights.changed.connect(self._changed)
         return self._add(path, "text", name, self.weights)
 
-    def choice(self, path: str, *more: tuple[str, str], only: Sequence[str] = ()) -> Field:
-        """Add a choice for a setting, with the options ``more`` first; ``only`` limits them."""
+    def _make(self, path: str, setting: Setting, default: Any, placeholder: str | None) -> Field:
+        name, unit = name_and_unit(path)
+        if setting.kind == "choice":
+            return self._choice(path, setting, ())
+        if setting.kind == "flag":
+            switch = Switch(name=name)
+            switch.setMinimumHeight(CONTROL_H)
+            switch.toggled.connect(self._changed)
+            return self._add(path, "flag", name, switch)
+        if placeholder is None:
+            placeholder = "chosen by itself" if setting.kind == "texts" else _default_text(default)
+        line = LineEdit(placeholder=placeholder, unit=unit, name=name)
+        line.textEdited.connect(self._changed)
+        return self._add(path, setting.kind, name, line)
+
+    def _choice(self, path: str, setting: Setting, more: tuple[tuple[str, str], ...]) -> Field:
         name, _ = name_and_unit(path)
-        known = ((k, text) for k, text in CHOICES.get(path, {}).items() if not only or k in only)
-        combo = ComboBox((*more, *known), name=name)
+        combo = ComboBox((*more, *setting.choices.items()), name=name)
         combo.currentIndexChanged.connect(self._changed)
         return self._add(path, "choice", name, combo)
-
-    def switch(self, path: str) -> Field:
-        name, _ = name_and_unit(path)
-        switch = Switch(name=name)
-        switch.setMinimumHeight(CONTROL_H)
-        switch.toggled.connect(self._changed)
-        return self._add(path, "flag", name, switch)
-
-    def setting(self, path: str, setting: Setting) -> Field:
-        """Add the field of a setting with a default; empty stands for the default."""
-        if setting.kind == "flag":
-            made = self.switch(path)
-            self._kinds[path] = _OPTIONAL_FLAG
-            return made
-        if setting.kind == "choice":
-            made = self.choice(path, only=setting.choices)
-            self._kinds[path] = _OPTIONAL_CHOICE
-            return made
-        if setting.kind == "texts":
-            return self._line(path, setting.kind, "chosen by itself")
-        default = setting.default
-        shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
-        return self._line(path, setting.kind, shown)
 
     def explain(self, path: str, term: str, sentence: str) -> None:
         """Explain the term in a field's label; the field may be added later."""
@@ -145,6 +137,7 @@ class JobFields(QObject):
         self.swept.remove(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
+        self._left_out.discard(path)
 
     def field(self, path: str) -> Field:
         return self._fields[path]
@@ -199,10 +192,16 @@ class JobFields(QObject):
         """Fill the fields from a job file; fields that it does not have become empty."""
         self._showing = True
         self.swept.clear()
-        # Choices first: the name of the optimizer determines which fields exist.
-        for choices in (True, False):
-            for path in [p for p, kind in self._kinds.items() if (kind == "choice") is choices]:
-                self._put(self._fields[path].control, _at(raw, path))
+        # Choices first: the name of the optimizer determines which options have a field.
+        names = [
+            path
+            for path, kind in self._kinds.items()
+            if kind == "choice" and path not in self._left_out
+        ]
+        for path in names:
+            self._put(self._fields[path].control, _at(raw, path))
+        for path in [one for one in self._fields if one not in names]:
+            self._put(self._fields[path].control, _at(raw, path))
         self._showing = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
@@ -242,12 +241,6 @@ class JobFields(QObject):
         """Return the control of the first field at fault."""
         return next((f.shown for f in self._fields.values() if f.error()), None)
 
-    def _line(self, path: str, kind: str, placeholder: str) -> Field:
-        name, unit = name_and_unit(path)
-        line = LineEdit(placeholder=placeholder, unit=unit, name=name)
-        line.textEdited.connect(self._changed)
-        return self._add(path, kind, name, line)
-
     def _add(self, path: str, kind: str, label: str, control: QWidget) -> Field:
         made = Field(label, control)
         self.swept.watch(path, made, label)
@@ -259,11 +252,11 @@ class JobFields(QObject):
 
     def _value(self, path: str, control: QWidget) -> Any:
         if isinstance(control, ComboBox):
-            is_default = self._kinds[path] == _OPTIONAL_CHOICE and control.currentIndex() == 0
+            is_default = path in self._left_out and control.currentIndex() == 0
             return None if is_default else control.key() or None
         if isinstance(control, Switch):
-            left_out = self._kinds[path] == _OPTIONAL_FLAG and not control.isChecked()
-            return None if left_out else control.isChecked()
+            is_default = path in self._left_out and not control.isChecked()
+            return None if is_default else control.isChecked()
         if isinstance(control, StartFrom):
             return control.value() or None
         if not isinstance(control, LineEdit) or not control.text().strip():
@@ -298,6 +291,11 @@ def _choose(control: ComboBox, key: str) -> None:
     if control.findData(key) < 0:
         control.addItem(key.replace("@", " @ "), key)
     control.choose(key)
+
+
+def _default_text(default: Any) -> str:
+    """Return a default as the placeholder of a line: "0.9, 0.999"; "off" for none."""
+    return "off" if default is None else _shown(default)
 
 
 def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

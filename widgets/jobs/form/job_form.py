@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 from backend.records.base.validation import Fault, sanitize
 from backend.records.jobs.config import parse_job, without_usual_stop
 from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind, LibraryItem
@@ -29,7 +30,6 @@ from widgets.common.cards import PageHeader, Scroll
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
-from widgets.jobs.form.field_help import TERMS
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
@@ -184,8 +184,9 @@ class JobForm(QWidget):
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
         """Set the glossary: a term and its sentence."""
-        for path, term in TERMS.items():
-            self._fields.explain(path, term, terms.get(term, ""))
+        for path, setting in SETTINGS.items():
+            if setting.term:
+                self._fields.explain(path, setting.term, terms.get(setting.term, ""))
         self._side.show_terms(terms)
 
     def show_draft(self, draft: JobDraft) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
 from backend.records.jobs.metric_labels import short_metric
-from backend.records.jobs.setting_labels import name_and_unit, value_words
+from backend.records.jobs.settings import name_and_unit, value_words
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuePlace

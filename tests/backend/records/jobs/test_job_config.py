@@ -310,7 +310,7 @@ def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
         whole = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
-        choice = st.sampled_from(setting.choices or ("",))
+        choice = st.sampled_from(list(setting.choices) or [""])
         kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
         return kinds[setting.kind]
 

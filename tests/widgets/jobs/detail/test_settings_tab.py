@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.setting_labels import name_and_unit
+from backend.records.jobs.settings import name_and_unit
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.windows import on_screen

@@ -6,23 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.jobs.config import LR_SCALINGS, MODES, parse_job
+from backend.records.jobs.config import parse_job
 from backend.records.jobs.flat_settings import changes, effective, flat
-from backend.records.jobs.setting_labels import (
-    CHOICES,
-    LABELS,
+from backend.records.jobs.settings import (
+    OPTIONS,
+    SETTINGS,
+    choices,
+    is_named,
     label,
     name_and_unit,
     place,
     section,
     value_words,
 )
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from tests.backend.catalogue.catalogue_rig import job
 from tests.backend.records.jobs.test_job_config import GOOD
+from tests.pages_of_docs import DOCS, TABLES, page
 
 ROOT = Path(__file__).parents[4]
-WHERE_NAMES_ARE = "backend/records/jobs/setting_labels.py"
+WHERE_NAMES_ARE = {
+    ROOT / "backend/records/jobs" / name for name in ("config.py", "torch_options.py")
+}
 METRICS = {"Learning rate", "Gradient norm"}
 """Are measured, too, and have a curve of the same name."""
 WITHOUT_NAME = ("optimizer.maximize", "placement[0]")
@@ -56,21 +61,31 @@ def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
         raw["strategy"] = {"name": "sandblaster", "portion": 64, "history": 10}
         del raw["gradient_norm"]
     keys = flat(parse_job(raw).config.to_dict())
-    assert [key for key in keys if key not in LABELS and not key.startswith(WITHOUT_NAME)] == []
+    assert [key for key in keys if not is_named(key) and not key.startswith(WITHOUT_NAME)] == []
 
 
 def test_no_two_settings_have_one_name():
-    assert len(set(LABELS.values())) == len(LABELS)
+    names = [one.label for one in SETTINGS.values() if one.label]
+    assert len(set(names)) == len(names)
+
+
+def test_options_of_one_name_have_one_label_and_one_term():
+    for table, known in OPTIONS.items():
+        for options in known.values():
+            for key, one in options.items():
+                first = SETTINGS[f"{table}.{key}"]
+                assert (one.label, one.term, one.kind) == (first.label, first.term, first.kind)
 
 
 def test_no_other_place_names_a_setting():
-    names = {name_and_unit(key)[0] for key in LABELS} | set(LABELS.values())
+    named = [key for key in SETTINGS if is_named(key)]
+    names = {name_and_unit(key)[0] for key in named} | {label(key) for key in named}
     wanted = {name for name in names if " " in name} - METRICS
     found = []
     for folder in ("app", "backend", "widgets"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
-            if path == ROOT / WHERE_NAMES_ARE or not any(name in text for name in wanted):
+            if path in WHERE_NAMES_ARE or not any(name in text for name in wanted):
                 continue
             found += [
                 f"{path.relative_to(ROOT)}: {node.value}"
@@ -80,23 +95,19 @@ def test_no_other_place_names_a_setting():
     assert found == []
 
 
-def test_what_can_be_chosen_is_named():
-    assert tuple(CHOICES["strategy.name"]) == tuple(STRATEGIES)
-    assert tuple(CHOICES["strategy.lr_scaling"]) == LR_SCALINGS
-    assert tuple(CHOICES["optimizer.name"]) == tuple(OPTIMIZERS)
-    assert tuple(CHOICES["schedule.name"]) == tuple(SCHEDULES)
-    assert tuple(CHOICES["checkpoint.best_mode"]) == MODES
+def test_choices_have_words():
+    for table, known in OPTIONS.items():
+        assert tuple(choices(f"{table}.name")) == tuple(known)
+    assert {"adaptive", "admm"} <= choices("strategy.variant").keys()
     assert value_words("strategy.lr_scaling", "sqrt") == "× √processes"
     assert value_words("epochs", "5") == "5"
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_the_first_choice_of_a_setting_is_its_default(name):
-    for key, setting in STRATEGIES[name].items():
-        if setting.kind == "choice":
-            named = tuple(c for c in CHOICES[f"strategy.{key}"] if c in setting.choices)
-            assert named == setting.choices
-            assert setting.default == setting.choices[0]
+def test_the_first_choice_of_an_option_is_its_default():
+    tables = [options.values() for known in OPTIONS.values() for options in known.values()]
+    found = [one for options in tables for one in options if one.kind == "choice"]
+    assert found
+    assert all(one.default == next(iter(one.choices)) for one in found)
 
 
 def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_rate():
@@ -130,4 +141,9 @@ def test_what_has_no_name_stands_behind_its_kin():
 
 
 def test_what_was_trained_with_is_all_named():
-    assert all(key in LABELS or key.startswith(WITHOUT_NAME) for key in effective(job()))
+    assert all(is_named(key) or key.startswith(WITHOUT_NAME) for key in effective(job()))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_of_the_docs_are_those_of_the_program(name):
+    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"

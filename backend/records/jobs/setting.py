@@ -1,0 +1,116 @@
+"""A setting of a job: its type, limits and words, declared once and read by all that shows it.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.base.validation import Table, span
+
+WHAT, WHERE, HOW, KEEP = "What", "Where", "How", "Keep"
+SECTIONS = (WHAT, WHERE, HOW, KEEP)
+"""The sections of the form, in its order."""
+
+
+_WORDS = {"text": "text", "texts": "a list of text values", "flag": "`true`, `false`"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of a job file.
+
+    Attributes:
+        kind: "text", "texts", "whole", "number", "flag", "choice" or "pair" (two numbers);
+            "table" is checked by a function of its own.
+        label: With the unit after a comma. One without has no field in the form.
+        default: Of a setting of an optimizer, schedule or strategy; those of a job have it in
+            their field.
+        low, high: The first and the last valid number.
+        above, below: A number must be above and below these.
+        choices: The words of each choice; the first is the default.
+        term: What explains it in ``docs/terms.md``.
+        section: Of the form.
+        is_rare: The form shows it under "More".
+        is_note: It describes the job, and does not change what is trained: it has one value in a
+            sweep, and is not compared.
+        is_always_written: It is in a job file even if it has the default, as in those of before;
+            the hash of the settings depends on that.
+    """
+
+    kind: str
+    label: str = ""
+    default: Any = None
+    low: float = 0.0
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    term: str = ""
+    section: str = HOW
+    is_rare: bool = False
+    is_note: bool = False
+    is_always_written: bool = False
+
+    def take(self, table: Table, key: str, default: Any) -> Any:
+        """Take the checked value of a key; add a fault to the table if it is not valid."""
+        if self.kind == "text":
+            return table.text(key, default, empty_ok=default == "")
+        if self.kind == "texts":
+            return _texts(table, key, default)
+        if self.kind == "flag":
+            return table.flag(key, default)
+        if self.kind == "choice":
+            return table.choice(key, default, tuple(self.choices))
+        if self.kind == "whole":
+            high = None if self.high is None else int(self.high)
+            return table.whole(key, default, int(self.low), high)
+        if self.kind == "pair":
+            return self._pair(table, key, default)
+        return table.number(key, default, self._fits, self._limits())
+
+    def _fits(self, value: float) -> bool:
+        if self.above is not None and value <= self.above:
+            return False
+        return value >= self.low and (self.below is None or value < self.below)
+
+    def limits(self) -> str:
+        """Return the valid values in words: "a number, above 0"."""
+        if self.kind in _WORDS:
+            return _WORDS[self.kind]
+        if self.kind == "whole":
+            high = None if self.high is None else int(self.high)
+            return f"a whole number, {span(int(self.low), high)}"
+        return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
+
+    def _limits(self) -> str:
+        lowest = f"{self.low:g} or more" if self.above is None else f"above {self.above:g}"
+        return lowest + (f" and below {self.below:g}" if self.below is not None else "")
+
+    def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
+        value = table.take(key, default)
+        if (
+            not isinstance(value, (list, tuple))
+            or len(value) != 2
+            or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
+            or not all(map(self._fits, value))
+        ):
+            table.fault(key, f"must be two numbers, each {self._limits()}.")
+            return (0.0, 0.0)
+        return (float(value[0]), float(value[1]))
+
+
+def declared(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+    """Return the metadata of a dataclass field that is a setting."""
+    return {"setting": Setting(kind, label, **more)}
+
+
+def _texts(table: Table, key: str, default: Any) -> tuple[str, ...]:
+    value = table.take(key, default)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+        table.fault(key, "must be a list of text values.")
+        return ()
+    return tuple(value)

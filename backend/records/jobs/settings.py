@@ -1,0 +1,146 @@
+"""Every setting of a job by its path in the job file ("optimizer.lr"), and its words.
+
+It reads the fields of `JobConfig` and the options of `torch_options`; nothing is declared here.
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from backend.records.jobs.config import (
+    CheckpointPolicy,
+    EarlyStop,
+    JobConfig,
+    Optimizer,
+    Schedule,
+    StrategyConfig,
+    declared_in,
+)
+from backend.records.jobs.setting import HOW, SECTIONS, Setting
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
+
+OPTIONS: Mapping[str, Mapping[str, Options]] = {
+    "optimizer": OPTIMIZERS,
+    "strategy": STRATEGIES,
+    "schedule": SCHEDULES,
+}
+"""By table of the job file: its names, and the settings of each."""
+_TABLES: Mapping[str, type] = {
+    "optimizer": Optimizer,
+    "strategy": StrategyConfig,
+    "schedule": Schedule,
+    "checkpoint": CheckpointPolicy,
+    "early_stop": EarlyStop,
+}
+
+
+def _all() -> Iterator[tuple[str, Setting]]:
+    for name, setting in declared_in(JobConfig).items():
+        if name not in _TABLES:
+            yield name, setting
+            continue
+        for key, one in declared_in(_TABLES[name]).items():
+            yield f"{name}.{key}", one
+        for options in OPTIONS.get(name, {}).values():
+            for key, one in options.items():
+                yield f"{name}.{key}", one
+
+
+def _in_order() -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for path, setting in _all():
+        found.setdefault(path, setting)
+    return dict(sorted(found.items(), key=lambda one: SECTIONS.index(one[1].section)))
+
+
+SETTINGS: Mapping[str, Setting] = _in_order()
+"""In the order of the form. Of one that several options have: that of the first."""
+_PLACES = {path: number for number, path in enumerate(SETTINGS)}
+NOTES = tuple(path for path, one in SETTINGS.items() if one.is_note)
+"""What describes a job, and does not change what is trained."""
+
+
+def is_named(key: str) -> bool:
+    """Return whether a setting has a name of its own, and so a row wherever settings are shown."""
+    return key in SETTINGS and bool(SETTINGS[key].label)
+
+
+def label(key: str) -> str:
+    """Return the name of a setting with its unit: "Warm-up, epochs"."""
+    if is_named(key):
+        return SETTINGS[key].label
+    part, _, setting = key.partition(".")
+    if part == "environment" and setting:
+        return setting
+    return (setting or key).replace("_", " ").capitalize()
+
+
+def name_and_unit(key: str) -> tuple[str, str]:
+    """Return the name and the unit of a setting."""
+    name, _, unit = label(key).partition(", ")
+    return name, unit
+
+
+def choices(key: str) -> dict[str, str]:
+    """Return the words of all choices of a setting: those of each option that has it."""
+    part, _, name = key.partition(".")
+    found = dict(SETTINGS[key].choices) if key in SETTINGS else {}
+    for options in OPTIONS.get(part, {}).values():
+        if name in options:
+            found |= options[name].choices
+    return found
+
+
+def value_words(key: str, value: str) -> str:
+    """Return the label of a choice; any other value unchanged."""
+    return choices(key).get(value, value)
+
+
+def place(key: str) -> float:
+    """Return a sort key in the form's order; an unknown setting follows those of its table."""
+    if key in _PLACES:
+        return _PLACES[key]
+    kin = key.partition(".")[0]
+    return max((n + 0.5 for one, n in _PLACES.items() if one.startswith(kin)), default=len(_PLACES))
+
+
+def section(key: str) -> str:
+    """Return the section of the form that contains a setting."""
+    return SETTINGS[key].section if key in SETTINGS else HOW
+
+
+def usual(path: str) -> Any:
+    """Return the default of a setting that is no option; None for one that is required."""
+    table, _, key = path.rpartition(".")
+    known = {one.name: one.default for one in fields(_TABLES.get(table, JobConfig))}
+    default = known.get(key)
+    return None if default is MISSING else default
+
+
+def in_markdown() -> str:
+    """Return the settings as a table for the guide."""
+    rows = ["| Setting | In the job file | Values | Default |", "|---|---|---|---|"]
+    for path, one in SETTINGS.items():
+        if one.kind == "table":
+            continue
+        table, _, key = path.rpartition(".")
+        options = OPTIONS.get(table, {})
+        owners = ", ".join(f"`{name}`" for name, known in options.items() if key in known)
+        defaults = [known[key].default for known in options.values() if key in known]
+        texts = {_text(one) for one in defaults or [usual(path)]}
+        values = ", ".join(f"`{choice}`" for choice in choices(path)) or one.limits()
+        default = " or ".join(sorted(texts)) if texts != {""} else "–"
+        of = f" of {owners}" if owners else ""
+        rows.append(f"| {label(path)} | `{path}`{of} | {values} | {default} |")
+    return "\n".join(rows) + "\n"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, (list, tuple)):
+        return f"`{list(value)}`" if value else ""
+    return "" if value in (None, "") else f"`{value}`"

@@ -1,0 +1,25 @@
+"""``python -m tests.pages_of_docs``: write the tables of ``docs`` that come from the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from backend.records.jobs.settings import in_markdown as settings
+
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN, END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"
+TABLES: Mapping[str, Callable[[], str]] = {"settings.md": settings}
+"""The table between the marks of a page."""
+
+
+def page(name: str) -> str:
+    """Return the text of a page with the table as it is now."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{TABLES[name]()}\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    for name in TABLES:
+        (DOCS / name).write_text(page(name), encoding="utf-8")
