@@ -232,7 +232,19 @@ def test_a_catalogue_that_another_window_made_meanwhile_is_taken(
     assert os.listdir(tmp_path) == ["c.sqlite"]
 
 
-@pytest.mark.parametrize("old", sorted(OLD.glob("v*.sqlite")), ids=lambda path: path.stem)
+PRESENT = OLD / f"v{int(HEAD)}.sqlite"
+EARLIER = sorted(path for path in OLD.glob("v*.sqlite") if path != PRESENT)
+
+
+def test_a_catalogue_of_the_present_format_opens_as_it_is(tmp_path: Path) -> None:
+    shutil.copy(PRESENT, tmp_path / "c.sqlite")
+    with closing(open_catalogue(tmp_path / "c.sqlite")) as opened:
+        assert opened.items(Kind.DATASET) == (item(version=2), item())
+        assert opened.jobs() == (job(2), job(1))
+    assert os.listdir(tmp_path) == ["c.sqlite"]
+
+
+@pytest.mark.parametrize("old", EARLIER, ids=lambda path: path.stem)
 def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
     tmp_path: Path, old: Path
 ) -> None:
