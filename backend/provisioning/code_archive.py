@@ -17,6 +17,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 """The package ``backend`` of the program that is running."""
 PACKAGES = ("base", "records", "node", "training")
+SUFFIXES = (".py", ".toml")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def make_bundle(package: Path = PACKAGE) -> CodeArchive:
 def _contents(package: Path) -> dict[str, bytes]:
     """Return the packed files by name in the archive, in order."""
     paths = [package / "__init__.py"]
-    paths += [path for name in PACKAGES for path in (package / name).rglob("*.py")]
+    paths += [
+        path for name in PACKAGES for path in (package / name).rglob("*") if path.suffix in SUFFIXES
+    ]
     found = {f"backend/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
     return dict(sorted(found.items()))
 

@@ -451,7 +451,7 @@ def _program(request: dict[str, Any]) -> Any:
     contents = {}
     for folder, _, names in os.walk(os.path.join(top, "backend")):
         for name in names:
-            if name.endswith(".py"):
+            if name.endswith((".py", ".toml")):
                 path = os.path.join(folder, name)
                 with open(path, "rb") as file:
                     contents[os.path.relpath(path, top)] = file.read()

@@ -12,46 +12,13 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backend.node.diagnosis import (
-    rules_exit_codes,
-    rules_gpu,
-    rules_launch,
-    rules_nccl,
-    rules_network,
-    rules_openmpi_help,
-    rules_program,
-    rules_python,
-    rules_shell,
-    rules_ssh,
-    rules_system,
-    rules_torch,
-)
 from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
-from backend.node.diagnosis.hints import remedy_for
 from backend.node.diagnosis.log_tail import LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
 from backend.node.diagnosis.ranking import RuleMatch, surest
-from backend.node.diagnosis.rule import Weight, Where
+from backend.node.diagnosis.rule import Weight, Where, load
 from backend.node.diagnosis.tracebacks import Raised, endings, without_ignored
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
-
-RULES = (
-    *rules_system.SHARED_MEMORY_RULES,
-    *rules_gpu.RULES,
-    *rules_launch.RULES,
-    *rules_openmpi_help.RULES,
-    *rules_nccl.RULES,
-    *rules_torch.RULES,
-    *rules_program.RULES,
-    *rules_ssh.RULES,
-    *rules_network.RULES,
-    *rules_nccl.ANY_WARNING_RULES,
-    *rules_python.RULES,
-    *rules_shell.RULES,
-    *rules_system.RULES,
-    *rules_exit_codes.RULES,
-)
-"""The first rule that matches wins among those of one weight; /dev/shm precedes any full disk."""
 
 LAST_LINES = 20
 _SHOWN = 5
@@ -70,6 +37,7 @@ _REMEDIES = {
     Blame.NOBODY: "Follow the traceback to its last line of your code, and read the log lines "
     "before it.",
 }
+_NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
 _OF_NAMES = re.compile(r"(?:Attribute|Import|Name|Type)Error$")
 _OTHER_VERSION = (
     "If the missing name belongs to a library, the code was written for another version of it: "
@@ -85,7 +53,7 @@ _SENTENCES = {
 _CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NOBODY: RAISED}
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
-    r"|RayTaskError|HorovodInternalError|SystemExit)$"
+    r"|HorovodInternalError|SystemExit)$"
 )
 """Messages that only report the end of another process."""
 _OF_SUCCESS = (
@@ -176,7 +144,13 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | 
 
 
 def _hint(chain: Sequence[Raised]) -> str:
-    return next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
+    found = (
+        hint.remedy
+        for one in reversed(chain)
+        for hint in load("hint")
+        if hint.pattern.search(one.text)
+    )
+    return next((f"{remedy} {_NEW_VERSION}" for remedy in found), "")
 
 
 def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
@@ -267,7 +241,7 @@ def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     found = []
     for raised in chain:
         text = raised.text_and_place
-        for rule in RULES:
+        for rule in load("rule"):
             match = rule.pattern.search(text) if Where.RAISED in rule.where else None
             if match is not None:
                 found.append(RuleMatch(rule, match, None, raised.index, raised.end - 1))
@@ -282,7 +256,7 @@ def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
         text = "\n".join(lines)
         end = LogTail(lines).place(lines) if where is Where.RANK else 0
         here = []
-        for order, rule in enumerate(RULES):
+        for order, rule in enumerate(load("rule")):
             match = rule.pattern.search(text, end) if where in rule.where else None
             if match is None:
                 continue

@@ -28,7 +28,6 @@ _PREFIX = re.compile(
     r"|\[[\w-]+@\d+,\d+(?:\]<std\w+>|\]<\w+>)?:\s?"  # … of Open MPI 5
     r"|(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:\s?"  # horovodrun
     r"|\[(?:rank[ =]?|default)\d+\]:\s?|\[rank[ =]?\d+\]\s"  # torchrun
-    r"|\((?:\w[\w.()]* )?pid=\d+(?:, ip=[\d.]+)?\)\s?"  # Ray
     r"|(?!\w*(?:Error|Exception|Warning|error|Usage): )[\w.-]{1,60}: "  # pdsh, srun --label
     r"(?=Traceback \(| {2}File \"| {4}|(?:\w+\.)*\w+(?:Error|Exception): )"
     r"|\d{1,4}: (?=Traceback \(| {2}|(?:\w+\.)*\w+Error\b)"  # srun --label

@@ -44,7 +44,7 @@ _LEADS_TO = {
     "mpi_slots": ("mpi_",),
     "nccl_": ("mpi_",),
     "node_lost": ("ssh_", "mpi_", "nccl_"),
-    "node_memory": ("gpu_memory", "processes", "shm_full", "cancelled"),
+    "node_memory": ("gpu_memory", "processes", "shm_full"),
     "open_files": ("shm_full", "mpi_", "nccl_"),
     "port_taken": ("nccl_", "mpi_"),
     "processes": ("node_memory", "mpi_"),
@@ -53,7 +53,6 @@ _LEADS_TO = {
     "shm_full": ("disk_full", "nccl_", "mpi_"),
     "ssh_": ("mpi_", "node_lost"),
     "ssh_missing": ("ssh_",),
-    "time_limit": ("node_memory", "ssh_", "node_lost"),
     "user_unknown": ("mpi_", "ssh_"),
 }
 """Consequences of a cause, by prefixes of the causes' names. Others contradict each other."""

@@ -1,10 +1,28 @@
-"""A rule: a message that other programs print, and its meaning."""
+"""Diagnosis rules: messages that other programs print, and their meanings.
+
+Each is one entry of ``rules/*.toml``, whose first file says what an entry holds. The files are read
+in the order of their names; of the rules of one weight that match, the first one wins.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_log = logging.getLogger(__name__)
+RULES_FOLDER = Path(__file__).with_name("rules")
+_TEXT = r"'''\n?(?:.|\n)*?'''|'[^'\n]*'|\"[^\"\\\n]*\""
+_TEXTS = re.compile(_TEXT)
+_PART = re.compile(
+    r"\s+|#.*|\[\[(?P<table>\w+)\]\]$|(?P<key>\w+) = "
+    rf"(?:(?P<text>{_TEXT})|(?P<yes>true)|\[(?P<list>(?:\s|,|{_TEXT})*)\])$",
+    re.MULTILINE,
+)
 
 
 class Weight(Enum):
@@ -20,7 +38,7 @@ class Weight(Enum):
 class Where(Enum):
     """The text that a rule reads."""
 
-    RAISED = "raised"
+    RAISED = "exception"
     """The exception that ended a rank, and its causes."""
     RANK = "rank"
     """Lines of a rank's log."""
@@ -28,33 +46,55 @@ class Where(Enum):
     """Lines of mpirun's log."""
 
 
-ANYWHERE = (Where.RAISED, Where.RANK, Where.MPIRUN)
-LINES = (Where.RANK, Where.MPIRUN)
-RANK = (Where.RAISED, Where.RANK)
-
-
 @dataclass(frozen=True)
 class Rule:
-    """``sentence`` may use the named groups of ``pattern``: ``{host}``.
+    """One entry. A hint about a mistake in the program's own code has no ``sentence``.
 
-    Groups in other branches of ``pattern`` with the same meaning end in a digit: ``host2``.
-    ``source`` is where the message was found.
+    ``sentence`` may use the named groups of ``pattern``: ``{host}``. ``otherwise`` is used if one
+    of them did not match. ``is_quoted`` is the value of `Explanation.is_quoted`.
     """
 
-    cause: str
+    id: str
     pattern: re.Pattern[str]
-    sentence: str
     remedy: str
-    source: str
-    where: tuple[Where, ...] = ANYWHERE
-    weight: Weight = Weight.CAUSE
+    example: str
+    sentence: str = ""
     otherwise: str = ""
-    """The sentence used if a group of ``sentence`` did not match."""
+    source: str = ""
+    where: tuple[Where, ...] = tuple(Where)
+    weight: Weight = Weight.CAUSE
     is_quoted: bool = False
-    """The value of `Explanation.is_quoted`."""
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> Rule:
+        """Build a rule from an entry.
+
+        Raises:
+            KeyError, TypeError, ValueError, re.error: The entry is not one.
+        """
+        left = dict(raw)
+        text = f"{left.pop('begins', '')}(?:{'|'.join(left.pop('patterns'))}){left.pop('ends', '')}"
+        if left.pop("wraps", False):
+            # In a help text, whose line breaks differ between versions.
+            outside = re.split(r"(\[[^\]]*\])", text)
+            text = "".join(p if p[:1] == "[" else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
+        return cls(
+            pattern=re.compile(text, re.MULTILINE),
+            where=tuple(map(Where, left.pop("reads", tuple(Where)))),
+            weight=Weight[left.pop("weight", "cause").upper()],
+            is_quoted=left.pop("quoted", False),
+            **left,
+        )
+
+    @property
+    def cause(self) -> str:
+        return self.id.partition("/")[0]
 
     def said(self, match: re.Match[str]) -> str:
-        """Return the sentence for this match."""
+        """Return the sentence for this match.
+
+        Groups in other branches of the pattern with the same meaning end in a digit: ``host2``.
+        """
         groups: dict[str, str] = {}
         for name, text in match.groupdict().items():
             same = name.rstrip("0123456789")
@@ -65,14 +105,50 @@ class Rule:
         return self.sentence.format(**groups)
 
 
-def prose(pattern: str) -> re.Pattern[str]:
-    """Return a pattern for a help text, whose line breaks differ between versions."""
-    outside = re.split(r"(\[[^\]]*\])", pattern)
-    return message(
-        "".join(p if p.startswith("[") else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
-    )
+@cache
+def load(table: str, folder: Path = RULES_FOLDER) -> tuple[Rule, ...]:
+    """Return the entries of all files: those of ``table`` "rule", or "hint".
+
+    A file that cannot be read is left out and logged: the end of a run must be recorded.
+    """
+    return tuple(rule for file in sorted(folder.glob("*.toml")) for rule in _read(file, table))
 
 
-def message(pattern: str) -> re.Pattern[str]:
-    """Return a pattern in which ``^`` and ``$`` match at line ends."""
-    return re.compile(pattern, re.MULTILINE)
+def _read(file: Path, table: str) -> list[Rule]:
+    try:
+        entries = read_entries(file.read_text("utf-8"), file.name)
+        return [Rule.of(raw) for raw in entries.get(table, ())]
+    except (OSError, KeyError, TypeError, ValueError, re.error):
+        _log.exception("The rules of %s are left out", file.name)
+        return []
+
+
+def read_entries(text: str, name: str) -> dict[str, list[dict[str, Any]]]:
+    """Read a rules file: texts without escapes, lists of them, and ``true``.
+
+    Python has tomllib from 3.11 on, and nodes may have 3.9.
+
+    Raises:
+        ValueError: A line has another form.
+    """
+    tables: dict[str, list[dict[str, Any]]] = {}
+    entry: dict[str, Any] = {}
+    place = 0
+    while place < len(text):
+        part = _PART.match(text, place)
+        if part is None:
+            line = text.count("\n", 0, place) + 1
+            raise ValueError(f"{name}, line {line}: write it as in the other entries")
+        if part["table"]:
+            entry = {}
+            tables.setdefault(part["table"], []).append(entry)
+        elif part["list"] is not None:
+            entry[part["key"]] = [_unquoted(one) for one in _TEXTS.findall(part["list"])]
+        elif part["key"]:
+            entry[part["key"]] = True if part["yes"] else _unquoted(part["text"])
+        place = part.end()
+    return tables
+
+
+def _unquoted(text: str) -> str:
+    return text[3:-3].removeprefix("\n") if text.startswith("'''") else text[1:-1]

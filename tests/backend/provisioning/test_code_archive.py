@@ -77,7 +77,13 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["base/errors.py", "node/run/rank_guard.py", "training/strategies/base.py"]
+    "name",
+    [
+        "base/errors.py",
+        "node/run/rank_guard.py",
+        "node/diagnosis/rules/02-gpu.toml",
+        "training/strategies/base.py",
+    ],
 )
 def test_another_content_has_another_name(tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pyc"))

@@ -6,11 +6,9 @@ Python sources of PyTorch and Horovod, the shell.
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from backend.node.diagnosis.explainer import RAISED, RULES, Failure, explain
+from backend.node.diagnosis.explainer import RAISED, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -187,23 +185,9 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
             "file_denied",
             "The user who runs jobs has no permission for ./train.sh, or it is not executable.",
         ),
-        (
-            "srun: error: Unable to create step for job 17: Requested node configuration is not "
-            "available",
-            "batch_refused",
-            "The batch system did not start the run: Requested node configuration is not "
-            "available.",
-        ),
-        (
-            "slurmstepd: error: *** JOB 7 ON gpu1 CANCELLED AT 2024-01-02 DUE TO NODE gpu1 FAILURE",
-            "node_lost",
-            "The node gpu1 failed during the run, according to the batch system.",
-        ),
     ],
 )
-def test_what_the_shell_and_batch_systems_say_is_told_with_its_names(
-    line: str, cause: str, sentence: str
-) -> None:
+def test_what_the_shell_says_is_told_with_its_names(line: str, cause: str, sentence: str) -> None:
     found = of_rank("starting\n", line, "\n")
     assert (found.cause, found.sentence) == (cause, sentence)
 
@@ -233,9 +217,7 @@ def test_a_traceback_that_was_drawn_into_a_box_is_read_as_any_other() -> None:
     assert own.cause == USER_CODE
 
 
-@pytest.mark.parametrize(
-    "prefix", ["[default3]:", "3: ", "(Worker pid=1201, ip=10.0.0.7) ", "[rank3]: "]
-)
+@pytest.mark.parametrize("prefix", ["[default3]:", "3: ", "[rank3]: "])
 def test_what_launchers_write_before_each_line_is_no_part_of_a_traceback(prefix: str) -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     found = of_rank("".join(f"{prefix}{line}\n" for line in lines))
@@ -316,8 +298,6 @@ def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> N
 @pytest.mark.parametrize(
     ("lines", "cause", "names"),
     [
-        ("train.py: error: unrecognized arguments: --local-rank=0", "options", "--local-rank"),
-        ("ERROR: Could not consume arg: --local_rank=0", "options", "--local-rank"),
         (
             f"{TRACE}AssertionError: batch-size 64 not multiple of GPU count 3",
             "options",
@@ -374,9 +354,3 @@ def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None
 def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE
-
-
-def test_every_pattern_compiles_on_python_3_9() -> None:
-    """From 3.11 on a second plus has a meaning of its own; before, it is an error."""
-    possessive = re.compile(r"(?<!\\)[*+?}]\+")
-    assert [rule.cause for rule in RULES if possessive.search(rule.pattern.pattern)] == []

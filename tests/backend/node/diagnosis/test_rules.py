@@ -1,0 +1,105 @@
+"""The rules files: each entry explains its own example, and a node's Python can read them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from backend.node.diagnosis.explainer import Failure, explain
+from backend.node.diagnosis.log_text import LogPart
+from backend.node.diagnosis.rule import RULES_FOLDER, Rule, Where, load, read_entries
+from tests.conftest import LogWatch
+
+FILES = sorted(RULES_FOLDER.glob("*.toml"))
+RULES, HINTS = load("rule"), load("hint")
+ENTRY = """\
+[[rule]]
+id = "oven_hot"
+patterns = ['^the oven is at (?P<heat>\\d+)$', 'oven too hot']
+sentence = "The oven is at {heat} degrees."
+otherwise = "The oven is too hot."
+remedy = "Let it cool."
+source = "https://example.org"
+example = '''
+the oven is at 300
+'''
+"""
+
+
+def place(rule: Rule, other: Rule) -> tuple[int, int, int]:
+    """Return the precedence of ``other`` in the example of ``rule``; the lowest wins."""
+    match = other.pattern.search(rule.example)
+    assert match is not None
+    return other.weight.value, rule.example.count("\n", 0, match.start()), RULES.index(other)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rule) -> None:
+    found = [r for r in RULES if {*r.where} & {*rule.where} and r.pattern.search(rule.example)]
+    assert min(found, key=lambda other: place(rule, other)).id == rule.id
+    log = (LogPart.of("x.log", rule.example),)
+    if rule.where == (Where.MPIRUN,):
+        told = explain(Failure(None), {}, log)
+    else:
+        told = explain(Failure(0), {0: log})
+    assert (told.cause, told.remedy) == (rule.cause, rule.remedy)
+    assert told.sentence.startswith(rule.said(rule.pattern.search(rule.example)).rstrip("."))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
+def test_a_hint_is_the_first_that_fits_its_example(hint: Rule) -> None:
+    assert next(other for other in HINTS if other.pattern.search(hint.example)) is hint
+    told = explain(Failure(0), {0: (LogPart.of("x.log", hint.example),)})
+    assert told.remedy.startswith(hint.remedy)
+
+
+def test_rules_have_names_of_their_own_whole_sentences_and_a_source() -> None:
+    assert len({rule.id for rule in RULES}) == len(RULES) > 200
+    for rule in RULES:
+        assert rule.source.startswith("https://"), rule.id
+        for words in (rule.sentence, rule.otherwise or rule.sentence, rule.remedy):
+            assert words.endswith((".", "}")), words
+            assert not set(words) & set("!"), words
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_node_without_tomllib_reads_the_same_from_a_file(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert read_entries(text, file.name) == tomllib.loads(text)
+
+
+def test_every_pattern_compiles_on_python_3_9() -> None:
+    """From 3.11 on a second plus has a meaning of its own; before, it is an error."""
+    possessive = re.compile(r"(?<!\\)[*+?}]\+")
+    assert [r.id for r in (*RULES, *HINTS) if possessive.search(r.pattern.pattern)] == []
+
+
+def test_an_entry_is_all_that_a_new_rule_needs(tmp_path: Path) -> None:
+    (tmp_path / "kitchen.toml").write_text(ENTRY)
+    (rule,) = load("rule", tmp_path)
+    said = [rule.said(rule.pattern.search(text)) for text in ("the oven is at 300", "oven too hot")]  # type: ignore[arg-type]
+    assert said == ["The oven is at 300 degrees.", "The oven is too hot."]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[[rule]]", "[[rule"),
+        ('remedy = "Let it cool."', "remedy = Let it cool"),
+        ("remedy =", "cure ="),
+        ("(?P<heat>", "(?P<heat"),
+        ('id = "oven_hot"', 'id = "oven_hot"\nweight = "heavy"'),
+        ('id = "oven_hot"', 'id = "oven_hot"\nreads = ["kitchen"]'),
+        ('source = "https://example.org"', 'source = "https://example.org'),
+    ],
+)
+def test_a_file_with_a_mistake_is_left_out_and_named_in_the_log(
+    tmp_path: Path, log_watch: LogWatch, old: str, new: str
+) -> None:
+    (tmp_path / "a.toml").write_text(ENTRY.replace(old, new))
+    (tmp_path / "b.toml").write_text(ENTRY)
+    log_watch.expect("a.toml")
+    assert len(load("rule", tmp_path)) == 1
