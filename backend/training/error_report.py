@@ -148,5 +148,6 @@ def record_of(
         "traceback": trace_of(error),
         "cause": getattr(error, "cause", "") if known else "",
         "remedy": getattr(error, "remedy", "") if known else "",
+        "sound_step": getattr(error, "sound_step", None),
         "secondary": is_echo(error) or guilty != rank,
     }

@@ -33,6 +33,7 @@ class RankError(Record, what="error"):
 
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
     analysed; ``evidence`` are the lines that prove it, or the last lines if nothing does.
+    ``sound_step`` is the last step before the loss rose, if that ended the run.
     """
 
     sentence: str = ""
@@ -42,6 +43,7 @@ class RankError(Record, what="error"):
     cause: str = ""
     remedy: str = ""
     evidence: tuple[EvidenceLine, ...] = ()
+    sound_step: int | None = None
 
 
 @dataclass(frozen=True)
