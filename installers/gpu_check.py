@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from backend.base.cores import usable_cores
 from backend.launch import mpirun, placement
 from backend.node.system.process_info import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
@@ -151,7 +152,7 @@ class CheckContext:
         parsed = parse_job(raw | changes)
         if (config := parsed.config) is None:
             raise Failed(f"The job cannot be used: {parsed.faults[0].sentence}")
-        room = placement.this_computer(os.cpu_count() or 1, (self.gpu,))
+        room = placement.this_computer(usable_cores(), (self.gpu,))
         plans = placement.rank_plans(config, [room])
         job, python = str(folder.path), sys.executable
         launch = Launch(

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
+from backend.records.base.timestamps import seconds
 from backend.records.jobs.view import JobView
 from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _LANE, _SENDING = "notice settings", "notice sending"
 _AFTER_TROUBLE_S = 60.0
+_MOST_APART_S = 86400.0
 
 
 class NoticeController(QObject):
@@ -109,7 +111,9 @@ class NoticeController(QObject):
             run = (view.id, view.run)
             if run in self._settled or not view.state.is_over:
                 continue
-            if self._channels.wants(view.state, view.ended):
+            # The node's clock may differ from the data root's: the service knows the exact time.
+            is_recent = self._channels.is_new(seconds(view.ended) + _MOST_APART_S)
+            if is_recent and self._channels.wants(view.state):
                 self._settled.add(run)
                 self._send(*run)
 

@@ -1,12 +1,53 @@
-"""Processors that this process may use. Standard library only and Python 3.9."""
+"""Processors that this process may use. Standard library only and Python 3.6.
 
-from __future__ import annotations
+`backend.node.checks.node_facts` is sent to nodes together with this file.
+"""
 
 import os
 
+_OWN_CGROUPS = "/proc/self/cgroup"
+_CGROUPS = "/sys/fs/cgroup"
+
 
 def usable_cores() -> int:
-    """Return their number, which a batch system, systemd or taskset may have limited."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return their number, which taskset, a batch system, systemd or a container may limit.
+
+    Of a quota of 1.5 processors one core is used: a second would wait half of the time, and the
+    first for it.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    for line in _read(_OWN_CGROUPS).splitlines():
+        _, kinds, path = line.split(":", 2)
+        if not kinds or "cpu" in kinds.split(","):
+            cores = min(cores, _quota(_CGROUPS + ("/cpu" if kinds else ""), path))
+    return max(1, cores)
+
+
+def _quota(root: str, path: str) -> int:
+    """Return the whole processors that a cgroup and those above it may use, many without a limit.
+
+    In a container the path may be one of the host, of which only the root is visible.
+    """
+    found = 1 << 30
+    while True:
+        folder = root + path.rstrip("/")
+        words = _read(folder + "/cpu.max").split()  # version 2
+        if not words:
+            words = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _VERSION_1]
+        if len(words) == 2 and all(map(str.isdigit, words)):
+            found = min(found, int(words[0]) // int(words[1]))
+        if path in ("", "/"):
+            return found
+        path = path.rstrip("/").rpartition("/")[0]
+
+
+_VERSION_1 = ("quota", "period")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""  # not limited in this way

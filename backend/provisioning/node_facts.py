@@ -21,7 +21,7 @@ from backend.ssh.interface import Shell
 
 LEAST_PYTHON = (3, 10)
 """For training; the supervision of runs needs 3.9."""
-_SOURCE = Path(__file__).resolve().parent.parent / "node" / "checks" / "node_facts.py"
+_SOURCES = ("base/cores.py", "node/checks/node_facts.py")
 _LOOK_LIMIT_S = 90.0
 _CLOCK_LIMIT_S = 15.0
 _CLOCK_LOOKS = 3
@@ -36,6 +36,12 @@ class NodeInspection:
 
     facts: NodeFacts
     ranks_address: str
+
+
+def source() -> bytes:
+    """Return what a node runs: one program from two files."""
+    backend = Path(__file__).resolve().parents[1]
+    return b"\n".join((backend / name).read_bytes() for name in _SOURCES)
 
 
 def inspect(
@@ -58,7 +64,7 @@ def inspect(
     offset_s = _clock_offset_s(shell, node)
     with _proof(data_root, leave, take_away) as (name, content):
         argv = ["python3", "-I", "-", node_data_root or str(data_root), name, content]
-        answer = shell.run(argv, input=_SOURCE.read_bytes(), limit_s=_LOOK_LIMIT_S)
+        answer = shell.run(argv, input=source(), limit_s=_LOOK_LIMIT_S)
     if not answer.ok:
         raise _no_answer(node, answer.complaint)
     try:

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
 from typing import Any
 
 import torch
@@ -24,12 +26,13 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training.data import TrainingOrder, spans
-from backend.training.leader import LOOK_S, Leader
-from backend.training.loop import make_optimizer, trained
-from backend.training.parameter_server import ParameterServer, shards
+from backend.training.leader import LOOK_S, Leader, say_trained
+from backend.training.loop import make_optimizer, served, trained
+from backend.training.parameter_server import ParameterServer, picked, shards
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.step_times import RankStep
+from backend.training.strategies.base import fill
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject
@@ -47,12 +50,17 @@ class _Shard:
 
     def __init__(self, config: JobConfig, meeting: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
-        self.optimizer = make_optimizer(config.optimizer, model)
-        found = trained(model)
-        if config.strategy.servers > len(found):
+        self._settings = config.optimizer
+        found = served(model)
+        self.optimizer = make_optimizer(self._settings, found)
+        count = len(trained(model))
+        for parameter in found[count:]:
+            # Adagrad begins with a state, which is of the size of the parameter.
+            self.optimizer.state.pop(parameter, None)
+        if config.strategy.servers > count:
             raise BackendError(
                 f"The job has {config.strategy.servers} servers, but the model has only "
-                f"{len(found)} trainable parameters (tensors) to share among them.",
+                f"{count} trainable parameters (tensors) to share among them.",
                 "Set fewer servers; one is enough for most models.",
             )
         self.shards = [
@@ -66,9 +74,23 @@ class _Shard:
         """Apply a push, if its worker says so to all servers."""
         if not message["counts"]:
             return
-        unused = set(message["unused"])
-        given = [None if n in unused else one for n, one in enumerate(gradients)]
+        found = iter(gradients)
+        given = [next(found) if is_sent else None for is_sent in message["sent"]]
+        for place in compress(range(len(given)), message["sent"]):
+            if not self.server.trained[place]:
+                self._thaw(place)
         self.server.push(worker, given, message["rate"], fetches=message["fetch"])
+
+    def _thaw(self, place: int) -> None:
+        parameter = self.parameters[place]
+        self.server.thaw(place)
+        if parameter not in self.optimizer.state:
+            self.optimizer.state.update(make_optimizer(self._settings, [parameter]).state)
+        say_trained(self.model, [parameter])
+
+    @property
+    def trained(self) -> bytes:
+        return bytes(self.server.trained)
 
 
 @dataclass
@@ -104,18 +126,20 @@ class ShardServer:
                 return Outcome.FINISHED if message["finished"] else Outcome.INTERRUPTED
             if message["kind"] == "state":
                 with shard.lock:
-                    head.send(_optimizer_state(shard), shard.parameters)
+                    state = {"state": _optimizer_state(shard), "sent": shard.trained}
+                    head.send(state, picked(shard.parameters, state))
 
     def _serve(self, worker: int, channel: Channel) -> None:
         shard = self._shard
         try:
             while True:
-                message, gradients = channel.receive(shard.parameters)
+                message, gradients = channel.receive(partial(picked, shard.parameters))
                 with shard.lock:
                     if message["kind"] == "push":
                         shard.apply(worker, message, gradients)
                     values = shard.server.pull(worker) if message.get("fetch", True) else []
-                channel.send({}, values)
+                    sent = shard.trained if values else b""
+                channel.send({"sent": sent}, values)
         except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
@@ -130,8 +154,7 @@ def _optimizer_state(shard: _Shard) -> dict[int, Any]:
 def _take_state(shard: _Shard, state: dict[int, Any], values: Sequence[torch.Tensor]) -> None:
     whole = shard.optimizer.state_dict()
     shard.optimizer.load_state_dict({**whole, "state": state})
-    for parameter, value in zip(shard.parameters, values, strict=True):
-        parameter.detach().copy_(value)
+    fill(shard.parameters, values)
 
 
 class AsyncServer(Leader):
@@ -168,7 +191,7 @@ class AsyncServer(Leader):
         super()._set_up()
         shard = self._shard
         states = _optimizer_state(shard)
-        number_of = {id(p): n for n, p in enumerate(trained(self._model))}
+        number_of = {id(p): n for n, p in enumerate(served(self._model))}
         for head, parameters in zip(self._heads, shard.shards[1:], strict=True):
             own = {number_of[id(p)] for p in parameters}
             head.send({n: one for n, one in states.items() if n in own}, parameters)
@@ -276,10 +299,9 @@ class AsyncServer(Leader):
         whole = shard.optimizer.state_dict()
         for head, parameters in zip(self._heads, shard.shards[1:], strict=True):
             head.send({"kind": "state"})
-            state, values = head.receive(parameters)
-            whole["state"] |= state
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.detach().copy_(value)
+            message, values = head.receive(partial(picked, parameters))
+            whole["state"] |= message["state"]
+            fill(picked(parameters, message), values)
         if self._heads:
             shard.optimizer.load_state_dict(whole)
 
@@ -302,10 +324,10 @@ class AsyncServer(Leader):
         self._hold(worker, channel, lambda: {"kind": "go"})
         drop = self._drops or self._ending is not None
         answer = {"kind": "go", "rate": self._rate(), "drop": drop}
-        return answer, self._pull(worker) if message["fetch"] else []
+        return self._with_parameters(worker, answer) if message["fetch"] else (answer, [])
 
-    def _pull(self, worker: int) -> list[torch.Tensor]:
-        return self._shard.server.pull(worker)
+    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
+        return self._shard.trained, self._shard.server.pull(worker)
 
     def _work(self, worker: int) -> dict[str, Any] | None:
         for portion in self._portions:

@@ -12,7 +12,8 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,13 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights
-from backend.training.checkpoint_content import put_buffers, random_state, restore_random_state
+from backend.training.checkpoint_content import (
+    freeze,
+    frozen,
+    put_buffers,
+    random_state,
+    restore_random_state,
+)
 from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     BatchIndices,
@@ -34,7 +41,8 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation
-from backend.training.parameter_server import shards
+from backend.training.loop import served
+from backend.training.parameter_server import picked, shards, trains
 from backend.training.step_sync import means
 from backend.training.strategies.alone import Alone
 from backend.training.strategies.base import fill, to_train
@@ -93,7 +101,7 @@ class AsyncWorker:
         number = self.meeting.rank - strategy.servers
         subject = open_subject(self.launch, self.device, number, self.beat)
         self._model = subject.model
-        self._read_weights(subject)
+        frozen_before = self._read_weights(subject, number)
         self._traits = traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
@@ -118,24 +126,35 @@ class AsyncWorker:
             kept = random_state(self.device)
             self._evaluation.rehearse(self._model)
             restore_random_state(kept, self.device)
-        self._parameters = [p for p in self._model.parameters() if p.requires_grad]
+        self._parameters = served(self._model)
         # A gradient has its parameter's shape; it travels from the CPU.
         self._shards = [
             [self._parameters[place] for place in one]
             for one in shards(self._parameters, strategy.servers)
         ]
+        if frozen_before is not None:
+            freeze(self._model, frozen_before)
         self._since_fetch = 0
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._exchange_ms = 0.0
 
-    def _read_weights(self, subject: Subject) -> None:
-        """Read the weights that the job begins with: servers send only those that are trained."""
+    def _read_weights(self, subject: Subject, number: int) -> list[str] | None:
+        """Read the weights that the job begins with: servers send only those that are trained.
+
+        Returns the parameters that were frozen when the checkpoint was saved, if it has them.
+        """
         launch = self.launch
         path = Path(launch.resume_from or launch.start_from)
         if launch.resume_from:
-            fit_weights(self._model, load_checkpoint(path)["model"], path.name)
-        elif launch.start_from:
+            saved = load_checkpoint(path)
+            fit_weights(self._model, saved["model"], path.name)
+            ranks = saved["ranks"]
+            own = ranks[number if len(ranks) == launch.config.workers else 0]
+            names: list[str] | None = own.get("frozen")
+            return names
+        if launch.start_from:
             fit_weights(self._model, load_weights(path), path.name, subject.pass_batch)
+        return None
 
     @cached_property
     def _order(self) -> TrainingOrder:
@@ -154,12 +173,12 @@ class AsyncWorker:
         head = self._servers[0]
         head.send(message, gradients)
         while True:
-            answer, values = head.receive(self._shards[0])
+            answer, values = head.receive(partial(picked, self._shards[0]))
             if answer["kind"] != "state":
                 break
             head.send(self._state())
         if values:
-            fill(self._shards[0], values)
+            fill(picked(self._shards[0], answer), values)
         if "state" in answer:
             put_buffers(self._model, answer["state"]["buffers"])
             restore_random_state(answer["state"]["random"], self.device)
@@ -167,13 +186,14 @@ class AsyncWorker:
         return answer
 
     def _state(self) -> dict[str, Any]:
-        return {"random": random_state(self.device), "buffers": self._buffers()}
+        own = {"random": random_state(self.device), "buffers": self._buffers()}
+        return {**own, "frozen": frozen(self._model)}
 
     def _buffers(self) -> dict[str, torch.Tensor]:
         return {name: one.detach().cpu() for name, one in self._model.named_buffers()}
 
     def _untrained(self) -> list[str]:
-        """Return what the model has thawed, replaced or added: the servers do not have it."""
+        """Return what the model has replaced or added: the servers do not have it."""
         known = {id(one) for one in self._parameters}
         return [name for name, one in to_train(self._model).items() if id(one) not in known]
 
@@ -181,7 +201,7 @@ class AsyncWorker:
         """Take the parameters of the other servers; rank 0's come with its answer."""
         for server, shard in zip(self._servers[1:], self._shards[1:], strict=True):
             server.send({"kind": "pull"})
-            fill(shard, server.receive(shard)[1])
+            _take(server, shard)
 
     def _train(self, task: dict[str, Any]) -> dict[str, Any]:
         strategy = self.launch.config.strategy
@@ -243,8 +263,12 @@ class AsyncWorker:
         """Sum loss, metrics and gradients over the samples of a portion."""
         began = time.perf_counter()
         self._model.train()
+        chosen = list(compress(self._shards[0], task["trained"]))
         for parameter in self._parameters:
             parameter.grad = None
+        for parameter in chosen:
+            # As another worker's model has thawed it: all have one loss.
+            parameter.requires_grad_()
         self._chosen.batches = shares = self._portions[task["number"]]
         loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
         batches = iter(self._batches)
@@ -268,9 +292,11 @@ class AsyncWorker:
             "counts": counts,
             "buffers": self._buffers(),
             "untrained": self._untrained(),
+            "trains": trains(self._shards[0]),
+            "sent": task["trained"],
             "ms": (time.perf_counter() - began) * 1e3,
         }
-        return result, _gradients(self._shards[0])
+        return result, [_gradient(parameter) for parameter in chosen]
 
     def _step(self, data: Any, target: Any, weight: float = 1.0) -> dict[str, Any]:
         """Add the gradients of one batch; return its loss and metrics."""
@@ -296,12 +322,10 @@ class AsyncWorker:
             meta["norm"] = float(norm)
         others = zip(self._servers[1:], self._shards[1:], strict=True)
         for server, shard in reversed(list(others)):
-            server.send({**meta, "unused": _unused(shard)}, _gradients(shard))
-            _, values = server.receive(shard)
-            if values:
-                fill(shard, values)
+            server.send({**meta, "sent": _used(shard)}, _gradients(shard))
+            _take(server, shard)
         first = self._shards[0]
-        return self._ask({**meta, "unused": _unused(first)}, _gradients(first))
+        return self._ask({**meta, "sent": _used(first)}, _gradients(first))
 
     @torch.no_grad()
     def _evaluate(self, task: dict[str, Any]) -> dict[str, Any]:
@@ -321,16 +345,25 @@ class AsyncWorker:
         return {"kind": "values", "values": values, "piece": task["piece"]}
 
 
+def _take(server: Channel, shard: Sequence[torch.nn.Parameter]) -> None:
+    """Take a server's answer with the parameters that it sends."""
+    answer, values = server.receive(partial(picked, shard))
+    fill(picked(shard, answer), values)
+
+
+def _used(shard: Sequence[torch.nn.Parameter]) -> bytes:
+    """Return for each parameter whether the steps used it."""
+    return bytes(parameter.grad is not None for parameter in shard)
+
+
 def _gradients(shard: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:
-    """Return dense gradients, zeros where the steps did not use a parameter."""
-    found = []
-    for parameter in shard:
-        gradient = parameter.grad
-        if gradient is None:
-            gradient = torch.zeros_like(parameter)
-        found.append(gradient.to_dense() if gradient.is_sparse else gradient)
-    return found
+    """Return the gradients of those that the steps used."""
+    return [_gradient(parameter) for parameter in shard if parameter.grad is not None]
 
 
-def _unused(shard: Sequence[torch.nn.Parameter]) -> list[int]:
-    return [place for place, parameter in enumerate(shard) if parameter.grad is None]
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """Return the dense gradient, zeros without one."""
+    gradient = parameter.grad
+    if gradient is None:
+        return torch.zeros_like(parameter)
+    return gradient.to_dense() if gradient.is_sparse else gradient

@@ -38,7 +38,7 @@ from backend.records.base.layout import (
     JobFolder,
     checkpoint_name,
 )
-from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
+from backend.records.jobs.checkpoint import Checkpoint, newest_until, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.training import weights_file
@@ -137,7 +137,7 @@ class Checkpointer:
     def newest_sound(self) -> Checkpoint | None:
         """Return the newest checkpoint up to `sound_step`."""
         known = read_checkpoints(self._folder.checkpoints)
-        return _newest_until(known, self.sound_step)
+        return newest_until(known, self.sound_step)
 
     def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
         """Return ``value`` with every tensor copied; two names of one tensor stay one."""
@@ -259,11 +259,6 @@ def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: fl
         beat.beat(Phase.SAVING)
         checkpointer.try_again()
     return checkpointer.trouble
-
-
-def _newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
-    early = (c for c in reversed(known) if step is not None and c.step <= step)
-    return next(early, None)
 
 
 def retired(

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from backend.training.data import ValidationOrder
 from backend.training.evaluation import mean_of
 from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
-from backend.training.loop import load_optimizer, trained
+from backend.training.loop import load_optimizer, served
+from backend.training.parameter_server import picked
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import optimized
@@ -117,8 +119,8 @@ class Leader(ABC):
         """Return a task of training; None if there is none at the moment."""
 
     @abstractmethod
-    def _pull(self, worker: int) -> list[torch.Tensor]:
-        """Return the parameters that go with a task; [] if the worker has them."""
+    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
+        """Return which parameters go with a task, and those; none if the worker has them."""
 
     @abstractmethod
     def _rank_states(self) -> list[Any]:
@@ -147,24 +149,29 @@ class Leader(ABC):
         self._traits = traits(subject, self._launch, torch.device("cpu"))
         self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
-        self._parameters = trained(self._model)
+        self._parameters = served(self._model)
+        launch = self._launch
+        path = Path(launch.resume_from or launch.start_from)
+        saved = load_checkpoint(path) if launch.resume_from else None
+        if saved is not None:
+            fit_weights(self._model, saved["model"], path.name)
+        elif launch.start_from:
+            sentence = fit_weights(self._model, read_weights(path), path.name, subject.pass_batch)
+            if sentence:
+                sys.stdout.write(f"{sentence}\n")
         self._optimizer = self._open()
         self._last_save = time.monotonic()
-        if self._launch.resume_from:
-            path = Path(self._launch.resume_from)
-            saved = load_checkpoint(path)
-            fit_weights(self._model, saved["model"], path.name)
-            load_optimizer(self._optimizer, saved["optimizer"], config.optimizer)
+        if saved is not None:
+            state = saved["optimizer"]
+            groups = self._optimizer.state_dict()["param_groups"]
+            for group, own in zip(state["param_groups"], groups, strict=True):
+                # Older checkpoints have only those that were trained from the start: the first.
+                group["params"] = own["params"]
+            load_optimizer(self._optimizer, state, config.optimizer)
             self._state = TrainState.of(saved["course"])
             put_buffers(self._model, saved["ranks"][0]["buffers"])
             self._saved_step = self._state.step
             self._restore(saved)
-        elif self._launch.start_from:
-            source = Path(self._launch.start_from)
-            weights = read_weights(source)
-            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
-            if sentence:
-                sys.stdout.write(f"{sentence}\n")
         self._book = StepRecorder(config, self._state, self._services, self._step_samples)
         state, every = self._state, self._steps_per_epoch
         epochs_left = config.epochs - state.epoch + 1
@@ -352,9 +359,9 @@ class Leader(ABC):
     # --- the workers' threads ------------------------------------------------------------------
 
     def _serve(self, worker: int) -> None:
-        channel = self._channels[worker]
+        channel, like = self._channels[worker], partial(picked, self._parameters)
         try:
-            while self._answer(worker, channel, *channel.receive(self._parameters)):
+            while self._answer(worker, channel, *channel.receive(like)):
                 pass
         except PeerLost as error:
             swallowed(error)
@@ -384,7 +391,15 @@ class Leader(ABC):
         """Take a message; return the answer and the parameters that go with it."""
         self._note(worker, message, tensors)
         answer = self._hold(worker, channel, lambda: self._task(worker))
-        return answer, [] if answer["kind"] in ("wait", "end") else self._pull(worker)
+        if answer["kind"] in ("wait", "end"):
+            return answer, []
+        return self._with_parameters(worker, answer)
+
+    def _with_parameters(
+        self, worker: int, answer: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        sent, values = self._pull(worker)
+        return {**answer, "sent": sent}, values
 
     def _hold(
         self, worker: int, channel: Channel, ask: Callable[[], dict[str, Any] | None]
@@ -438,9 +453,9 @@ class Leader(ABC):
                 Alarm(
                     NOT_TRAINED,
                     self._state.step,
-                    f"The model has thawed, replaced or added {some(message['untrained'])} since "
-                    f"the start; {self._config.strategy.name} does not train that. Use allreduce "
-                    "or ddp, or do not freeze it at the start.",
+                    f"The model has replaced or added {some(message['untrained'])} since the "
+                    f"start; {self._config.strategy.name} does not train that. Use allreduce or "
+                    "ddp, or make it in UserModel.__init__ and change its values only.",
                 )
             )
         if "buffers" in message:
@@ -478,3 +493,10 @@ class Leader(ABC):
     @abstractmethod
     def _take_back(self, worker: int) -> None:
         """Give the work of a worker that has ended to the others."""
+
+
+def say_trained(model: torch.nn.Module, parameters: Iterable[torch.Tensor]) -> None:
+    """Write to the log that a model has thawed parameters."""
+    thawed = {id(one) for one in parameters}
+    names = [name for name, one in model.named_parameters() if id(one) in thawed]
+    sys.stdout.write(f"From now on these are trained, too: {some(names)}\n")

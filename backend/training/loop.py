@@ -119,7 +119,7 @@ class Trainer:
                 config.mixed_precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
-        self._optimizer = make_optimizer(config.optimizer, self._model)
+        self._optimizer = make_optimizer(config.optimizer, trained(self._model))
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
         # The names of all parameters that were trained until now, and those that were reported.
@@ -376,7 +376,7 @@ class Trainer:
         wanted = named(self._model, self._trained)
         (group,) = before.param_groups
         if list(map(id, wanted)) != list(map(id, group["params"])):
-            self._optimizer = make_optimizer(self.config.optimizer, self._model, self._trained)
+            self._optimizer = make_optimizer(self.config.optimizer, wanted)
             for parameter in wanted:
                 if parameter in before.state:
                     self._optimizer.state[parameter] = before.state[parameter]
@@ -591,13 +591,16 @@ def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return parameters
 
 
+def served(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return all parameters, as a model may thaw some later: first those that it trains now."""
+    return [*trained(model), *(p for p in model.parameters() if not p.requires_grad)]
+
+
 def make_optimizer(
-    settings: Optimizer, model: torch.nn.Module, names: Iterable[str] | None = None
+    settings: Optimizer, parameters: Sequence[torch.nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """Return an optimizer of the named parameters, or of those that training changes."""
-    wanted = trained(model) if names is None else named(model, names)
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
-        wanted, lr=settings.lr, **settings.settings
+        parameters, lr=settings.lr, **settings.settings
     )
     return optimizer
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import Any
 
 import torch
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.strategies.base import fill
 
 _WINDOW = 100
 """The last updates, over which staleness is reported."""
@@ -52,6 +53,7 @@ class ParameterServer:
 
     Attributes:
         version: The number of updates.
+        trained: For each parameter whether it was ever trained. One that was not is in no pull.
     """
 
     def __init__(
@@ -61,22 +63,31 @@ class ParameterServer:
         strategy: StrategyConfig,
     ) -> None:
         self.parameters = list(parameters)
+        self.trained = bytearray(trains(parameters))
         self.version = 0
         self.staleness = Staleness()
         self._optimizer = optimizer
         self._strength = strategy.compensation
         self._is_adaptive = strategy.is_adaptive
         self._pulled: dict[int, int] = {}
-        self._copies: dict[int, list[torch.Tensor]] = {}
+        self._copies: dict[int, dict[int, torch.Tensor]] = {}
         self._new_means: dict[int, torch.Tensor] = {}
 
     def pull(self, worker: int) -> list[torch.Tensor]:
         """Return what this worker has from now on: a copy, which its next pull changes."""
         self._pulled[worker] = self.version
-        if worker not in self._copies:
-            self._copies[worker] = [torch.empty_like(one) for one in self.parameters]
-        fill(self._copies[worker], self.parameters)
-        return self._copies[worker]
+        copies = self._copies.setdefault(worker, {})
+        for place, parameter in compress(enumerate(self.parameters), self.trained):
+            if place not in copies:
+                copies[place] = torch.empty_like(parameter)
+            copies[place].copy_(parameter.detach())
+        return [copies[place] for place in compress(range(len(self.parameters)), self.trained)]
+
+    def thaw(self, place: int) -> None:
+        """Train a parameter from now on; until now each worker has the value that it has here."""
+        self.trained[place] = True
+        for copies in self._copies.values():
+            copies[place] = self.parameters[place].detach().clone()
 
     @torch.no_grad()
     def push(
@@ -140,14 +151,28 @@ class ParameterServer:
         self._copies.pop(worker, None)
 
 
+def trains(parameters: Sequence[torch.nn.Parameter]) -> bytes:
+    """Return for each parameter whether it is trained now."""
+    return bytes(parameter.requires_grad for parameter in parameters)
+
+
+def picked(
+    parameters: Sequence[torch.nn.Parameter], message: Mapping[str, Any]
+) -> list[torch.nn.Parameter]:
+    """Return those of a server's parameters whose tensors come with a message."""
+    return list(compress(parameters, message.get("sent", b"")))
+
+
 def shards(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[int]]:
-    """Deal parameters to servers so that each has about as many bytes; return their places."""
+    """Deal parameters to servers so that each has about as many bytes, first those that are
+    trained now; return their places."""
     found: list[list[int]] = [[] for _ in range(servers)]
     loads = [0] * servers
-    largest = sorted(
-        range(len(parameters)), key=lambda place: parameters[place].numel(), reverse=True
-    )
-    for place in largest:
+
+    def rank(place: int) -> tuple[bool, int]:
+        return parameters[place].requires_grad, parameters[place].numel()
+
+    for place in sorted(range(len(parameters)), key=rank, reverse=True):
         server = loads.index(min(loads))
         found[server].append(place)
         loads[server] += parameters[place].numel() * parameters[place].element_size()

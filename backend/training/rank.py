@@ -245,10 +245,10 @@ class Rank:
         mpirun ends the others as soon as one rank has left.
         """
         from backend.training.checkpoint import NotSaved
-        from backend.training.step_recorder import Diverged, NotANumber
+        from backend.training.step_recorder import BadLoss
         from backend.training.strategies.base import Strategy
 
-        is_shared = isinstance(error, (Diverged, NotANumber, NotSaved))
+        is_shared = isinstance(error, (BadLoss, NotSaved))
         if is_shared and isinstance(self._strategy, Strategy):
             with suppress(BaseException):
                 self._strategy.gather(None)

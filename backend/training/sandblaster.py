@@ -22,15 +22,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import compress
+from operator import or_
 from typing import Any
 
 import torch
 
 from backend.records.jobs.heartbeat import Phase
-from backend.training.checkpoint_content import random_state
+from backend.training.checkpoint_content import freeze, frozen, random_state
 from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
-from backend.training.leader import LOOK_S, Leader
+from backend.training.leader import LOOK_S, Leader, say_trained
+from backend.training.parameter_server import trains
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import fill
@@ -51,10 +54,9 @@ class Sandblaster(Leader):
         self._results: dict[int, dict[str, Any]] = {}
         self._metrics: dict[float, dict[str, float]] = {}
         self._evaluations = self._copies = 0
-        self._point = _flat(self._parameters)
+        self._choose()
         self._version = 0
         self._version_of: dict[int, int] = {}
-        self._at: tuple[float, torch.Tensor] | None = None
         self._lbfgs = Lbfgs(int(strategy.setting("history")), self._config.optimizer.lr)
         return self._lbfgs
 
@@ -67,11 +69,20 @@ class Sandblaster(Leader):
         return self._sizes[0]
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        self._point = _flat(self._parameters)
+        freeze(self._model, saved["ranks"][0].get("frozen", frozen(self._model)))
+        self._choose()
         self._saved_states = dict.fromkeys(self._workers, saved["ranks"][0])
 
     def _rank_states(self) -> list[Any]:
-        return [{"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}]
+        own = {"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}
+        return [{**own, "frozen": frozen(self._model)}]
+
+    def _choose(self) -> None:
+        """Optimize what the model trains now."""
+        self._trained = self._wants_to_train = trains(self._parameters)
+        self._chosen = list(compress(self._parameters, self._trained))
+        self._point = _flat(self._chosen)
+        self._at: tuple[float, torch.Tensor] | None = None
 
     # --- an iteration --------------------------------------------------------------------------
 
@@ -93,7 +104,19 @@ class Sandblaster(Leader):
         self._move(point)
         self._at = loss, gradient
         self._record(loss, time.perf_counter() - began)
+        if self._wants_to_train != self._trained:
+            self._thaw()
         return False
+
+    def _thaw(self) -> None:
+        """Optimize what a worker's model has thawed, too. The history is of another function."""
+        thawed = list(compress(self._parameters, self._wants_to_train))
+        say_trained(self._model, [one for one in thawed if not one.requires_grad])
+        for parameter in thawed:
+            parameter.requires_grad_()
+        self._choose()
+        self._lbfgs.pairs.clear()
+        self._version += 1
 
     def _evaluated(self, point: torch.Tensor) -> tuple[float, torch.Tensor]:
         """Return loss and gradient over the whole training set at a point."""
@@ -126,9 +149,9 @@ class Sandblaster(Leader):
         """Make a point the parameters of the model."""
         with self._changed:
             if not torch.equal(point, self._point):
-                parts = torch.split(point, [p.numel() for p in self._parameters])
-                shaped = zip(self._parameters, parts, strict=True)
-                fill(self._parameters, [part.view_as(p) for p, part in shaped])
+                parts = torch.split(point, [p.numel() for p in self._chosen])
+                shaped = zip(self._chosen, parts, strict=True)
+                fill(self._chosen, [part.view_as(p) for p, part in shaped])
                 self._point = point
                 self._version += 1
 
@@ -161,19 +184,22 @@ class Sandblaster(Leader):
 
     def _work(self, worker: int) -> dict[str, Any] | None:
         number = self._portions.take(worker, time.monotonic())
-        return None if number is None else {"kind": "portion", "number": number}
+        if number is None:
+            return None
+        return {"kind": "portion", "number": number, "trained": self._trained}
 
-    def _pull(self, worker: int) -> list[torch.Tensor]:
+    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
         if self._version_of.get(worker) == self._version:
-            return []
+            return b"", []
         self._version_of[worker] = self._version
-        return [parameter.detach().clone() for parameter in self._parameters]
+        return self._trained, [parameter.detach().clone() for parameter in self._chosen]
 
     def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
         super()._note(worker, message, tensors)
         if message["kind"] != "portion":
             return
         self._times[worker] = message["ms"]
+        self._wants_to_train = bytes(map(or_, self._wants_to_train, message["trains"]))
         if self._portions.done(worker, message["number"], time.monotonic()):
             self._results[message["number"]] = {**message, "worker": worker}
             self._sum += _flat(tensors)

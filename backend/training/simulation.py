@@ -18,7 +18,7 @@ from backend.records.jobs.simulation import SimulatedEpoch
 from backend.training import user_code
 from backend.training.data import TrainingOrder, ValidationOrder, loader
 from backend.training.evaluation import Evaluation
-from backend.training.loop import make_optimizer
+from backend.training.loop import make_optimizer, trained
 from backend.training.parameter_server import Delays, ParameterServer
 from backend.training.strategies.alone import Alone
 from backend.training.strategies.base import fill
@@ -45,8 +45,8 @@ class Simulator:
             self._evaluation = Evaluation(
                 batches, order, Alone(), device, beat, Batch(), mixed_precision=False
             )
-        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
-        optimizer = make_optimizer(config.optimizer, self.model)
+        self._parameters = trained(self.model)
+        optimizer = make_optimizer(config.optimizer, self._parameters)
         self._server = ParameterServer(self._parameters, optimizer, config.strategy)
         self._copies = {worker: self._server.pull(worker) for worker in range(delays.workers)}
         pushes = config.epochs * self._order.steps_per_epoch

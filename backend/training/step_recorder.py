@@ -22,22 +22,33 @@ from backend.training.reporter import Step
 from backend.training.step_sync import MOST_LATER, KnownNames, StepResult
 from backend.training.train_state import Rank0Services, TrainState
 
+_LOWER_RATE = "Resume with a lower learning rate, or clone the job with gradient clipping."
 
-class NotANumber(BackendError):
-    """The loss of ``rank`` is not finite; every rank raises it after the same step."""
 
-    cause = LOSS_NOT_A_NUMBER
+class BadLoss(BackendError):
+    """The loss ended the run; every rank raises it after the same step.
 
-    def __init__(self, sentence: str, remedy: str, rank: int) -> None:
+    Attributes:
+        rank: The one whose loss it is.
+        sound_step: Up to this step the weights are good, according to the losses.
+    """
+
+    def __init__(self, sentence: str, remedy: str, sound_step: int, rank: int = 0) -> None:
         super().__init__(sentence, remedy)
+        self.sound_step = sound_step
         self.rank = rank
 
 
-class Diverged(BackendError):
-    """The loss rose and did not come back; every rank raises it after the same step."""
+class NotANumber(BadLoss):
+    """The loss of ``rank`` is not finite."""
+
+    cause = LOSS_NOT_A_NUMBER
+
+
+class Diverged(BadLoss):
+    """The loss rose and did not come back."""
 
     cause = LOSS_DIVERGED
-    rank = 0
 
 
 @dataclass
@@ -167,7 +178,8 @@ class StepRecorder:
             self.release({})
             raise NotANumber(
                 f"{sentence} (epoch {facts.epoch}).",
-                "Resume with a lower learning rate, or clone the job with gradient clipping.",
+                f"{self._last_good('')} {_LOWER_RATE}".strip(),
+                self._divergence.sound_step,
                 culprit,
             )
 
@@ -180,13 +192,18 @@ class StepRecorder:
         if alarm is None or not self._config.stop_on_divergence:
             return
         self.release({})
-        saved = "No checkpoint was saved before."
-        if self._workers is not None:
-            self._workers.checkpointer.wait()
-            sound = self._workers.checkpointer.newest_sound()
-            if sound is not None:
-                saved = f"Saved before: epoch {sound.epoch}, step {sound.step}."
-        raise Diverged(
-            alarm.sentence,
-            f"{saved} Resume with a lower learning rate, or clone the job with gradient clipping.",
+        saved = self._last_good("No checkpoint was saved before the rise.")
+        raise Diverged(alarm.sentence, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
+
+    def _last_good(self, otherwise: str) -> str:
+        """Return where a resume begins, as a sentence."""
+        if self._workers is None:
+            return otherwise
+        self._workers.checkpointer.wait()
+        found = self._workers.checkpointer.newest_sound()
+        if found is None:
+            return otherwise
+        return (
+            f"Resume continues from the last good checkpoint: epoch {found.epoch}, step "
+            f"{found.step}."
         )

@@ -34,16 +34,13 @@ SENTENCES_FROM_H, MAP_FROM_H = 700, 860
 _MAP_FROM_H_ALONE = 720
 
 
-_ALL_WELL = (Condition.WELL, "All healthy")
-
-
 class HealthCounts(QWidget):
     """The number of nodes with problems and offline, in large figures; otherwise one plain line."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._counts: tuple[tuple[Condition, int], ...] = ()
-        self._calm = _ALL_WELL
+        self._calm = _calm(())
         self._narrow = False
         self._wide = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -119,7 +116,9 @@ def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
         return Condition.NEW, f"{new} not set up"
     if rows and all(node.condition is Condition.OUT_OF_SERVICE for node in rows):
         return Condition.OUT_OF_SERVICE, "None in service"
-    return _ALL_WELL
+    if unknown := sum(node.condition is Condition.UNKNOWN for node in rows):
+        return Condition.UNKNOWN, f"{unknown} not known"
+    return (Condition.WELL, "All healthy") if rows else (Condition.UNKNOWN, "Not read yet")
 
 
 class ClusterMap(QWidget):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
@@ -176,7 +177,7 @@ class _Copy:
         for folder in self._source.folders:
             with _world(self._root, folder):
                 make_shared_folder(self._target / folder)
-        workers = min(4, os.cpu_count() or 1)
+        workers = min(4, usable_cores())
         todo = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
             tasks = [pool.submit(self._copy, todo) for _ in range(workers)]

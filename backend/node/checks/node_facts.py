@@ -1,9 +1,9 @@
 """Facts about a machine before Ringmaster is installed on it: one JSON object.
 
-The desktop sends this file to ``python3 -I - [ROOT NAME CONTENT]``. So it imports nothing of the
-program and runs on Python 3.6, so that an old machine can report its age. ROOT is where the data
-root should be; it is the right folder only if its file NAME has the content CONTENT, which the
-desktop has just written.
+The desktop sends `backend.base.cores` and this file to ``python3 -I - [ROOT NAME CONTENT]``
+(`backend.provisioning.node_facts.source`). So it imports nothing of the program and runs on
+Python 3.6, so that an old machine can report its age. ROOT is where the data root should be; it is
+the right folder only if its file NAME has the content CONTENT, which the desktop has just written.
 
 Keys are those of `backend.records.nodes.entry.NodeFacts`, and two for the desktop only:
 ``reached_at`` (the address at which sshd accepted the connection) and ``home_fault`` (why the home
@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    usable_cores: Callable[[], int]
+    """Of `backend.base.cores`, which precedes this file."""
 
 _COMMAND_LIMIT_S = 10
 _DISK_LIMIT_S = 10
@@ -76,7 +79,7 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
         "kernel": platform.release(),
         "user": user,
         "home": os.path.join(home, _FOLDER),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),  # noqa: F821 - of the file before
         "glibc": _glibc(),
         "cpu_model": _cpu_model(),
         "memory_bytes": _memory_bytes(),

@@ -304,6 +304,7 @@ def _child(work: Callable[[], Any]) -> int:
 
 
 def _load(request: dict[str, Any]) -> Any:
+    # All of the computer, as the load is: not those that this process may use.
     return {"load": os.getloadavg()[0], "cores": os.cpu_count() or 1}
 
 

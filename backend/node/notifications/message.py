@@ -47,7 +47,7 @@ def message_of(
     except (OSError, ValueError) as failure:
         swallowed(failure)
         return None
-    if not channels.wants(ended.state, ended.ended):
+    if not channels.wants(ended.state):
         return None
     launch = launch_of(folder.launch, run)
     if launch is not None and launch.steps_limit:

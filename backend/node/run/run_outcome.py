@@ -183,9 +183,9 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     if record is not None and record.outcome == "stalled" and told.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=told.evidence)
-    own = _says_all(judged, told)
+    own = error.says_remedy or _says_all(judged, told)
     # A sentence of a rank's own ends with the way out, which fits it better.
-    has_remedy = own and raised and not told.is_quoted
+    has_remedy = own and raised and (error.says_remedy or not told.is_quoted)
     return replace(
         error,
         sentence=error.sentence if own else told.sentence,

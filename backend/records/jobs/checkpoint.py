@@ -7,7 +7,7 @@ resume or an export.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,23 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
                 found.append(_record(path.with_suffix(SIDECAR_SUFFIX)))
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
     return [replace(record, is_kept=record.name in kept) for record in found]
+
+
+def newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
+    """Return the newest of ``known`` (oldest first) up to a step, None without any."""
+    early = (c for c in reversed(known) if step is not None and c.step <= step)
+    return next(early, None)
+
+
+def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint | None:
+    """Return the checkpoint from which a job resumes by default, None without any.
+
+    Args:
+        known: All of the job, oldest first.
+        sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
+    """
+    latest = next((c for c in known if c.is_latest), known[-1] if known else None)
+    return newest_until(known, sound_step) or latest
 
 
 @read_once(_REMEMBERED)

@@ -33,6 +33,8 @@ class RankError(Record, what="error"):
 
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
     analysed; ``evidence`` are the lines that prove it, or the last lines if nothing does.
+    ``says_remedy``: the sentence is this program's and ends with what to do. ``sound_step`` is the
+    last step before the loss rose, if that ended the run.
     """
 
     sentence: str = ""
@@ -42,6 +44,8 @@ class RankError(Record, what="error"):
     cause: str = ""
     remedy: str = ""
     evidence: tuple[EvidenceLine, ...] = ()
+    says_remedy: bool = False
+    sound_step: int | None = None
 
 
 @dataclass(frozen=True)

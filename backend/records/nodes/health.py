@@ -31,6 +31,15 @@ def missed_after_s(reading: NodeReading | None) -> float:
     return _MISSED_BEATS * min(max(interval_s, _SHORTEST_S), _LONGEST_S)
 
 
+def not_known(reading: NodeReading | None) -> str:
+    """Return why a node without findings may be unwell nevertheless, "" if all is known."""
+    if reading is None:
+        return "no reading yet"
+    if reading.disk_free_bytes is None:
+        return f"the data root {reading.disk_path} does not respond"
+    return "" if reading.memory_total_bytes else "its memory cannot be read"
+
+
 @dataclass(frozen=True)
 class HealthThreshold:
     """Thresholds at which a finding begins and ends; higher values are worse."""

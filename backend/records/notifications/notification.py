@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from backend.records.base.schema import Record
+from backend.records.base.timestamps import seconds
 from backend.records.jobs.state import JobState
 
 SCHEMA = 1
@@ -55,7 +56,8 @@ class NotificationTarget:
 class Channels(Record, what="settings of notices", newest=SCHEMA):
     """Notification settings of one user for one data root.
 
-    ``since`` is UTC, ISO 8601: runs that ended before are not notified.
+    ``since`` is UTC, ISO 8601, by the clock of the data root's files: a desktop does not notify of
+    runs that ended before.
     """
 
     webhook: str = ""
@@ -75,13 +77,17 @@ class Channels(Record, what="settings of notices", newest=SCHEMA):
             found.append(NotificationTarget(MAIL, _key(place), needs_password=bool(self.mail.user)))
         return tuple(found)
 
-    def wants(self, state: JobState, ended: str) -> bool:
-        """Return whether to notify of an end; ``ended`` is UTC, ISO 8601."""
-        if not (self.webhook or self.mail) or ended < self.since:
+    def wants(self, state: JobState) -> bool:
+        """Return whether to notify of an end."""
+        if not (self.webhook or self.mail):
             return False
         if state is JobState.FINISHED:
             return self.tells_finished
         return state.has_failed
+
+    def is_new(self, ended_s: float) -> bool:
+        """Return whether a run has ended since then, by the clock of the data root's files."""
+        return ended_s >= seconds(self.since)
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **super().to_dict()}

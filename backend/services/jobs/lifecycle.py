@@ -22,7 +22,7 @@ from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
 from backend.records.base.layout import JobFolder
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import UnrecordedEnd
@@ -91,7 +91,7 @@ class JobLifecycle:
         batch_size: int = 0,
         learning_rate: float = 0.0,
     ) -> JobView:
-        """Continue from a checkpoint, by default the newest; a live job stays as it is.
+        """Continue from a checkpoint, by default `to_resume`; a live job stays as it is.
 
         A ``placement``, ``batch_size`` or ``learning_rate`` holds for this and later runs: a
         checkpoint holds the position in the data in samples.
@@ -104,6 +104,7 @@ class JobLifecycle:
             return view
         self.bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
+        is_earlier = not checkpoint and not record.is_latest
         file = _placed(file, placement)
         if batch_size:
             file = replace(file, config=replace(file.config, batch_size=batch_size))
@@ -111,14 +112,22 @@ class JobLifecycle:
             file = replace(file, config=file.config.with_learning_rate(learning_rate))
         is_changed = bool(placement or batch_size or learning_rate)
         self._preflight.require(file.config, file.id, progress)
-        return self.run(folder, file, view.run + 1, is_changed, progress, resume_from=record.path)
+        return self.run(
+            folder,
+            file,
+            view.run + 1,
+            is_changed,
+            progress,
+            resume_from=record.path,
+            why=", the last good checkpoint" if is_earlier else "",
+        )
 
     def prepare(
         self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
     ) -> tuple[JobFolder, JobView, Prepared]:
         """Prepare the next run of a job, which the queue starts later.
 
-        A job that has run before continues from its newest checkpoint, unless it starts over.
+        A job that has run before continues from `to_resume`, unless it starts over.
         """
         folder, file, view = self.reaped(job_id)
         file = _placed(file, placement)
@@ -209,6 +218,7 @@ class JobLifecycle:
         *,
         resume_from: str = "",
         start_from: str = "",
+        why: str = "",
     ) -> JobView:
         """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
         self._checker.placement(file.config)
@@ -227,7 +237,7 @@ class JobLifecycle:
         if began:
             how = "Started over" if run > 1 else "Started"
             if resume_from:
-                how = f"Resumed from {Path(resume_from).stem}"
+                how = f"Resumed from {Path(resume_from).stem}{why}"
             how = f"{how} on {_places(file)}" if is_changed else how
             if of_next_run(file.config) != file.config:
                 how += f". {AWAITS_HOROVOD}"
@@ -240,7 +250,7 @@ class JobLifecycle:
             self._share.bring_home(folder, progress or Progress())
 
     def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
-        """Return the verified checkpoint that a run continues from, by default the newest.
+        """Return the verified checkpoint that a run continues from, by default `to_resume`.
 
         A refusal offers an older one.
         """
@@ -250,11 +260,13 @@ class JobLifecycle:
                 "Clone it with more epochs and start_from, or start it over.",
             )
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
-        if not found:
+        record = to_resume(found, view.error.sound_step if view.error is not None else None)
+        if record is None:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."
             )
-        record = named_checkpoint(found, name or "latest", file.id)
+        if name:
+            record = named_checkpoint(found, name, file.id)
         try:
             verify(record, share=self._share)
         except Unreachable:

@@ -8,8 +8,10 @@ needs a password, which only its keyring has, and runs that ended where no setti
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
@@ -113,7 +115,8 @@ class NoticeService:
             raise BackendError(fault)
         before = self.channels()
         if set(channels.targets) - set(before.targets) or not before.since:
-            channels = replace(channels, since=timestamps.now("seconds"))
+            with as_backend_error("The time of the data root cannot be read"):
+                channels = replace(channels, since=self._now_there())
         else:
             channels = replace(channels, since=before.since)
         if channels.mail is not None and password is not None:
@@ -128,6 +131,22 @@ class NoticeService:
         self._forget(before.mail, channels.mail)
         self._tellings.clear()
         return channels
+
+    def _now_there(self) -> str:
+        mark = self._root.path / f".ringmaster-now-{secrets.token_hex(8)}"
+        self._share.replace_bytes(mark, b"")
+        try:
+            return timestamps.stamp(
+                datetime.fromtimestamp(self._time_of(mark), UTC), "microseconds"
+            )
+        finally:
+            self._share.remove(mark)
+
+    def _time_of(self, path: Path) -> float:
+        """Return when a file came to the data root, by its clock."""
+        # What a desktop copies there keeps the time of a node in mtime. A mirror has only that.
+        status = path.stat()
+        return status.st_ctime if self._share.is_mounted else status.st_mtime
 
     def _forget(self, before: Mail | None, now: Mail | None) -> None:
         """Remove a password that is no longer needed."""
@@ -211,10 +230,12 @@ class NoticeService:
             telling = self._tellings.get((job_id, run))
             if telling is None:
                 channels = self.channels()
+                record = folder.attempt(run).exit
+                if not record.exists():
+                    return DeliveryAttempt(_AGAIN_S)
                 message = message_of(folder, run, channels, self._tail)
-                if message is None:
-                    is_recorded = folder.attempt(run).exit.exists()
-                    return DeliveryAttempt(None if is_recorded else _AGAIN_S)
+                if message is None or not channels.is_new(self._time_of(record)):
+                    return DeliveryAttempt(None)
                 telling = NotificationDelivery(
                     folder.attempt(run),
                     message,

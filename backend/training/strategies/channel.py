@@ -79,13 +79,16 @@ class Channel:
         self._put(whole[:_FRAME], *rest, *map(bytes_of, large))
 
     def receive(
-        self, like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = ()
+        self,
+        like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = (),
+        *,
+        is_lasting: bool = False,
     ) -> tuple[Any, list[torch.Tensor]]:
         """Return the next message and its tensors, shaped as those of ``like``; [] without any.
 
         Args:
-            like: Tensors, or a function of the message that returns them. Results that are shaped
-                as given tensors are valid until the next call, which writes into their memory:
+            like: Tensors, or a function of the message that returns them.
+            is_lasting: The results stay valid. Otherwise the next call writes into their memory:
                 new memory costs as much time as the transfer (``tests.benchmarks.strategies``).
 
         Raises:
@@ -105,9 +108,9 @@ class Channel:
         shaped = like(message) if callable(like) else like
         large, small = _by_size(shaped)
         found = self._reused
-        if callable(like) or list(map(_form, found)) != list(map(_form, large)):
+        if is_lasting or list(map(_form, found)) != list(map(_form, large)):
             found = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in large]
-        if not callable(like):
+        if not is_lasting:
             self._reused = found
         self._get(*map(bytes_of, found))
         flat = torch.frombuffer(content, dtype=torch.uint8)[place : place + packed]

@@ -248,7 +248,7 @@ class Consensus(LocalGradients):
         """Return a message and its tensors; the guard sees that this rank waits."""
         _, phase = self._beat.read()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        (value, _), tensors = channel.receive(_shaped)
+        (value, _), tensors = channel.receive(_shaped, is_lasting=True)
         self._beat.beat(phase)
         return value, tensors
 

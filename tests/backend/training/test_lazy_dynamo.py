@@ -39,7 +39,7 @@ layer = torch.nn.Linear(2, 2)
 for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
     settings = Optimizer(name, lr=0.01)
     for state in (None, {}):
-        optimizer = make_optimizer(settings, layer)
+        optimizer = make_optimizer(settings, list(layer.parameters()))
         if state is not None:
             load_optimizer(optimizer, kept, settings)
         layer(torch.ones(1, 2)).sum().backward()

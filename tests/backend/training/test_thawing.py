@@ -149,8 +149,12 @@ def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> No
     fresh.train_well(start_from=str(tmp_path / "part.pt"))
 
 
+THAWING = MODEL.replace(
+    "self.swapped.weight = nn.Parameter(self.swapped.weight.detach() / 2)", "pass"
+)
+ADAGRAD = {"name": "adagrad", "lr": 0.01}
 SERVED: list[dict[str, Any]] = [
-    {"strategy": {"name": "downpour"}, "optimizer": {"name": "adagrad", "lr": 0.01}},
+    {"strategy": {"name": "downpour"}, "optimizer": ADAGRAD},
     {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}},
 ]
 
@@ -161,8 +165,102 @@ def test_what_servers_do_not_train_is_told(tmp_path: Path, settings: dict[str, A
     training.train_well()
     (alarm,) = training.status()["alarms"]
     assert alarm["kind"] == "not-trained"
-    assert "late.weight, late.bias" in alarm["sentence"]
+    assert "has replaced or added swapped.weight since" in alarm["sentence"]
     assert f"{settings['strategy']['name']} does not train that" in alarm["sentence"]
+
+
+MOMENTUM = {"name": "sgd", **OPTIMIZERS["sgd"]}
+THAWN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "downpour"}, MOMENTUM),
+    ({"name": "downpour"}, ADAGRAD),
+    ({"name": "downpour", "servers": 2}, ADAGRAD),
+    ({"name": "downpour", "servers": 3, "n_fetch": 1}, {"name": "adamw", "lr": 0.01}),
+    ({"name": "dc-asgd"}, MOMENTUM),
+    ({"name": "dc-asgd", "servers": 2}, {"name": "sgd", "lr": 0.1}),
+]
+
+
+def one_worker(strategy: dict[str, Any], optimizer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "model": THAWING,
+        "epochs": STEPS,
+        "batch_size": 96,
+        "processes": strategy.get("servers", 1) + 1,
+        "optimizer": optimizer,
+        "strategy": strategy,
+    }
+
+
+@pytest.mark.parametrize(("strategy", "optimizer"), THAWN)
+def test_servers_train_what_a_model_thaws(
+    tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any]
+) -> None:
+    common = one_worker(strategy, optimizer)
+    served = new_training(tmp_path, name="served", **common)
+    served.train_well()
+    common |= {"processes": 1, "strategy": {"name": "alone"}}
+    alone = new_training(tmp_path, name="alone", **common)
+    alone.train_well()
+    assert_bit_equal(alone, served)
+    assert "alarms" not in served.status() or not served.status()["alarms"]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4, 6])
+@pytest.mark.parametrize(
+    ("strategy", "optimizer"), [THAWN[2], THAWN[4]], ids=["downpour", "dc-asgd"]
+)
+def test_a_served_run_that_resumes_continues_as_if_it_had_never_stopped(
+    tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any], epochs: int
+) -> None:
+    common = one_worker(strategy, optimizer)
+    straight = new_training(tmp_path, name="straight", **common)
+    straight.train_well()
+    halves = new_training(tmp_path, name="halves", **{**common, "epochs": epochs})
+    halves.train_well()
+    del common["model"]
+    halves.with_config(**common)
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+    assert "late.weight" in straight.log()
+
+
+COORDINATED = one_worker({"name": "sandblaster"}, {"name": "lbfgs", "lr": 0.5}) | {
+    # A run that resumes evaluates once more, so nothing that counts may change the network.
+    "model": THAWING.replace(
+        'register_buffer("steps", torch.zeros((), dtype=torch.long))', "steps = 0"
+    )
+    .replace("self.steps == 5", "self.steps == 3")
+    .replace("self.first.requires_grad_(False)", "pass"),
+}
+
+
+def test_a_coordinator_trains_what_a_model_thaws_as_a_job_that_begins_then(tmp_path: Path) -> None:
+    resumed = new_training(tmp_path, name="resumed", **{**COORDINATED, "epochs": 1})
+    resumed.train_well()
+    weights = resumed.latest()
+    model = COORDINATED["model"].replace("Linear(16, 16).requires_grad_(False)", "Linear(16, 16)")
+    model = model.replace("self.last =", "self.wide.weight.requires_grad_()\n        self.last =")
+    later = new_training(tmp_path, name="later", **{**COORDINATED, "model": model, "epochs": 7})
+    later.train_well(start_from=weights)
+    settings = {name: value for name, value in COORDINATED.items() if name != "model"}
+    resumed.with_config(**settings)
+    resumed.train_well(resume_from=weights)
+    before, after = list(resumed.curve("loss").values()), list(later.curve("loss").values())
+    # Another order of the parameters: sums differ in their last bits.
+    assert before[1:] == pytest.approx(after, rel=1e-4)
+    assert after[-1] < after[0]
+
+
+@pytest.mark.parametrize("epochs", [2, 5])
+def test_a_coordinated_run_that_resumes_trains_what_was_thawed(tmp_path: Path, epochs: int) -> None:
+    straight = new_training(tmp_path, name="straight", **COORDINATED)
+    straight.train_well()
+    halves = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})
+    halves.train_well()
+    halves.with_config(**{name: one for name, one in COORDINATED.items() if name != "model"})
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+    assert torch.load(straight.latest(), weights_only=True)["ranks"][0]["frozen"] == ["wide.bias"]
 
 
 @pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])

@@ -15,8 +15,8 @@ from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.base.timestamps import instant
-from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
+from backend.records.jobs.checkpoint import Checkpoint, to_resume
+from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
@@ -32,7 +32,7 @@ from widgets.jobs.detail.header_facts import step_words
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.jobs.failure.failure_events import EventList, events
 from widgets.jobs.failure.failure_plots import FailurePlots
-from widgets.jobs.failure.remedies import Remedies, cause_of, lost, remedies
+from widgets.jobs.failure.remedies import Remedies, lost, remedies
 from widgets.jobs.log.log_ansi import plain
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.annotations import AxisSpan
@@ -70,7 +70,7 @@ class FailureTab(QWidget):
         self.plots = FailurePlots()
         self.events = EventList()
         self._place = (MPIRUN_LOG, 0)
-        self._newest = ""
+        self._first_checkpoint = ""
         self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy = Label("", "body", wrap=True, selectable=True)
@@ -249,8 +249,6 @@ class FailureTab(QWidget):
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         """Set the checkpoints to resume from; None if not known yet."""
         self._checkpoints = checkpoints
-        newest = max(checkpoints or (), key=lambda c: c.step, default=None)
-        self._newest = newest.name if newest else ""
         self._again.setText("Start over" if checkpoints == () else "Resume")
         self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
         self._show_from()
@@ -261,13 +259,11 @@ class FailureTab(QWidget):
     def _show_from(self) -> None:
         """Show where the highlighted action begins."""
         known, kept = self._checkpoints is not None, self._checkpoints or ()
-        newest = max(kept, key=lambda c: c.step, default=None)
-        of_loss = self._view is not None and cause_of(self._view) in OF_LOSS
-        if newest is not None and of_loss:
-            step = formats.count(newest.step)
-            self._from.setText(f"Saved before: epoch {newest.epoch}, step {step}.")
-        else:
-            self._from.setText(_where_it_goes_on(newest, is_known=known))
+        error = self._view.error if self._view is not None else None
+        found = to_resume(kept, error.sound_step if error is not None else None)
+        self._first_checkpoint = found.name if found else ""
+        is_newest = found is None or found.step == max(one.step for one in kept)
+        self._from.setText(_where_it_goes_on(found, is_known=known, is_newest=is_newest))
 
     def _show_proof(
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
@@ -343,7 +339,7 @@ class FailureTab(QWidget):
         if self._checkpoints == ():
             self._actions.start_over_requested.emit(self._id())
         else:
-            self._actions.resume_requested.emit(self._id(), self._newest)
+            self._actions.resume_requested.emit(self._id(), self._first_checkpoint)
 
     @Slot()
     def _resume_with(self) -> None:
@@ -371,9 +367,11 @@ def _in_words(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _where_it_goes_on(newest: Checkpoint | None, *, is_known: bool) -> str:
-    if newest is not None:
-        return f"Resume continues from epoch {newest.epoch}, step {formats.count(newest.step)}."
+def _where_it_goes_on(found: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
+    if found is not None:
+        which = "" if is_newest else "the last good checkpoint: "
+        step = formats.count(found.step)
+        return f"Resume continues from {which}epoch {found.epoch}, step {step}."
     if not is_known:
         return "Resume continues from the newest checkpoint."
     return "There is no checkpoint. “Start over” begins at step 1 and keeps this run's logs."

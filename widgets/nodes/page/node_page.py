@@ -257,7 +257,7 @@ class NodePage(QWidget):
         sentence = condition.word
         if condition is Condition.WELL:
             sentence = upper_first(reason)
-        elif condition is Condition.UNWELL and reason:
+        elif condition in (Condition.UNWELL, Condition.UNKNOWN) and reason:
             sentence = f"{condition.word}: {reason}"
         self._header.sentence.setText(sentence)
         tone = "text2" if condition is Condition.WELL else condition.tone

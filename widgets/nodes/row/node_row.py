@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import SetUp, StepState
+from backend.records.nodes.health import not_known
 from backend.records.nodes.reading import Gpu, NodeReading, NodeState, Presence, worst
 from widgets.common import formats
 from widgets.common.state_badge import FAMILY_TONES, GpuUse
@@ -37,6 +38,7 @@ class Condition(Enum):
     WELL = "Healthy", "check-circle-fill", "good"
     UNWELL = "Needs attention", "warning-fill", "warn"
     OFFLINE = "Offline", "wifi-slash", "bad"
+    UNKNOWN = "Not known", "info-fill", "idle"
     NEW = "Not set up", "wrench", "idle"
     OUT_OF_SERVICE = "Out of service", "prohibit", "idle"
 
@@ -121,7 +123,7 @@ class NodeRow:
     @property
     def free_gpus(self) -> int:
         """The number of GPUs that a job could use now."""
-        if self.condition not in (Condition.WELL, Condition.UNWELL):
+        if self.condition not in (Condition.WELL, Condition.UNWELL, Condition.UNKNOWN):
             return 0
         return sum(cell.is_free for cell in self.gpus)
 
@@ -161,7 +163,8 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.UNWELL, found.headline
     if fault:
         return Condition.UNWELL, fault
-    return Condition.WELL, "healthy"
+    unknown = not_known(state.reading)
+    return (Condition.UNKNOWN, unknown) if unknown else (Condition.WELL, "healthy")
 
 
 def node_row(
@@ -259,10 +262,10 @@ def _line(
 ) -> tuple[str, Tone]:
     if condition is Condition.UNWELL:
         return upper_first(reason), "warn"
-    if condition is not Condition.WELL:
+    if condition is Condition.UNKNOWN:
+        return upper_first(reason), "text3"
+    if condition is not Condition.WELL or reading is None:
         return condition.word, condition.tone
-    if reading is None:
-        return "No reading yet", "text3"
     if not cells:
         return formats.plural(reading.cpu.cores, "core"), "text2"
     free = sum(cell.is_free for cell in cells)

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from backend.base.cores import usable_cores
 from backend.node.checks import node_facts
+from backend.provisioning.node_facts import source as node_facts_source
 from backend.records.nodes.entry import NodeFacts
 from tests.waiting import LIMIT_S
 
@@ -27,11 +29,12 @@ LIMITS = ("_COMMAND_LIMIT_S", "_DISK_LIMIT_S")
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LIMITS:
         monkeypatch.setattr(node_facts, name, LIMIT_S)
+    monkeypatch.setattr(node_facts, "usable_cores", usable_cores, raising=False)
 
 
 def looked(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
     """Look as a node does; only a ``whole`` look asks each Python of this computer."""
-    source = SOURCE.read_text()
+    source = node_facts_source().decode()
     for name in LIMITS:
         source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")
     if not whole:
@@ -50,7 +53,7 @@ def looked(*words: str, whole: bool = False, **environment: str) -> dict[str, An
 
 
 def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> None:
-    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 6))
+    tree = ast.parse(node_facts_source(), feature_version=(3, 6))
     imported = {
         name.partition(".")[0]
         for node in ast.walk(tree)
@@ -74,7 +77,7 @@ def test_it_tells_what_this_machine_is(tmp_path: Path) -> None:
     assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
     assert facts.home == str(tmp_path / ".ringmaster")
     assert facts.login_shell == pwd.getpwuid(os.getuid()).pw_shell
-    assert facts.cores == len(os.sched_getaffinity(0))
+    assert facts.cores == usable_cores()
     assert facts.memory_bytes > 100_000_000
     assert 0 < (facts.home_free_bytes or 0) < shutil.disk_usage(tmp_path).total
     assert (facts.data_root, facts.data_root_writable) == ("", False)

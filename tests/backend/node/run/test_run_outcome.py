@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.run.rank_outcome import EndedBy, Seen, place_in_words, rank_exit, threads
 from backend.node.run.run_outcome import EndedRun, run_exit
@@ -18,6 +19,7 @@ from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit
+from backend.training.error_report import record_of
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
 
@@ -523,6 +525,35 @@ def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
     error = judged(own, trace)
     assert error.sentence == "Out of GPU memory. Try batch size 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x4 and 3x2)",
+        "RuntimeError: stack expects each tensor to be equal size, but got [3] and [4]",
+        "RuntimeError: expected scalar type Float but found Double",
+        "RuntimeError: Trying to backward through the graph a second time",
+        "ModuleNotFoundError: No module named 'timm'",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "OSError: [Errno 28] No space left on device",
+        "ValueError: too few samples",
+    ],
+)
+def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
+    kind, _, text = cause.partition(": ")
+    try:
+        try:
+            raise {"OSError": OSError, "ValueError": ValueError}.get(kind, RuntimeError)(text)
+        except Exception as error:
+            raise BackendError("The batch cannot be made.", "Ask for less.") from error
+    except BackendError as error:
+        record = record_of(error, rank=0, node="gpu1", batch=None, batch_size=8)
+    error = RankError.from_dict(record)
+    assert error.traceback
+    found = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
+    assert (found.sentence, found.remedy) == ("The batch cannot be made. Ask for less.", "")
+    assert found.evidence
 
 
 def test_an_exception_that_was_only_quoted_is_explained() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import keyring
@@ -13,6 +14,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.timestamps import seconds, stamp
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
@@ -63,7 +65,7 @@ def mail_to(server: MailServer) -> Mail:
     return Mail("127.0.0.1", ("lab@uni.example",), "ring@uni.example", server.port, PLAIN)
 
 
-def failed_run(place: Place, services: Services, beat: Beat) -> str:
+def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LATER) -> str:
     place.stock(services)
     beat(place)
     FakeHead().instead_of(services)
@@ -72,9 +74,9 @@ def failed_run(place: Place, services: Services, beat: Beat) -> str:
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
-    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended=LATER)
+    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended=ended_at)
     replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
-    run.say(JobState.ERROR, updated=LATER)
+    run.say(JobState.ERROR, updated=ended_at)
     return view.id
 
 
@@ -83,9 +85,9 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
     place: Place, beat: Beat, hook: WebhookServer, post: MailServer
 ) -> None:
     desks = place.desktop(), place.desktop()
-    job = failed_run(place, desks[0], beat)
     for desk in desks:
         desk.notices.keep(Channels(hook.url, mail_to(post)))
+    job = failed_run(place, desks[0], beat)
     start = threading.Barrier(2)
 
     def tell(desk: Services) -> None:
@@ -114,8 +116,8 @@ def test_s16_a_server_that_is_away_is_told_and_tried_again(
     place: Place, beat: Beat, hook: WebhookServer
 ) -> None:
     desk = place.desktop()
-    job = failed_run(place, desk, beat)
     desk.notices.keep(Channels(hook.url))
+    job = failed_run(place, desk, beat)
     hook.answers = [503]
     told = desk.notices.notify(job, 1)
     assert told.wait_s is not None
@@ -144,16 +146,25 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     assert ring.held == {}
 
 
-def test_only_what_ends_after_it_was_wished_for_is_told(place: Place, home: Path) -> None:
-    notices = place.desktop().notices
-    first = notices.keep(Channels("https://hooks.example/1", since="1999"))
+@pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
+@pytest.mark.usefixtures("uncounted", "home", "ring")
+def test_only_what_ends_later_is_told_whatever_the_clock_of_a_node_says(
+    place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
+) -> None:
+    desk = place.desktop()
+    ended = stamp(datetime.now(UTC) + timedelta(seconds=node_ahead_s))
+    before = failed_run(place, desk, beat, ended)
+    first = desk.notices.keep(Channels(hook.url, since="1999"))
     assert first.since > "2026"
-    assert not first.wants(JobState.ERROR, "2020-01-01T00:00:00Z")
-    assert first.wants(JobState.ERROR, LATER)
-    assert not first.wants(JobState.INTERRUPTED, LATER)
-    quiet = notices.keep(replace(first, tells_finished=False))
+    after = failed_run(place, desk, beat, ended)
+    assert desk.notices.notify(before, 1).wait_s is None
+    assert desk.notices.notify(after, 1).wait_s is None
+    assert [post["job"] for post in hook.posts] == [after]
+    assert first.is_new(seconds(ended) + 86_400)
+    quiet = desk.notices.keep(replace(first, tells_finished=False))
     assert quiet.since == first.since, "nothing new to tell to"
-    assert not quiet.wants(JobState.FINISHED, LATER)
+    assert not quiet.wants(JobState.FINISHED)
+    assert not first.wants(JobState.INTERRUPTED)
 
 
 @pytest.mark.usefixtures("home", "ring")

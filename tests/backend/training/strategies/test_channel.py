@@ -87,6 +87,6 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order() -> None:
             assert [one.dtype for one in found] == [one.dtype for one in sent]
             assert all(torch.equal(*both) for both in zip(found, sent, strict=True))
         pool.submit(worker.send, "other shapes", [torch.rand(400, 400)])
-        _, (other,) = server.receive(lambda _message: [torch.zeros(400, 400)])
+        _, (other,) = server.receive([torch.zeros(400, 400)], is_lasting=True)
         assert torch.equal(found[1], sent[1])
         assert other.shape == (400, 400)

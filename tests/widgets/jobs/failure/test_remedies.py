@@ -207,8 +207,12 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
 @pytest.mark.parametrize(
     ("cause", "kept", "words"),
     [
-        ("not_a_number", (checkpoint(5), checkpoint(30)), "Saved before: epoch 3, step 30."),
-        ("diverged", (checkpoint(30),), "Saved before: epoch 3, step 30."),
+        (
+            "not_a_number",
+            (checkpoint(5), checkpoint(30)),
+            "Resume continues from epoch 3, step 30.",
+        ),
+        ("diverged", (checkpoint(30),), "Resume continues from epoch 3, step 30."),
         ("not_a_number", (), "There is no checkpoint. “Start over” begins"),
         ("not_a_number", None, "Resume continues from the newest checkpoint."),
         ("gpu_ecc", (checkpoint(30),), "Resume continues from epoch 3, step 30."),

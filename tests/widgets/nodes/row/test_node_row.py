@@ -9,6 +9,7 @@ from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
 from widgets.nodes.row.node_names import fitted, without_domain
 from widgets.nodes.row.node_row import Condition, counts_sentence, node_row
+from widgets.shell.cluster_summary import HealthCounts
 
 NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
 
@@ -19,6 +20,28 @@ def test_a_well_node_says_how_many_gpus_are_free_and_who_has_the_others():
     assert [cell.owner for cell in row.gpus[:5]] == ["unet-cells · dice v3"] * 4 + [""]
     assert [cell.use for cell in row.gpus] == ["ours"] * 4 + ["free"] * 4
     assert row.free_gpus == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "presence", "condition", "line"),
+    [
+        ({}, Presence.ONLINE, Condition.WELL, "8 free"),
+        ({"disk_free_bytes": None}, Presence.ONLINE, Condition.UNKNOWN, "The data root /"),
+        ({"memory_total_bytes": 0}, Presence.ONLINE, Condition.UNKNOWN, "Its memory cannot"),
+        (None, Presence.ONLINE, Condition.UNKNOWN, "No reading yet"),
+        ({"disk_free_bytes": None}, Presence.OFFLINE, Condition.OFFLINE, "Offline"),
+        ({"disk_free_bytes": None}, Presence.NEW, Condition.NEW, "Not set up"),
+    ],
+)
+def test_what_is_not_known_is_never_healthy(qapp, changes, presence, condition, line):
+    state = replace(samples.state("gpu02"), presence=presence)
+    reading = None if changes is None else replace(state.reading, **changes)
+    row = node_row(replace(state, reading=reading))
+    assert row.condition is condition
+    assert row.line.startswith(line)
+    counts = HealthCounts()
+    counts.show_rows((row, node_row(samples.state("gpu03"))))
+    assert (counts.accessibleName() == "Nodes: all healthy") is (condition is Condition.WELL)
 
 
 def test_a_job_that_is_not_known_here_is_its_owners():
