@@ -185,6 +185,8 @@ class Workshop:
     progress: Progress
     hold: tuple[int, ...]
     environment: Mapping[str, str]
+    install: Callable[[Sequence[Argument]], None]
+    """Install packages with these options, as those of the environment are."""
 
     def run(
         self,
@@ -228,6 +230,7 @@ class Workshop:
 
 def provide(
     python: Path,
+    ingredients: Ingredients,
     *,
     wheels: Path,
     constraints: Path,
@@ -236,9 +239,9 @@ def provide(
     environment: Mapping[str, str],
     hold: tuple[int, ...] = (),
     build: Callable[[Workshop], Path],
+    install: Callable[[Sequence[Argument]], None],
 ) -> Path:
     """The wheel for an environment: from the cache if it is whole there, else built."""
-    ingredients = Ingredients.of(python)
     home = wheels / ingredients.folder_name
     wheels.mkdir(parents=True, exist_ok=True)
     with locked(wheels / f"{home.name}.lock", "the Horovod wheel", progress) as lock:
@@ -250,7 +253,15 @@ def provide(
             shutil.rmtree(home)
         with scratch(wheels / f"{home.name}.build") as folder:
             workshop = Workshop(
-                python, ingredients, folder, constraints, log, progress, (*hold, lock), environment
+                python,
+                ingredients,
+                folder,
+                constraints,
+                log,
+                progress,
+                (*hold, lock),
+                environment,
+                install,
             )
             built = build(workshop)
             fresh = folder / "fresh"
@@ -342,7 +353,7 @@ def _tools(workshop: Workshop) -> dict[str, str]:
     """Fetch the build's tools; gives the variables that a build for CPU needs."""
     wanted = Path(__file__).with_name("horovod-tools.in")
     pinned = ("--constraint", workshop.constraints, "--requirement", wanted)
-    workshop.module("pip", "install", "--target", workshop.tools, *pinned)
+    workshop.install(("--target", workshop.tools, *pinned))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     jobs = max(1, min(usable_cores(), memory // _COMPILE_MEMORY_BYTES))
     return {
@@ -364,7 +375,7 @@ def _cuda_toolkit(workshop: Workshop) -> dict[str, str]:
     """Put together one CUDA folder: the compiler fetched, headers and libraries of torch's."""
     toolkit = workshop.folder / "cuda"
     wanted = f"cuda-toolkit[nvcc,cudart,cccl]=={workshop.ingredients.cuda_toolkit}"
-    workshop.module("pip", "install", "--target", toolkit, wanted)
+    workshop.install(("--target", toolkit, wanted))
     home = toolkit / "nvidia/cu13"
     asked = subprocess.run(
         [workshop.python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],

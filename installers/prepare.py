@@ -178,9 +178,10 @@ class Preparation:
                 (folder / _PACKAGES_STAMP).touch()
             facts = {"python": str(python), "requirements": self._recipe.requirements}
             if self._recipe.horovod:
-                facts |= asdict(horovod_wheel.Ingredients.of(python))
+                ingredients = horovod_wheel.Ingredients.of(python)
+                facts |= asdict(ingredients)
                 with _or_without_horovod():
-                    wheel = self._install_horovod(python, lock, environment)
+                    wheel = self._install_horovod(python, ingredients, lock, environment)
                 facts["horovod_wheel"] = str(wheel)
         replace_file(folder / STAMP, json.dumps(facts, indent=2) + "\n")
         variants = (replace(self._recipe, horovod=one) for one in ("", horovod_wheel.recipe()))
@@ -260,11 +261,20 @@ class Preparation:
             constraints: tuple[Argument, ...] = ("--constraint", self._constraints)
             self._uv(python, (*constraints, *requirements), lock, environment)
 
-    def _install_horovod(self, python: Path, lock: int, environment: dict[str, str]) -> Path:
-        with_nccl = horovod_wheel.Ingredients.of(python).has_nccl
+    def _install_horovod(
+        self,
+        python: Path,
+        ingredients: horovod_wheel.Ingredients,
+        lock: int,
+        environment: dict[str, str],
+    ) -> Path:
+        def install(arguments: Sequence[Argument]) -> None:
+            self._uv(python, arguments, lock, environment)
+
         for last_attempt in (False, True):
             wheel = horovod_wheel.provide(
                 python,
+                ingredients,
                 wheels=self._wheels,
                 constraints=self._constraints,
                 log=self._log,
@@ -272,11 +282,12 @@ class Preparation:
                 environment=environment,
                 hold=(lock,),
                 build=self._build,
+                install=install,
             )
             with self._progress.step("Installing Horovod"):
-                self._uv(python, ("--no-deps", "--reinstall", wheel), lock, environment)
+                install(("--no-deps", "--reinstall", wheel))
             with self._progress.step("Testing Horovod"):
-                fault = horovod_wheel.fault_in(python, with_nccl=with_nccl)
+                fault = horovod_wheel.fault_in(python, with_nccl=ingredients.has_nccl)
             if fault is None:
                 return wheel
             horovod_wheel.discard(wheel)

@@ -101,6 +101,7 @@ def test_the_environments_mpi_comes_before_the_systems(tmp_path: Path) -> None:
         progress=Progress(io.StringIO()),
         hold=(),
         environment={"PATH": "/usr/bin"},
+        install=print,
     )
     folders = workshop.path().split(":")
     assert folders.index(str(tmp_path / "env/bin")) < folders.index("/usr/bin")
