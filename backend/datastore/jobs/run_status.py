@@ -10,7 +10,7 @@ Nothing here signals a process or writes a file of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -21,6 +21,8 @@ from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history import last_written
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import (
@@ -259,6 +261,19 @@ class RunStateReader:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
             return Supervision.ELSEWHERE
         return supervision_of(supervisor)
+
+
+def with_progress(
+    status: RunStatus, folder: JobFolder, checkpoints: Sequence[Checkpoint]
+) -> RunStatus:
+    """Return the status with the last step on record: it is old where it could not be written."""
+    places = [(one.run, one.epoch, one.step) for one in checkpoints]
+    with suppress(OSError):
+        places.append(last_written(folder.history))
+    run, epoch, step = max(places, key=lambda place: (place[0], place[2]), default=(0, 0, 0))
+    if run != status.run or step <= status.step:
+        return status
+    return replace(status, epoch=epoch, step=step)
 
 
 def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:

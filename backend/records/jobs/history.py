@@ -31,13 +31,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 BLOCK_START = b"[[entry]]\n"
 BLOCK_END = b"# end\n"
 LIMIT_BYTES = 1_000_000_000
 """Readers stop here: ten million steps, and less than the memory of a desktop."""
+
+_TAIL_BYTES = 1_000_000
+_PLACE = re.compile(rb"run = (\d+)\nepoch = (\d+)\niter = \d+\ntotalIter = (\d+)\n")
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,26 @@ def encode(block: Block) -> bytes:
         for name, values in block.metrics.items()
     ]
     return ("\n".join(lines) + "\n").encode(errors="replace") + BLOCK_END
+
+
+def last_written(path: Path) -> tuple[int, int, int]:
+    """Return run, epoch and number of the last step in a history; zeros without any.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            tail = file.read()
+    except FileNotFoundError:
+        return 0, 0, 0
+    end = tail.rfind(BLOCK_END)
+    match = _PLACE.search(tail, max(0, tail.rfind(BLOCK_START, 0, end)), end) if end > 0 else None
+    if match is None:
+        return 0, 0, 0
+    run, epoch, step = map(int, match.groups())
+    return run, epoch, step
 
 
 def _number(value: float) -> str:

@@ -20,7 +20,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
-from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends
+from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends, with_progress
 from backend.datastore.queue import files as queue_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -298,7 +298,10 @@ class JobQueries:
         best = None
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
-                best = best_value(list_checkpoints(folder, policy, self._share), policy)
+                checkpoints = list_checkpoints(folder, policy, self._share)
+            best = best_value(checkpoints, policy)
+            if found.doubt or status.state.is_over:
+                status = with_progress(status, folder, checkpoints)
         view = view_of(file, status, best, found.doubt or " ".join(found.problems))
         return replace(view, unrecorded_end=found.unrecorded_end)
 

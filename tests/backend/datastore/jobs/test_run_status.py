@@ -18,12 +18,15 @@ from backend.datastore.jobs.run_status import (
     RunStateReader,
     Supervision,
     judge,
+    with_progress,
 )
 from backend.node.run.run_outcome import final_status
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.records.jobs.history import Block, encode
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
@@ -68,6 +71,48 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
     assert judge(RunFacts()).state is JobState.CREATED
     assert judge(RunFacts(is_queued=True)).state is JobState.QUEUED
+
+
+def block(run: int, epoch: int, last: int) -> bytes:
+    values = {"loss": [0.5, 0.25]}
+    return encode(Block("TRAINING", run, epoch, 1, last - 1, "2026-11-21T07:30:00Z", values))
+
+
+def saved(run: int, epoch: int, step: int) -> Checkpoint:
+    return Checkpoint("c", run, epoch, step, 0, 1, "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "history", "checkpoints", "found"),
+    [
+        ((1, 0), block(1, 3, 80), (), (3, 80)),
+        ((1, 0), block(1, 3, 80) + block(1, 4, 90)[:-9], (), (3, 80)),
+        ((1, 0), block(1, 3, 80), (saved(1, 4, 100),), (4, 100)),
+        ((1, 0), b"", (saved(1, 4, 100),), (4, 100)),
+        ((1, 0), None, (), (1, 0)),
+        ((1, 0), b"[[entry]]\nstate", (), (1, 0)),
+        ((4, 90), block(1, 3, 80), (saved(1, 3, 75),), (4, 90)),
+        ((1, 0), block(3, 3, 80), (saved(3, 4, 100),), (1, 0)),
+        ((1, 0), block(3, 9, 900) + block(2, 5, 50), (), (5, 50)),
+    ],
+)
+def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
+    folder: JobFolder,
+    status: tuple[int, int],
+    history: bytes | None,
+    checkpoints: tuple[Checkpoint, ...],
+    found: tuple[int, int],
+) -> None:
+    folder.history.parent.mkdir(exist_ok=True)
+    if history is not None:
+        folder.history.write_bytes(history)
+    epoch, step = status
+    told = with_progress(
+        RunStatus(JobState.ERROR, run=2 if found == (5, 50) else 1, epoch=epoch, step=step),
+        folder,
+        checkpoints,
+    )
+    assert (told.epoch, told.step) == found
 
 
 def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
