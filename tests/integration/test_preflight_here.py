@@ -22,8 +22,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from backend.services.preflight import findings as words
-from backend.services.preflight import node_findings
+from backend.services.preflight import checks as words
 from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.integration.tiny import ALONE, raw_job
 
@@ -78,7 +77,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = services.jobs.create(raw_job())
-    monkeypatch.setattr(node_findings, "LEAST_OPEN_FILES", 10**9)
+    monkeypatch.setattr(words, "LEAST_OPEN_FILES", 10**9)
     assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in told
