@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from argparse import Namespace
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -179,3 +183,35 @@ def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services
     without = services.preflight.check_again(job.config, before, ("gpu99",))
     assert without.passed
     assert without.nodes == ("this-computer",)
+
+
+@pytest.mark.parametrize("how", ["create and start", "start"])
+def test_a_start_checks_the_placement_plans_and_verifies_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    counted: Counter[str] = Counter()
+
+    def count(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            counted[name] += 1
+            return real(*args, **more)
+
+        monkeypatch.setattr(owner, name, call)
+
+    head = SimpleNamespace(start=lambda *_: None)
+    monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(head))
+    job = services.jobs.create(raw_job(1, **ALONE)) if how == "start" else None
+    for owner, name in (
+        (services.nodes, "list"),
+        (services.nodes, "rooms"),
+        (services.library, "verify"),
+    ):
+        count(owner, name)
+    if job is None:
+        services.jobs.create_and_start(raw_job(1, **ALONE))
+    else:
+        services.jobs.lifecycle.start(job.id)
+    # Model, loader and dataset, each once.
+    assert counted == {"list": 1, "rooms": 1, "verify": 3}
