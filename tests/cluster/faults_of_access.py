@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backend.records.nodes.entry import Interface, NodeEntry
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, changed_entry, fault, moved, rewritten

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, environment, fault, read_only_over, rewritten

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from backend.records.base.folder_modes import make_folder
 from backend.records.base.layout import DataRoot
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten

@@ -14,7 +14,7 @@ from pathlib import Path
 from backend.provisioning.code_archive import PACKAGE, bundle_name
 from backend.records.base.folder_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten
 

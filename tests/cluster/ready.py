@@ -20,7 +20,6 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.records.nodes import health
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.services.context.container import Services, open_services
-from backend.services.preflight import fixes
 from backend.services.preflight.limits import VARIABLE
 from backend.ssh import client as ssh_client
 from tests.cluster.cluster import Cluster
@@ -33,7 +32,6 @@ _AGENT = "backend.node.agent.agent"
 
 _PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),
-    (fixes, {"_AGENT_LIMIT_S": LIMIT_S}),
     (provisioner, {"_AGENT_LIMIT_S": LIMIT_S}),
 )
 

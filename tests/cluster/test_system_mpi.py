@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.preflight import Preflight
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster

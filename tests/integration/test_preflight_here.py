@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from argparse import Namespace
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,8 +26,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from backend.services.preflight import findings as words
-from backend.services.preflight import node_findings
+from backend.services.preflight import checks as words
 from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.integration.tiny import ALONE, raw_job
 
@@ -78,7 +81,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = services.jobs.create(raw_job())
-    monkeypatch.setattr(node_findings, "LEAST_OPEN_FILES", 10**9)
+    monkeypatch.setattr(words, "LEAST_OPEN_FILES", 10**9)
     assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in told
@@ -180,3 +183,35 @@ def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services
     without = services.preflight.check_again(job.config, before, ("gpu99",))
     assert without.passed
     assert without.nodes == ("this-computer",)
+
+
+@pytest.mark.parametrize("how", ["create and start", "start"])
+def test_a_start_checks_the_placement_plans_and_verifies_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    counted: Counter[str] = Counter()
+
+    def count(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            counted[name] += 1
+            return real(*args, **more)
+
+        monkeypatch.setattr(owner, name, call)
+
+    head = SimpleNamespace(start=lambda *_: None)
+    monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(head))
+    job = services.jobs.create(raw_job(1, **ALONE)) if how == "start" else None
+    for owner, name in (
+        (services.nodes, "list"),
+        (services.nodes, "rooms"),
+        (services.library, "verify"),
+    ):
+        count(owner, name)
+    if job is None:
+        services.jobs.create_and_start(raw_job(1, **ALONE))
+    else:
+        services.jobs.lifecycle.start(job.id)
+    # Model, loader and dataset, each once.
+    assert counted == {"list": 1, "rooms": 1, "verify": 3}

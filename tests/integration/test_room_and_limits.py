@@ -20,11 +20,11 @@ from backend.records.nodes.reading import BAD
 from backend.records.queue.entry import Cause, QueueEntry
 from backend.records.queue.scheduling import NodeView, Scene, why_waiting
 from backend.services.context.container import Services
-from backend.services.preflight import findings as words
-from backend.services.preflight import node_findings
-from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight import checks as words
+from backend.services.preflight.context import PreflightTarget
 from backend.services.preflight.service import PreflightFailed
 from tests.backend.records.nodes.test_unlisted_holder import GPU, reading
+from tests.backend.services.preflight.judging import answered
 from tests.backend.services.preflight.test_unanswered import GOOD
 from tests.integration.tiny import ALONE, raw_job
 
@@ -38,10 +38,6 @@ def target(slots: int = 1, workers: int = 0) -> PreflightTarget:
         leads=True,
         loader_workers=workers,
     )
-
-
-def told(**changes: Any) -> NodeReplies:
-    return NodeReplies({**GOOD, **changes})
 
 
 def with_files(monkeypatch: pytest.MonkeyPatch, files: int, of: int = 10**6) -> None:
@@ -112,9 +108,9 @@ def test_a_full_disk_is_said_by_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -
         ({**root, "files": None, "free": 10}, "The data root has"),
     )
     for facts, sentence in cases:
-        (fault,) = node_findings._data_root(target(), told(data_root=facts))
+        (fault,) = answered(target(), data_root=facts)
         assert sentence in fault.sentence
-    (home,) = node_findings._home(target(), told(home={**GOOD["home"], "files": 1}))
+    (home,) = answered(target(), home={**GOOD["home"], "files": 1})
     assert "The disk of /home/mai on gpu03 can take only 1 more files" in home.sentence
 
 
@@ -149,7 +145,7 @@ def test_shared_memory_is_enough_for_ranks_and_loader_workers(
     slots: int, workers: int, free_mib: int, blocks: bool, warns: bool
 ) -> None:
     facts = {"free": free_mib * MIB, "why": ""}
-    found = list(node_findings.of_limits(target(slots, workers), told(shared_memory=facts)))
+    found = answered(target(slots, workers), shared_memory=facts)
     assert [(one.blocks, one.is_warning) for one in found] == [(blocks, warns)] * (blocks or warns)
     for one in found:
         assert f"{free_mib * MIB / 1e6:.0f} MB are free" in one.sentence
@@ -172,7 +168,7 @@ def test_the_limit_of_open_files_is_enough_for_loader_workers(
     open_files: int | None, workers: int, needed: int | None
 ) -> None:
     limits = {"open_files": open_files, "hard": 4096}
-    found = list(node_findings.of_limits(target(1, workers), told(limits=limits)))
+    found = answered(target(1, workers), limits=limits)
     assert [f"needs {needed}." in one.sentence for one in found] == [True] * (needed is not None)
 
 

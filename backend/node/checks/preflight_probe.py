@@ -2,7 +2,8 @@
 
 The desktop sends this file to ``python3 -I - MODE REQUEST``, as it does with `node_facts`, so that
 a broken environment is one fact among others and does not end the check. It imports nothing of the
-program and contains no sentences; `backend.services.preflight.findings` has them.
+program and contains no sentences; `backend.services.preflight.checks` has them, and says what is
+asked.
 
 ``listen`` leaves a process that accepts connections from the other nodes for a while and prints its
 port and pid. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it is answered;
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import glob
 import hashlib
 import json
@@ -75,12 +77,6 @@ print(json.dumps(found))
 _IMPORTED_FIRST = (
     *("*", "torch/*", "torch/lib/*", "horovod/*", "horovod/torch/*", "mpi4py/*", "openmpi/lib/*"),
 )
-_GPUS = """
-import dataclasses, json
-from backend.node.metrics.gpus import Gpus
-gpus, message = Gpus().read()
-print(json.dumps({"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "message": message}))
-"""
 
 
 def main(mode: str, request: dict[str, Any]) -> None:
@@ -100,7 +96,7 @@ def listen(request: dict[str, Any]) -> None:
 
     The listener, ``pid``, ends after ``visitors`` connections, or after ``limit_s``.
     """
-    facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **_load(request)}
+    facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **load(request)}
     if request["address"]:
         try:
             listener = _listener(request["address"])
@@ -253,21 +249,16 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
 
 
 def check(request: dict[str, Any]) -> None:
-    """Run all queries at once; each in a child process that can be abandoned."""
-    questions: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "data_root": _data_root,
-        "shared_memory": shared_memory,
-        "limits": limits,
-        "mpirun": _mpirun,
-        "leftovers": _leftovers,
-        "load": _load,
-    }
-    if request["bundle"]:
-        questions.update(home=_home, program=_program, agent=_agent, imports=_imports)
-    if request["gpus"]:
-        questions["gpus"] = _gpus
+    """Run all queries at once; each in a child process that can be abandoned.
+
+    ``asked``: name of a query -> a function of this file, ``ask``, and its own arguments.
+    """
+    asked = request.pop("asked")
     end = time.monotonic() + request["limit_s"]
-    waiting = {_child(lambda ask=ask: ask(request)): name for name, ask in questions.items()}  # type: ignore[misc]
+    waiting = {}
+    for name, own in asked.items():
+        work: Callable[[], Any] = functools.partial(globals()[own["ask"]], {**request, **own})
+        waiting[_child(work)] = name
     while waiting:
         ready = select.select(list(waiting), [], [], max(0.0, end - time.monotonic()))[0]
         if not ready:
@@ -303,12 +294,15 @@ def _child(work: Callable[[], Any]) -> int:
     return reading
 
 
-def _load(request: dict[str, Any]) -> Any:
+# The queries.
+
+
+def load(request: dict[str, Any]) -> Any:
     # All of the computer, as the load is: not those that this process may use.
     return {"load": os.getloadavg()[0], "cores": os.cpu_count() or 1}
 
 
-def _data_root(request: dict[str, Any]) -> Any:
+def data_root(request: dict[str, Any]) -> Any:
     """Check the data root: ``nonce`` is the desktop's file; ``answer`` is the reply to it."""
     root = request["data_root"]
     facts: dict[str, Any] = {"there": os.path.isdir(root), "seen": False, "why": "", "free": None}
@@ -343,13 +337,13 @@ def _room(path: str) -> dict[str, Any]:
     return {"free": room.f_bavail * room.f_frsize, "files": files}
 
 
-def _home(request: dict[str, Any]) -> Any:
-    home = request["home"]
+def home(request: dict[str, Any]) -> Any:
+    path = request["home"]
     facts: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
     try:
-        facts.update(_room(home))
-        facts["noexec"] = bool(os.statvfs(home).f_flag & os.ST_NOEXEC)
-        probe = os.path.join(home, f".preflight-{os.getpid()}")
+        facts.update(_room(path))
+        facts["noexec"] = bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+        probe = os.path.join(path, f".preflight-{os.getpid()}")
         try:
             _write(probe, b"r" * _PROBE_BYTES)
         finally:
@@ -384,7 +378,7 @@ def limits(request: dict[str, Any]) -> Any:
     return {"open_files": soft if soft != resource.RLIM_INFINITY else None, "hard": hard}
 
 
-def _mpirun(request: dict[str, Any]) -> Any:
+def mpirun(request: dict[str, Any]) -> Any:
     """Check mpirun and the programs that it starts on the other nodes."""
     path = request["mpirun"]
     if not path:
@@ -399,7 +393,7 @@ def _mpirun(request: dict[str, Any]) -> Any:
     }
 
 
-def _imports(request: dict[str, Any]) -> Any:
+def imports(request: dict[str, Any]) -> Any:
     """Check the imports of torch and ``library``; the result is cached, as they take seconds of a
     core."""
     library = request["library"]
@@ -446,7 +440,7 @@ def _made_of(python: str) -> str:
     return digest.hexdigest()
 
 
-def _program(request: dict[str, Any]) -> Any:
+def program(request: dict[str, Any]) -> Any:
     """Return the digest of the bundle (`backend.provisioning.code_archive`), "" without one."""
     top = request["bundle"]
     contents = {}
@@ -462,31 +456,12 @@ def _program(request: dict[str, Any]) -> Any:
     return {"digest": digest.hexdigest()[:16] if contents else ""}
 
 
-def _agent(request: dict[str, Any]) -> Any:
-    argv = _module(request, "backend.node.agent.control", "check")
-    argv += ["--bundle", request["bundle"], "--folder", request["agent_folder"]]
-    code, _, words = _run(argv, request["command_limit_s"], request["bundle"])
-    return {"code": code, "why": _last(words)}
-
-
-def _leftovers(request: dict[str, Any]) -> Any:
-    argv = _module(request, "backend.node.checks.orphans", "--data-root", request["data_root"])
-    code, out, words = _run(argv, request["command_limit_s"], request["code_root"])
-    with contextlib.suppress(ValueError):
-        return {"code": code, "orphans": json.loads(out)["orphans"]}
-    return {"code": code, "orphans": [], "why": _last(words)}
-
-
-def _gpus(request: dict[str, Any]) -> Any:
-    argv = [request["python"], "-c", _GPUS]
-    code, out, words = _run(argv, request["command_limit_s"], request["code_root"])
-    with contextlib.suppress(ValueError):
+def command(request: dict[str, Any]) -> Any:
+    """Run ``argv``: its code, with the JSON object that it prints, or else its last line."""
+    code, out, words = _run(request["argv"], request["command_limit_s"], request["code_root"])
+    with contextlib.suppress(ValueError, TypeError):
         return {"code": code, **json.loads(out)}
-    return {"code": code, "gpus": [], "message": _last(words)}
-
-
-def _module(request: dict[str, Any], module: str, *arguments: str) -> list[str]:
-    return [request["python"], "-m", module, *arguments]
+    return {"code": code, "why": _last(words)}
 
 
 def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int, str, str]:

@@ -74,6 +74,10 @@ class PreflightFinding(Record, what="finding"):
     host_key: Optional[HostKey] = None  # noqa: UP045 - read at run time by 3.9
 
     @property
+    def label(self) -> str:
+        return self.check[:1].upper() + self.check[1:]
+
+    @property
     def blocks(self) -> bool:
         return not self.ok and not self.is_warning
 
@@ -131,8 +135,8 @@ class Preflight:
         checks: dict[str, list[str]] = {}
         for check, node in self.unchecked:
             checks.setdefault(node, []).append(check)
-        told = "; ".join(f"{', '.join(some)} on {node}" for node, some in checks.items())
-        return f"Not checked: {told}." if told else ""
+        all_of_them = "; ".join(f"{', '.join(some)} on {node}" for node, some in checks.items())
+        return f"Not checked: {all_of_them}." if checks else ""
 
     def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:
         """Return these results, updated by a later check of ``asked`` and possibly others.

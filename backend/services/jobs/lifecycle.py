@@ -79,6 +79,7 @@ class JobLifecycle:
         weights = self._at_the_beginning(file, view, start_over)
         file = _placed(file, placement)
         self._preflight.require(file.config, file.id, progress)
+        self._checker.placement(file.config)
         return self.run(folder, file, view.run + 1, bool(placement), progress, start_from=weights)
 
     def resume(
@@ -112,6 +113,7 @@ class JobLifecycle:
             file = replace(file, config=file.config.with_learning_rate(learning_rate))
         is_changed = bool(placement or batch_size or learning_rate)
         self._preflight.require(file.config, file.id, progress)
+        self._checker.placement(file.config)
         return self.run(
             folder,
             file,
@@ -220,8 +222,10 @@ class JobLifecycle:
         start_from: str = "",
         why: str = "",
     ) -> JobView:
-        """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
-        self._checker.placement(file.config)
+        """Start the job as it is in ``file``, from now on so if it ``is_changed``.
+
+        Its nodes were checked before.
+        """
         with as_backend_error(f"The job {file.id} could not be started"):
             # If another desktop was first, there is one run, and it is that one's.
             began = self._starter.start(

@@ -37,6 +37,7 @@ from backend.records.library.item import Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
+from backend.services.jobs.run_starter import KINDS
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
 from backend.services.tools.training_python import awaits_horovod, has_horovod
@@ -93,19 +94,14 @@ class JobChecker:
 
     def check(self, raw: Mapping[str, Any]) -> Checked:
         parsed = parse_job(raw)
-        usual = "ddp" if self._lacks_horovod(parsed.draft) else StrategyConfig.name
+        nodes = self._known_nodes()
+        usual = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy:
             parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
         checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
         # References are resolved even if other settings are invalid.
-        for key, kind in (
-            ("model", Kind.MODEL),
-            ("dataset", Kind.DATASET),
-            ("loader", Kind.LOADER),
-            ("validation_dataset", Kind.DATASET),
-            ("validation_loader", Kind.LOADER),
-        ):
+        for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
@@ -113,7 +109,7 @@ class JobChecker:
         if not checked.is_wrong("start_from"):
             self._check_start_from(checked, parsed.draft.start_from)
         if not checked.is_wrong("placement"):
-            self._check_placements(checked, parsed.draft)
+            self._check_placements(checked, parsed.draft, nodes)
         return checked
 
     def placement(self, config: JobConfig) -> None:
@@ -122,38 +118,37 @@ class JobChecker:
         Raises:
             BackendError: They are not; it has every reason, one sentence after the other.
         """
-        checked = Checked(config, config)
-        absent = self._check_placements(checked, config)
+        checked, nodes = Checked(config, config), self._known_nodes()
+        self._check_placements(checked, config, nodes)
         if checked.faults:
-            others = [one.node for one in config.placement if one.node not in absent]
+            names = [one.node for one in config.placement]
+            absent = [name for name in names if not _is_online(nodes.get(name))]
+            others = [name for name in names if name not in absent]
             raise BackendError(
                 " ".join(fault.sentence.partition(": ")[2] for fault in checked.faults),
                 f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} only."
                 if absent and others
                 else "Choose other nodes; nothing was started.",
             )
-        self._busy_gpus(config)
+        _require_free_gpus(config, nodes)
 
-    def _lacks_horovod(self, config: JobConfig) -> bool:
-        entries = {node.name: node.entry for node in self._nodes.list()}
-        for name in (one.node for one in config.placement):
-            entry = entries.get(name)
-            if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
-                return True
-            if entry and entry.installation and entry.installation.without_horovod:
-                return True
-        return False
+    def free_gpus(self, config: JobConfig) -> None:
+        """Check only that the GPUs of a job are free, just after the rest was checked.
 
-    def _check_placements(self, checked: Checked, config: JobConfig) -> list[str]:
-        """Return the names of the nodes that are not online."""
-        nodes = {node.name: node for node in self._nodes.list()}
+        Raises:
+            BackendError: One is in use.
+        """
+        if config.uses_gpus:
+            _require_free_gpus(config, self._known_nodes())
+
+    def _known_nodes(self) -> Mapping[str, NodeState]:
+        return {node.name: node for node in self._nodes.list()}
+
+    def _check_placements(
+        self, checked: Checked, config: JobConfig, nodes: Mapping[str, NodeState]
+    ) -> None:
         for number, placement in enumerate(config.placement):
             self._check_placement(checked, f"placement[{number}]", placement, nodes)
-        return [
-            one.node
-            for one in config.placement
-            if one.node not in nodes or nodes[one.node].presence is not Presence.ONLINE
-        ]
 
     def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
         try:
@@ -240,7 +235,7 @@ class JobChecker:
                 f"There is no node “{sanitize(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"known nodes: {', '.join(nodes)}."),
             )
-        elif node.presence is not Presence.ONLINE or node.reading is None:
+        elif not _is_online(node) or node.reading is None:
             # Never run on fewer nodes silently: all chosen nodes are used, or nothing starts.
             why = f": {node.message}" if node.message else ""
             checked.fault(
@@ -294,22 +289,34 @@ class JobChecker:
                 sentence = f"{where} is shared with {sanitize(beside)} (your choice)."
                 checked.findings.append(Finding(GPU_CHECK, True, sentence))
 
-    def _busy_gpus(self, config: JobConfig) -> None:
-        if not config.uses_gpus:
-            return
-        readings = {node.name: node.reading for node in self._nodes.list()}
-        for placement in config.placement:
-            reading = readings.get(placement.node)
-            for gpu in reading.gpus if reading is not None else ():
-                if gpu.uuid not in placement.gpus:
-                    continue
-                for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
-                    raise BackendError(
-                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
-                        f"{process.who}.",
-                        "Choose another GPU, or start when it is free."
-                        + ("" if process.pid else f" {gpu.unlisted_remedy}"),
-                    )
+
+def _is_online(node: NodeState | None) -> bool:
+    return node is not None and node.presence is Presence.ONLINE
+
+
+def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
+    for name in (one.node for one in config.placement):
+        entry = nodes[name].entry if name in nodes else None
+        if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
+            return True
+        if entry and entry.installation and entry.installation.without_horovod:
+            return True
+    return False
+
+
+def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:
+    for placement in config.placement:
+        reading = nodes[placement.node].reading if placement.node in nodes else None
+        for gpu in reading.gpus if reading is not None else ():
+            if gpu.uuid not in placement.gpus:
+                continue
+            for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
+                raise BackendError(
+                    f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
+                    f"{process.who}.",
+                    "Choose another GPU, or start when it is free."
+                    + ("" if process.pid else f" {gpu.unlisted_remedy}"),
+                )
 
 
 def _who(process: GpuProcess) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from backend.base.errors import BackendError
 from backend.records.base.validation import sanitize
-from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.services.preflight.findings import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
+from backend.records.nodes.preflight import Fix
+from backend.services.preflight.check import Result
+from backend.services.preflight.context import Facts, JobPreflight, NodePreflight
 
+SLOW_BYTES_PER_S = 10e6
+"""Less than Fast Ethernet; training across such nodes waits for the network."""
+_BUSY_PER_CORE = 2.0
 _NO_END = 124
 _REMEDY = "Open all ports between the nodes of the cluster; mpirun and the ranks use random ones."
 _MTU_REMEDY = (
@@ -34,28 +39,107 @@ class Meeting:
         return bool(self.facts["bytes"])
 
 
-def route_findings(
-    meetings: Sequence[Meeting], log_ins: Sequence[Meeting]
-) -> Iterator[PreflightFinding]:
-    """``log_ins`` are those of the head node; without a route they fail too and are ignored."""
-    failed = [one for one in meetings if not one.works]
-    lost: set[tuple[str, str]] = set()
-    for blamed, some in _blamed(failed, len({one.source for one in meetings})):
-        lost.update((one.source, one.target) for one in some)
+def busy(facts: Facts) -> str:
+    """Return ``load 34 on 2 cores`` for a node that is busy, otherwise ""."""
+    load, cores = facts.get("load", 0.0), facts.get("cores", 1)
+    return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
+
+
+def is_with_others(node: NodePreflight, job: JobPreflight) -> bool:
+    return len(job.nodes) > 1
+
+
+def others(node: NodePreflight, job: JobPreflight) -> set[str]:
+    return {one.name for one in job.nodes} - {node.name}
+
+
+def unmet(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
+    """Return the other nodes that ``node`` should have reached and has no result for."""
+    if node.target is not None and kind == "ssh" and not node.target.leads:
+        return set()
+    return others(node, job) - {one["node"] for one in node.met if one["kind"] == kind}
+
+
+def no_common_network(job: JobPreflight) -> Iterator[Result]:
+    if (error := job.network_error) is not None:
+        names = tuple(node.name for node in job.asked)
+        yield Result(error.sentence, error.remedy, Fix.NONE, names)
+
+
+def not_its_address(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
+    if node.address and node.heard and not node.port:
+        yield Result(
+            f"{node.name} no longer has the address {node.address}, which the other nodes use: "
+            f"{sanitize(str(node.heard['why']))}.",
+            "Check the node again; it may have a new address.",
+        )
+
+
+def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
+    if isinstance(error := node.settings, BackendError):
+        yield Result(
+            f"The SSH settings of mpirun on {node.name} cannot be updated: {error.sentence}",
+            error.remedy,
+        )
+    elif node.settings:
+        yield Result(
+            f"The SSH settings of mpirun on {node.name} were outdated and have been updated.",
+            fix=Fix.NONE,
+            details={"ok": True},
+        )
+
+
+def has_settings(node: NodePreflight, job: JobPreflight) -> bool:
+    leads = node.target is not None and node.target.leads
+    return isinstance(node.settings, bool) or not leads
+
+
+def routes(job: JobPreflight) -> Iterator[Result]:
+    return route_findings(_meetings("route", job))
+
+
+def log_ins(job: JobPreflight, without_python: Collection[str]) -> Iterator[Result]:
+    """The filter of a limited key is started by the Python that may be at fault."""
+    tried = [one for one in _meetings("ssh", job) if one.target not in without_python]
+    return log_in_findings(tried, _meetings("route", job))
+
+
+def _meetings(kind: str, job: JobPreflight) -> list[Meeting]:
+    nodes = {node.name: node for node in job.nodes}
+    return [
+        Meeting(node.name, met["node"], met["facts"], _who_is_busy(nodes[met["node"]], node))
+        for node in job.nodes
+        for met in node.met
+        if met["kind"] == kind
+    ]
+
+
+def _who_is_busy(*nodes: NodePreflight) -> str:
+    loads = ((node.name, busy(node.heard)) for node in nodes)
+    return next((f"{name} is busy ({load})" for name, load in loads if load), "")
+
+
+def route_findings(meetings: Sequence[Meeting]) -> Iterator[Result]:
+    nodes = len({one.source for one in meetings})
+    for blamed, some in _blamed([one for one in meetings if not one.works], nodes):
         yield _no_route(blamed, some)
     slow = [one for one in meetings if one.works and _rate(one) < SLOW_BYTES_PER_S]
-    for blamed, some in _blamed(slow, len({one.source for one in meetings})):
+    for blamed, some in _blamed(slow, nodes):
         rate = min(map(_rate, some))
         names = " and ".join(blamed)
-        yield PreflightFinding(
-            ROUTE,
-            False,
+        yield Result(
             f"The network of {names} transfers only {rate / 1e6:.1f} MB/s; the ranks will wait for "
             "it.",
             "Check its cable, and whether other programs use the network.",
+            Fix.NONE,
             blamed,
-            is_warning=True,
+            details={"is_warning": True},
         )
+
+
+def log_in_findings(log_ins: Sequence[Meeting], meetings: Sequence[Meeting]) -> Iterator[Result]:
+    """``log_ins`` are those of the head node; without a route they fail too and are ignored."""
+    lost = {(one.source, one.target) for one in meetings if not one.works}
     refused = [one for one in log_ins if one.facts["code"]]
     refused = [one for one in refused if (one.source, one.target) not in lost]
     reasons = {_reason(one) for one in refused}
@@ -94,7 +178,7 @@ def _blamed(
         left = [one for one in left if one not in some]
 
 
-def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFinding:
+def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> Result:
     is_open = any(one.facts["connected"] for one in some)
     why = sanitize(str(some[0].facts["why"]), 120)
     if len(blamed) == 1:
@@ -103,23 +187,17 @@ def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFind
     else:
         who = " and ".join(blamed)
     if is_open:
-        return PreflightFinding(
-            ROUTE,
-            False,
+        return Result(
             f"Connections between {who} open, but no data arrives ({why}): large packets "
             "are lost on the way.",
             _MTU_REMEDY,
-            blamed,
-            Fix.LEAVE_OUT,
+            nodes=blamed,
         )
-    return PreflightFinding(
-        ROUTE,
-        False,
+    return Result(
         f"Connections between {who} fail ({why}), though both nodes are on: a "
         "firewall or a wrong route.",
         _REMEDY,
-        blamed,
-        Fix.LEAVE_OUT,
+        nodes=blamed,
     )
 
 
@@ -148,7 +226,7 @@ def _reason(one: Meeting) -> str:
     return str(one.facts["why"]).rpartition(": ")[2]
 
 
-def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
+def _no_log_in_anywhere(one: Meeting) -> Result:
     found = _no_log_in(one)
     if found.nodes == (one.source,) or (one.busy and _is_late(one)):
         return found
@@ -171,7 +249,7 @@ def _is_late(one: Meeting) -> bool:
     return one.facts["code"] == _NO_END or "timed out" in str(one.facts["why"])
 
 
-def _late(one: Meeting) -> PreflightFinding:
+def _late(one: Meeting) -> Result:
     """No key changes how long a login takes."""
     sentence = f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}."
     remedy = (
@@ -184,49 +262,36 @@ def _late(one: Meeting) -> PreflightFinding:
             f"failed twice: {_said(one)}."
         )
         remedy = "Wait until the load falls, or end what runs on it; then check again."
-    return PreflightFinding(BETWEEN, False, sentence, remedy, (one.target,), Fix.LEAVE_OUT)
+    return Result(sentence, remedy, Fix.LEAVE_OUT, (one.target,))
 
 
-def _no_log_in(one: Meeting) -> PreflightFinding:
+def _no_log_in(one: Meeting) -> Result:
     why = str(one.facts["why"])
     if one.facts.get("shell"):
-        return PreflightFinding(
-            BETWEEN,
-            False,
+        return Result(
             f"The login shell of {one.target} cannot run mpirun's commands: {_said(one)}.",
             "Install the cluster's key again, which uses /bin/sh. With your own key between the "
             f"nodes, change the login shell on {one.target}: chsh -s /bin/bash.",
-            (one.target,),
-            Fix.INSTALL_CLUSTER_KEY,
+            nodes=(one.target,),
         )
     names = {"source": one.source, "target": one.target}
     for words, (sentence, remedy, fix) in _SSH_WORDS.items():
         if words in why:
-            return PreflightFinding(
-                BETWEEN,
-                False,
-                sentence.format(**names),
-                remedy.format(**names),
-                (one.target,),
-                fix,
+            return Result(
+                sentence.format(**names), remedy.format(**names), fix, nodes=(one.target,)
             )
     if _is_late(one):
         return _late(one)
     if one.facts["code"] == 127 and not why.startswith("ssh:"):
-        return PreflightFinding(
-            BETWEEN,
-            False,
+        return Result(
             f"{one.source} has no ssh, which mpirun needs to reach the other nodes.",
             f"Install it on {one.source}: apt-get install openssh-client",
-            (one.source,),
             Fix.LEAVE_OUT,
+            (one.source,),
         )
-    return PreflightFinding(
-        BETWEEN,
-        False,
+    return Result(
         f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
         "Install the cluster's key again. If that fails, log in by hand: on "
         f"{one.source}, ssh {one.target}.",
-        (one.target,),
-        Fix.INSTALL_CLUSTER_KEY,
+        nodes=(one.target,),
     )

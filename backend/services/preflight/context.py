@@ -1,52 +1,141 @@
-"""Context of a pre-flight check: this desktop, and the state of each node."""
+"""Context of a pre-flight check: this desktop, and what is known of the job and its nodes."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.base.errors import BackendError
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.jobs.config import Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
-from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
-from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.findings import Facts, NodeReplies, PreflightTarget
 from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PreflightTarget:
+    """The part of the check for one node: ``placement`` is its share of the job."""
+
+    node: str
+    placement: Placement
+    python: str
+    mpirun: str
+    mpi_version: str
+    bundle: str
+    data_root: str
+    home: str
+    leads: bool
+    needed_bytes: int = 0
+    library: str = "horovod"
+    """Imported besides torch; "" for the strategy "alone", which needs no mpirun."""
+    jobs_are_narrow: bool = False
+    """On this computer the folder of all jobs is writable for fewer users than its parent."""
+    no_share: bool = False
+    """`data_root` is a staged one, see `NodeEntry`."""
+    loader_workers: int = 0
+    agent_folder: str = ""
+    imports: str = ""
+    """The file in which the node keeps the result of its imports."""
 
 
 @dataclass
 class NodePreflight:
-    """A node of the job: its known facts, and the results of its thread."""
+    """A node of the job: what is known of it, and what its thread has found out.
 
-    site: PreflightTarget
-    entry: NodeEntry | None
+    Attributes:
+        target: None for a node that cannot be asked.
+        entry: None for this computer, and for a node that is unknown.
+        lack: Why this computer cannot train.
+        error: Why the node could not be asked, or not to the end.
+        heard: Its answer to ``listen`` of the probe, with its load.
+        has_answered: Its Python ran the probe, over SSH where it is another computer.
+        replies: Its answers by name, None in place of a late one; None while it is asked.
+        met: Its results with the other nodes.
+        settings: Whether mpirun's SSH settings changed, or why they could not be updated.
+        is_seen_here: This computer sees what the node wrote to the data root.
+        limits: Longer than the check's own where the node is busy.
+    """
+
+    placement: Placement
+    target: PreflightTarget | None = None
+    entry: NodeEntry | None = None
+    cores: int = 0
+    has_horovod: bool | None = None
+    lack: BackendError | None = None
     address: str = ""
+    error: Exception | None = None
+    heard: Facts = field(default_factory=dict)
+    clock_offset_s: float = 0.0
+    has_answered: bool = False
+    replies: Mapping[str, Facts | None] | None = None
+    met: Sequence[Mapping[str, Any]] = ()
+    settings: bool | BackendError | None = None
+    is_seen_here: bool = True
+    limits: PreflightLimits = field(default_factory=PreflightLimits)
     listening: threading.Event = field(default_factory=threading.Event)
     """Set when the node listens, or has failed to."""
-    port: int = 0
-    told: NodeReplies = field(default_factory=NodeReplies)
-    met: list[dict[str, Any]] = field(default_factory=list)
-    limits: PreflightLimits = field(default_factory=PreflightLimits)
-    """Longer than the check's own where the node is busy; see `node_probe.patience`."""
-    load: Facts = field(default_factory=dict)
-    has_answered: bool = False
-    """Its Python ran the probe, over SSH where it is another computer."""
-    has_settings: bool = False
-    is_over: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def name(self) -> str:
+        return self.placement.node
+
+    @property
+    def port(self) -> int:
+        return int(self.heard.get("port", 0))
 
     @property
     def is_limited(self) -> bool:
         """True if the cluster's key can start only training runs on the node."""
         there = self.entry.installation if self.entry else None
         return there is not None and there.limits_key and not there.own_key
+
+
+@dataclass
+class JobPreflight:
+    """A job that is checked, and all that is known of its nodes, in the order of the job.
+
+    Attributes:
+        library: What its strategy imports, see `PreflightTarget`.
+        bundle: The name of this desktop's bundle.
+        known: The names of all nodes.
+        root_error: Why this computer cannot write to the data root.
+        network_error: Why the nodes have no network in common.
+        findings: The results of the checks before, in the order of the table.
+    """
+
+    library: str
+    bundle: str
+    nodes: tuple[NodePreflight, ...] = ()
+    known: tuple[str, ...] = ()
+    root_name: str = ""
+    root_error: BackendError | OSError | None = None
+    network_error: BackendError | None = None
+    findings: list[PreflightFinding] = field(default_factory=list)
+
+    @property
+    def asked(self) -> tuple[NodePreflight, ...]:
+        return tuple(node for node in self.nodes if node.target is not None)
+
+    @property
+    def whole_s(self) -> float:
+        return max(node.limits.whole_s for node in self.asked)
+
+    def faulty(self, check: str) -> set[str]:
+        """Return the nodes with a finding of ``check``."""
+        of_check = (one for one in self.findings if one.check == check and not one.ok)
+        return {node for one in of_check for node in one.nodes}
 
 
 @dataclass(frozen=True)
@@ -84,9 +173,3 @@ def settings_texts(shell: Shell, home: NodeHome) -> list[bytes]:
         except FileNotFoundError:
             texts.append(b"")
     return texts
-
-
-def too_many_processes(site: PreflightTarget, cores: int) -> Iterator[PreflightFinding]:
-    slots = cores * PROCESSES_PER_CORE
-    if site.placement.processes > slots:
-        yield preflight_findings.too_many(site, cores, slots)

@@ -29,46 +29,33 @@ from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.records.nodes.reading import Orphan
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
-from backend.services.preflight import findings as preflight_findings
+from backend.services.preflight.check import Alike
+from backend.services.preflight.checks import BY_NAME, HOROVOD
+from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
 OnChange = Callable[[SetUp], None]
 
-_AGENT_LIMIT_S = 20.0
-_DAMAGED = frozenset(
-    (
-        preflight_findings.PYTHON,
-        preflight_findings.PYTORCH,
-        preflight_findings.HOROVOD,
-        preflight_findings.MPI4PY,
-        preflight_findings.OPEN_MPI,
-    )
-)
 _SET_ASIDE = (
     'for one in "$@"; do if [ -e "$one" ] && [ ! -O "$one" ]; then'
     ' mv -T -- "$one" "$one.not-ours-$(date +%s)" || exit; fi; done'
 )
 
-_Kind = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
-_KINDS: Mapping[str, _Kind] = {
-    preflight_findings.OPEN_MPI: (
-        lambda entry: entry.has_own_mpi,
-        lambda options, own: replace(options, system_mpi=own),
-    ),
-    preflight_findings.PYTHON: (
-        lambda entry: entry.shares_environment,
-        lambda options, shared: replace(options, shared=shared),
-    ),
-}
-
 
 class PreflightMender:
     """Every call blocks and may run on any thread."""
 
-    def __init__(self, root: DataRoot, cluster: ClusterService, set_up: SetUpService) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        cluster: ClusterService,
+        set_up: SetUpService,
+        limits: PreflightLimits,
+    ) -> None:
         self._root = root
         self._cluster = cluster
         self._set_up = set_up
+        self._limits = limits
 
     def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
@@ -149,7 +136,7 @@ class PreflightMender:
         entry = self._cluster.entry(node)
         entries = self._cluster.list()
         options = options_of(entry)
-        if preflight_findings.HOROVOD in checks and options.without_horovod:
+        if HOROVOD in checks and options.without_horovod:
             return (node,), replace(options, without_horovod=False)
         for check in checks:
             if plan := _to_be_alike(check, entry, entries):
@@ -183,7 +170,7 @@ class PreflightMender:
         shell = self._cluster.open_shell(node)
         try:
             started = shell.run(agent_commands.start(agent))
-            lives = started.ok and shell.run(agent_commands.check(agent, _AGENT_LIMIT_S)).ok
+            lives = started.ok and shell.run(agent_commands.check(agent, self._limits.agent_s)).ok
         finally:
             shell.close()
         if not lives:
@@ -216,14 +203,14 @@ class PreflightMender:
                 self._root, [(one.process.pid, one.process.start_ticks) for one in old]
             )
         else:
-            left = self._end_far_orphans(node)
+            left = self._end_remote_orphans(node)
         if left:
             raise BackendError(
                 f"Processes {left} on {place(node)} do not end.",
                 "They wait for a disk or a driver that hangs; restart that computer.",
             )
 
-    def _end_far_orphans(self, node: str) -> object:
+    def _end_remote_orphans(self, node: str) -> object:
         entry, there, _ = self._ready(node)
         argv = [
             "env",
@@ -271,11 +258,12 @@ def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
 def _set_aside_damaged(shell: Shell, check: str, there: NodeInstallation, is_ours: bool) -> None:
     """Set damaged files aside: a set-up changes nothing that has its stamp."""
     is_current = there.bundle.rpartition("/")[2] == bundle_name()
-    if check == preflight_findings.PROGRAM and is_current:
+    what = BY_NAME[check].sets_aside
+    if what == "program" and is_current:
         aside = f"{there.bundle}.damaged"
         shell.run(["rm", "-rf", "--", aside])
         shell.run(["mv", "-T", "--", there.bundle, aside])
-    elif check in _DAMAGED and (check != preflight_findings.OPEN_MPI or is_ours):
+    elif what == "environment" or (what == "own mpi" and is_ours):
         environment = PurePosixPath(there.python).parent.parent
         shell.run(["rm", "-f", "--", str(environment / STAMP)])
 
@@ -300,24 +288,23 @@ def _to_be_alike(
 
     Environments that differ in this way are intact, so none of them is set aside.
     """
-    odd = _odd_ones(check, entry, entries)
-    if not odd:
+    alike = BY_NAME[check].alike
+    odd = _odd_ones(alike, entry, entries) if alike is not None else ()
+    if alike is None or not odd:
         return None
-    is_kind, with_kind = _KINDS[check]
-    return [one.name for one in odd], with_kind(options_of(entry), not is_kind(odd[0]))
+    return [one.name for one in odd], alike.set_to(options_of(entry), not alike.is_set(odd[0]))
 
 
-def _odd_ones(check: str, entry: NodeEntry, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
+def _odd_ones(alike: Alike, entry: NodeEntry, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
     """Return the nodes that were set up unlike most; in a tie, those like this one."""
-    if check not in _KINDS or entry.installation is None:
+    if entry.installation is None:
         return ()
-    (is_kind, _), name = _KINDS[check], entry.installation.environment
+    name = entry.installation.environment
     found: dict[bool, list[NodeEntry]] = {True: [], False: []}
     for one in entries:
         there = one.installation
-        # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
-        if there and (check == preflight_findings.OPEN_MPI or there.environment == name):
-            found[is_kind(one)].append(one)
+        if there and (alike.among_all or there.environment == name):
+            found[alike.is_set(one)].append(one)
     if len(found[True]) == len(found[False]):
-        return found[is_kind(entry)]
+        return found[alike.is_set(entry)]
     return min(found.values(), key=len)

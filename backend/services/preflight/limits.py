@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any
 
 from backend.base.errors import BackendError
 
+_USUAL_LOGIN_S = 1.0
+_MOST_PATIENCE = 5.0
 VARIABLE = "RINGMASTER_PREFLIGHT_S"
 """The environment variable that sets the limit of the whole check, for slow nodes."""
 
@@ -25,6 +29,8 @@ class PreflightLimits:
     command_s: float = 11.0
     root_s: float = 4.0
     answer_s: float = 4.0
+    agent_s: float = 20.0
+    """Of the fix that starts an agent."""
 
     @classmethod
     def within(cls, whole_s: float) -> PreflightLimits:
@@ -32,7 +38,12 @@ class PreflightLimits:
         share = whole_s / cls.whole_s
         return cls(*(getattr(cls, one.name) * share for one in fields(cls)))
 
-    def times(self, factor: float) -> PreflightLimits:
+    def for_node(
+        self, login_s: float, load: Mapping[str, Any] = MappingProxyType({})
+    ) -> PreflightLimits:
+        """Return the limits that a node gets, by how long its login took and by its load."""
+        a_core = float(load.get("load", 1)) / max(float(load.get("cores", 1)), 1.0)
+        factor = min(_MOST_PATIENCE, max(1.0, a_core, login_s / _USUAL_LOGIN_S))
         return self.within(self.whole_s * factor)
 
     @classmethod

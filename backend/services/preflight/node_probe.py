@@ -17,8 +17,6 @@ from backend.ssh.interface import CommandResult, Shell, Unreachable
 
 SAMPLE_BYTES = 8 * 2**20
 _GRACE_S = 2.0
-_USUAL_LOGIN_S = 1.0
-_MOST_PATIENCE = 5.0
 _SOURCE = Path(__file__).resolve().parents[2] / "node" / "checks" / "preflight_probe.py"
 
 Request = Mapping[str, Any]
@@ -26,12 +24,6 @@ Request = Mapping[str, Any]
 
 class NoPython(BackendError):
     """The node has no Python that could run the probe."""
-
-
-def patience(login_s: float, facts: Mapping[str, Any] | None = None) -> float:
-    """Return how many times the usual limits a node gets, by its last login and its load."""
-    load, cores = (float((facts or {}).get(name, 1)) for name in ("load", "cores"))
-    return min(_MOST_PATIENCE, max(1.0, load / max(cores, 1.0), login_s / _USUAL_LOGIN_S))
 
 
 def listen(

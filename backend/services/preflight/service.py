@@ -19,12 +19,11 @@ from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
-from backend.services.preflight import node_findings
-from backend.services.preflight.context import PreflightContext
-from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight import checks
+from backend.services.preflight.context import NodePreflight, PreflightContext, PreflightTarget
 from backend.services.preflight.fixes import OnChange, PreflightMender
 from backend.services.preflight.limits import PreflightLimits
-from backend.services.preflight.run import OnFinding, PreflightRun
+from backend.services.preflight.run import PreflightRun
 from backend.services.tools.training_python import of_next_run, training_python
 
 
@@ -68,19 +67,17 @@ class PreflightService:
         self._python = python
         self._share = share
         self._first_bytes = first_bytes
-        self._ground = PreflightContext(
-            root, cluster, set_up, python, share, limits or PreflightLimits()
-        )
-        self._mender = PreflightMender(root, cluster, set_up)
+        limits = limits or PreflightLimits()
+        self._ground = PreflightContext(root, cluster, set_up, python, share, limits)
+        self._mender = PreflightMender(root, cluster, set_up, limits)
 
     def run(
         self,
         config: JobConfig,
         job_id: str = "",
-        on_finding: OnFinding = lambda finding: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
-        """Run all checks; ``on_finding`` is called on this thread with each finding at once.
+        """Run all checks.
 
         With a ``job_id`` the disk space needed comes from the job's existing checkpoints.
 
@@ -88,9 +85,7 @@ class PreflightService:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
         config = of_next_run(config)
-        return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(
-            on_finding, cancelled
-        )
+        return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(cancelled)
 
     def check_again(
         self,
@@ -170,28 +165,27 @@ class PreflightService:
         return self._mender.fix(findings, on_change)
 
     def _insist_on_this_computer(self, config: JobConfig, job_id: str) -> None:
-        needed = self.needed_bytes(config, job_id)
+        needed, placement, result = self.needed_bytes(config, job_id), config.placement[0], None
         # The check of the data root reports one that is not available.
         with suppress(OSError):
             room = room_of(self._root.path)
-            fault = None
             if room.free_files is not None and room.lacks_files():
-                fault = node_findings.no_files(room.free_files)
+                result = checks.no_files(room.free_files)
             elif room.free_bytes < needed:
-                fault = node_findings.no_room(room.free_bytes, needed)
-            if fault is not None:
-                raise PreflightFailed(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
-        facts = {
-            "shared_memory": preflight_probe.shared_memory({}),
-            "limits": preflight_probe.limits({}),
-        }
+                result = checks.no_room(room.free_bytes, needed)
         site = PreflightTarget(
-            *(THIS_COMPUTER, config.placement[0], self._python()),
-            *("", "", "", str(self._root.path), ""),
+            *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
             leads=True,
             loader_workers=config.loader_workers,
         )
-        found = tuple(node_findings.of_limits(site, NodeReplies(facts)))
+        replies = {
+            "shared_memory": preflight_probe.shared_memory({}),
+            "limits": preflight_probe.limits({}),
+        }
+        node = NodePreflight(placement, site, replies=replies)
+        found = tuple(checks.of_replies(node))
+        if result is not None:
+            found = (checks.BY_NAME[checks.DISK].finding(result),)
         if any(one.blocks for one in found):
             raise PreflightFailed(Preflight((THIS_COMPUTER,), found, 0.0), config)
 

@@ -20,9 +20,9 @@ from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
-from backend.services.preflight.findings import no_way_in
 from backend.services.preflight.service import PreflightFailed
 from backend.ssh.interface import HostKeyUnknown
+from tests.backend.services.preflight.judging import unknown_key
 from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
@@ -143,7 +143,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
 ) -> None:
     key = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
     error = HostKeyUnknown("First connection to 10.0.4.12.", "Compare it.", key)
-    finding = no_way_in("gpu12", error)
+    finding = unknown_key("gpu12", error)
     controller, wished = made(finding)
     controller.start(wished.wish)
     assert dialog_of(controller)._mendable() == (), "no button accepts it along with others"

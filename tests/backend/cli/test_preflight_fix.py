@@ -12,14 +12,17 @@ from backend.cli import nodes, preflight
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import HostKey
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
-from backend.services.preflight.findings import fault, no_way_in
 from backend.services.preflight.fixes import PreflightMender
+from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
+from tests.backend.services.preflight.judging import unknown_key
 
 KEY = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
-UNKNOWN = no_way_in("gpu1", HostKeyUnknown("Unknown.", "", KEY))
-CHANGED = no_way_in("gpu1", HostKeyChanged("Changed.", "", KEY, "SHA256:old"))
-SERVICE = fault("node", "gpu1", "It is out of service.", "", Fix.PUT_INTO_SERVICE)
+UNKNOWN = unknown_key("gpu1", HostKeyUnknown("Unknown.", "", KEY))
+CHANGED = unknown_key("gpu1", HostKeyChanged("Changed.", "", KEY, "SHA256:old"))
+SERVICE = PreflightFinding(
+    "node", False, "It is out of service.", "", ("gpu1",), Fix.PUT_INTO_SERVICE
+)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     monkeypatch.setattr(nodes, "asked", lambda key: answer)
     cluster: Any = SimpleNamespace(trust=kept.append)
     set_up: Any = SimpleNamespace(let_in_again=None)
-    mender = PreflightMender(DataRoot(Path("unused")), cluster, set_up)
+    mender = PreflightMender(DataRoot(Path("unused")), cluster, set_up, PreflightLimits())
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=mender.fix))
     done = preflight._mend(services, Preflight(("gpu1",), (finding,), 1.0), asks)
     assert (kept, done) == (trusted, bool(trusted))

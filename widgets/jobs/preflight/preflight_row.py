@@ -36,7 +36,7 @@ class PreflightRow(QWidget):
         self.button.clicked.connect(self._wish)
         text = col(
             row(
-                Label(words.title(finding), "strong"),
+                Label(finding.label, "strong"),
                 (Label(words.names(finding.nodes), "small", "text3", elide="right"), 1),
                 gap=S2,
             ),
@@ -54,7 +54,7 @@ class PreflightRow(QWidget):
                 margins=(0, 10, 0, 10),
             )
         )
-        self.setAccessibleName(f"{words.title(finding)}, {finding.sentence}")
+        self.setAccessibleName(f"{finding.label}, {finding.sentence}")
         self.show_idle()
 
     def show_idle(self, refusal: str = "") -> None:
@@ -99,11 +99,11 @@ class DoneRow(QWidget):
         super().__init__(parent)
         where = words.names(finding.nodes)
         said = words.outcome(finding, was_asked)
-        self.sentence = f"{words.title(finding)}: {where} {said}" if where else f"{said}"
+        self.sentence = f"{finding.label}: {where} {said}" if where else f"{said}"
         self.setLayout(
             row(
                 IconLabel("check-circle-fill", "good", ICON_NAV),
-                Label(words.title(finding), "strong"),
+                Label(finding.label, "strong"),
                 (Label(f"{where} {said}".strip(), "body", "text2", elide="right"), 1),
                 gap=S3,
                 margins=(0, S1, 0, S1),

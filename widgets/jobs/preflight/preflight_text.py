@@ -59,10 +59,6 @@ def _place(node: str) -> str:
     return "this computer" if node == THIS_COMPUTER else node
 
 
-def title(finding: PreflightFinding) -> str:
-    return finding.check[:1].upper() + finding.check[1:]
-
-
 def button(finding: PreflightFinding) -> str:
     """Return the text of a finding's button, "" if there is no automatic fix."""
     fix = finding.fix
@@ -138,7 +134,7 @@ def report(found: Preflight, canary: Canary | None) -> str:
     for finding in (*found.faults, *found.warnings):
         state = "hint " if finding.is_warning else "fault"
         where = f" ({names(finding.nodes)})" if finding.nodes else ""
-        lines.append(f"{state}  {title(finding)}{where}: {finding.sentence}")
+        lines.append(f"{state}  {finding.label}{where}: {finding.sentence}")
         if finding.remedy:
             lines.append(f"       {finding.remedy}")
     lines.append(f"passed {', '.join(passed(found))}")

@@ -22,9 +22,8 @@ from backend.records.nodes import health
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Presence
 from backend.records.nodes.remote_run import RemoteRun, remote_run_of
-from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.findings import NodeReplies, PreflightTarget
-from backend.services.preflight.node_findings import of_node
+from backend.services.preflight.checks import BY_NAME, DATA_ROOT
+from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Unreachable
 from tests.backend.services.access_cases import (
@@ -35,6 +34,7 @@ from tests.backend.services.access_cases import (
     add_checkpoint,
     on_node,
 )
+from tests.backend.services.preflight.judging import answered
 from tests.backend.services.staged_rig import (
     CarriedPlace,
     CarriedRun,
@@ -377,14 +377,14 @@ def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
     )
     blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
     for head, other in ((sees, blind), (blind, sees)):
-        (told,) = preflight_findings.apart(head, other)
-        assert "gpu1 does not see the data root and gpu2 does" in told.sentence
-        assert (told.nodes, told.fix) == ((other.node,), Fix.LEAVE_OUT)
-    lost = NodeReplies({"data_root": {"there": False, "seen": False, "why": "", "free": None}})
-    for told_to in (NodeReplies({"data_root": None}), lost):
-        found = [
-            one for one in of_node(blind, told_to) if one.check == preflight_findings.DATA_ROOT
-        ]
+        nodes = tuple(NodePreflight(one.placement, one) for one in (head, other))
+        (said,) = BY_NAME[DATA_ROOT].together(JobPreflight("", "", nodes))
+        assert "gpu1 does not see the data root and gpu2 does" in said.sentence
+        finding = BY_NAME[DATA_ROOT].finding(said)
+        assert (finding.nodes, finding.fix) == ((other.node,), Fix.LEAVE_OUT)
+    lost = {"there": False, "seen": False, "why": "", "free": None}
+    for facts in (None, lost):
+        found = [one for one in answered(blind, data_root=facts) if one.check == DATA_ROOT]
         assert [one.fix for one in found] == [Fix.SET_UP_AGAIN]
         assert "gpu1 cannot read the staged files in" in found[0].sentence
 

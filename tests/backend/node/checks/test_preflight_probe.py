@@ -19,7 +19,9 @@ import pytest
 from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
-from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.services.preflight.checks import CHECKS
+from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from tests.waiting import LIMIT_S, wait_for
 
 TOKEN = "0123456789abcdef" * 2
@@ -43,22 +45,28 @@ def tell(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def request(root: Path, **changes: Any) -> dict[str, Any]:
+def request(
+    root: Path,
+    bundle: str = "",
+    python: str = sys.executable,
+    mpirun: str = "",
+    library: str = "horovod",
+    **changes: Any,
+) -> dict[str, Any]:
+    name = "node1" if bundle else THIS_COMPUTER
+    target = PreflightTarget(
+        *(name, Placement(name, 1), python, mpirun, "5.0", bundle, str(root), str(root)),
+        leads=True,
+        library=library,
+        imports=str(root / "imports.json"),
+    )
+    node, job = NodePreflight(target.placement, target), JobPreflight("horovod", "")
+    probes = {check.probe for check in CHECKS if check.probe and check.concerns(node, job)}
     return {
+        "asked": {probe.name: probe.request(target) for probe in probes},
         "node": "node1",
-        "data_root": str(root),
         "folder": ".preflight-x",
         "nonce": "nonce",
-        "home": str(root),
-        "python": sys.executable,
-        "library": "horovod",
-        "mpirun": "",
-        "major": 5,
-        "bundle": "",
-        "code_root": str(CODE_ROOT),
-        "agent_folder": "",
-        "imports": str(root / "imports.json"),
-        "gpus": [],
         "limit_s": LIMIT_S,
         "command_limit_s": LIMIT_S,
         "root_limit_s": LIMIT_S,
@@ -125,8 +133,8 @@ def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
         assert look.stdout is not None
         look.stdin.write(PROGRAM.encode())
         look.stdin.close()
-        others = {json.loads(look.stdout.readline())["name"] for _ in range(5)}
-        assert others == {"shared_memory", "limits", "mpirun", "leftovers", "load"}
+        others = {json.loads(look.stdout.readline())["name"] for _ in range(4)}
+        assert others == {"shared_memory", "limits", "mpirun", "leftovers"}
         hanging.write_text("nonce")
         last, end = (json.loads(line) for line in look.stdout)
         assert last["facts"]["seen"]
@@ -291,7 +299,7 @@ def environment(root: Path) -> Path:
 
 
 def imports(root: Path, python: Path, library: str = "horovod") -> dict[str, Any]:
-    there = {"python": str(python), "bundle": str(root), "code_root": str(root)}
+    there = {"python": str(python), "bundle": str(root)}
     found: dict[str, Any] = facts(root, library=library, **there)["imports"]
     return found
 

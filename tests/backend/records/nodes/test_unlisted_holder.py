@@ -20,8 +20,8 @@ from backend.records.nodes.reading import (
     NodeReading,
 )
 from backend.records.queue.scheduling import node_view_of
-from backend.services.preflight import node_findings
-from backend.services.preflight.findings import NodeReplies, PreflightTarget
+from backend.services.preflight.context import PreflightTarget
+from tests.backend.services.preflight.judging import answered
 from widgets.nodes.row.node_row import gpu_cell
 
 MIB = 2**20
@@ -76,7 +76,7 @@ def preflight(gpu: Gpu) -> list[Any]:
     site = PreflightTarget(
         *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
     )
-    return list(node_findings._gpus(site, NodeReplies({"gpus": facts})))
+    return answered(site, gpus=facts)
 
 
 def reading(gpu: Gpu) -> NodeReading:

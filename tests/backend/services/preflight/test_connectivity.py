@@ -9,20 +9,19 @@ import pytest
 
 from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.services.preflight import node_probe
-from backend.services.preflight.connectivity import Meeting, route_findings
-from backend.services.preflight.context import NodePreflight
-from backend.services.preflight.findings import (
+from backend.services.preflight.check import Result
+from backend.services.preflight.checks import (
+    BETWEEN,
+    BY_NAME,
     DATA_ROOT,
     PYTHON,
     PYTORCH,
-    NodeReplies,
-    PreflightTarget,
-    busy,
-    fault,
+    ROUTE,
+    of_replies,
 )
-from backend.services.preflight.node_findings import of_node
-from backend.services.preflight.run import PreflightRun
+from backend.services.preflight.connectivity import Meeting, busy, log_in_findings, route_findings
+from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
+from backend.services.preflight.limits import PreflightLimits
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
@@ -41,7 +40,14 @@ def findings(
         Meeting(nodes[0], node, {"code": code, "why": why})
         for node, (code, why) in (log_ins or {}).items()
     ]
-    return list(route_findings(meetings, asked))
+    return judged(meetings, asked)
+
+
+def judged(meetings: list[Meeting], log_ins: list[Meeting]) -> list[PreflightFinding]:
+    return [
+        *map(BY_NAME[ROUTE].finding, route_findings(meetings)),
+        *map(BY_NAME[BETWEEN].finding, log_in_findings(log_ins, meetings)),
+    ]
 
 
 def to_and_from(node: str, facts: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -101,7 +107,7 @@ def test_who_is_let_in_nowhere_is_himself_to_blame() -> None:
 @pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
 def test_a_load_takes_no_blame_from_who_is_let_in_nowhere(busy: str) -> None:
     facts = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
-    (found,) = route_findings([], [Meeting("a", node, facts, busy) for node in ("b", "c")])
+    (found,) = judged([], [Meeting("a", node, facts, busy) for node in ("b", "c")])
     assert found.nodes == ("a",)
     assert "busy" not in found.sentence
 
@@ -109,7 +115,7 @@ def test_a_load_takes_no_blame_from_who_is_let_in_nowhere(busy: str) -> None:
 def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> None:
     facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
     met = [Meeting("a", node, facts) for node in ("b", "c")]
-    found = list(route_findings([], met))
+    found = judged([], met)
     assert [one.nodes for one in found] == [("b",), ("c",)]
     assert found[0].sentence == (
         "The login shell of b cannot run mpirun's commands: fish: Unsupported use of '='."
@@ -135,7 +141,7 @@ def test_a_login_that_is_late_blames_the_load_and_no_key(
     facts = {"code": code, "why": why}
     log_ins = [Meeting("a", "b", facts, busy)]
     log_ins.append(Meeting("a", "c", facts if others_fail else {"code": 0, "why": ""}, busy))
-    found = next(route_findings([], log_ins))
+    found = judged([], log_ins)[0]
     assert said in found.sentence or (others_fail and not busy)
     assert "key" not in found.remedy
     assert found.fix is Fix.LEAVE_OUT
@@ -156,7 +162,9 @@ def test_a_login_that_is_late_blames_the_load_and_no_key(
 def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
     load: float, cores: int, login_s: float, times: float
 ) -> None:
-    assert node_probe.patience(login_s, {"load": load, "cores": cores}) == times
+    limits = PreflightLimits()
+    found = limits.for_node(login_s, {"load": load, "cores": cores})
+    assert found.whole_s / limits.whole_s == times
 
 
 @pytest.mark.parametrize(
@@ -166,9 +174,10 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
 def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: str) -> None:
     facts = {"load": load, "cores": cores}
     assert busy(facts) == said
-    told = NodeReplies({"imports": None, "load": facts})
     target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
-    (late,) = (one for one in of_node(target, told) if "MPI for Python" in one.sentence)
+    replies = {"imports": None, "load": facts}
+    node = NodePreflight(target.placement, target, replies=replies)
+    (late,) = (one for one in of_replies(node) if "MPI for Python" in one.sentence)
     assert (f"b is busy ({said})" in late.sentence) is bool(said)
 
 
@@ -186,17 +195,18 @@ def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: s
 def test_a_login_fails_with_the_python_that_filters_its_commands(
     check: str, node: str, code: int, is_said: bool
 ) -> None:
-    run = object.__new__(PreflightRun)
-    run._findings = [fault(check, node, "It does not start.", "Set it up again.")]
     facts = {"code": code, "why": "sh: 1: python: not found" if code else "", "shell": False}
-    run._parts = {
-        name: NodePreflight(
-            PreflightTarget(name, Placement(name, 1), *["/x"] * 6, leads=name == "a"), None
+    nodes = tuple(
+        NodePreflight(
+            Placement(name, 1),
+            PreflightTarget(name, Placement(name, 1), *["/x"] * 6, leads=name == "a"),
         )
         for name in ("a", "b")
-    }
-    run._parts["a"].met = [{"kind": "ssh", "node": "b", "facts": facts}]
-    assert bool(list(run._routes())) is is_said
+    )
+    nodes[0].met = [{"kind": "ssh", "node": "b", "facts": facts}]
+    job = JobPreflight("", "", nodes)
+    job.findings.append(BY_NAME[check].finding(Result("It does not start."), node))
+    assert bool(list(BY_NAME[BETWEEN].together(job))) is is_said
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:

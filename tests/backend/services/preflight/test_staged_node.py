@@ -45,20 +45,19 @@ class Files:
 def test_its_files_are_used_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
     looked = run("ddp", *staged)
-    list(looked._known_before())
-    first, other = looked._parts.values()
-    other.port = 1
+    looked.know()
+    first, other = looked.job.nodes
+    other.heard = {"port": 1}
     other.listening.set()
     shell: Any = Files()
     facts = {"port": 1}
     monkeypatch.setattr(looked._cluster, "open_shell", lambda _: shell, raising=False)
     monkeypatch.setattr(looked._set_up, "peers", list, raising=False)
-    monkeypatch.setattr(looked, "_tell", lambda *_: None)
     monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
-    monkeypatch.setattr(node_probe, "probe_node", lambda *_: [])
+    monkeypatch.setattr(node_probe, "probe_node", lambda *_: {})
     monkeypatch.setattr(node_probe, "meet", lambda *_: [])
     monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
     with ExitStack() as after:
-        looked._ask_far(first, staged[0], sees_root=True, after=after)
+        looked._ask_remote(first, staged[0], after)
     assert "settings" in shell.used
     assert shell.clashes == []

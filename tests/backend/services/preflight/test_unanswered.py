@@ -19,9 +19,10 @@ from backend.provisioning.code_archive import bundle_name
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import parse_job
 from backend.records.nodes.preflight import Preflight
-from backend.services.preflight import findings as words
+from backend.services.preflight import checks as words
 from backend.services.preflight import node_probe
-from backend.services.preflight.context import PreflightContext
+from backend.services.preflight import run as preflight_run
+from backend.services.preflight.context import JobPreflight, PreflightContext
 from backend.services.preflight.limits import VARIABLE, PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from backend.ssh.interface import Unreachable
@@ -103,7 +104,7 @@ class Nodes:
         ground = PreflightContext(
             DataRoot(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
-        return PreflightRun(ground, config, 0).fly(lambda finding: None, lambda: False)
+        return PreflightRun(ground, config, 0).fly(lambda: False)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def passed(found: Preflight) -> set[str]:
 def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
     found = nodes.check()
     assert found.passed, found.faults
-    assert passed(found) == {*words.ALL} - {words.GPUS, words.HOROVOD}
+    assert passed(found) == {*words.BY_NAME} - {words.GPUS, words.HOROVOD}
     assert found.unchecked == ()
 
 
@@ -139,13 +140,13 @@ def test_listeners_end_with_the_check_and_not_before(
 
         return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"", run=end)
 
-    def forget(preflight: PreflightRun) -> list[Any]:
+    def judge(job: JobPreflight) -> tuple[tuple[()], tuple[()]]:
         nonlocal is_over
         is_over = True
-        return []
+        return (), ()
 
     monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1, "pid": 7}, 0.0))
-    monkeypatch.setattr(PreflightRun, "_routes", forget)
+    monkeypatch.setattr(preflight_run, "judge", judge)
     monkeypatch.setattr(nodes, "open_shell", open_shell)
     if fault:
         setattr(nodes, fault, BROKEN)
@@ -197,6 +198,24 @@ def test_a_question_without_an_answer_blocks(
     (fault,) = found.faults
     assert (fault.check, fault.nodes, "not checked" in fault.sentence) == (check, ("gpu2",), True)
     assert check not in passed(found)
+
+
+PROBES = {check.probe.name: check.probe for check in words.CHECKS if check.probe is not None}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+@pytest.mark.parametrize("late", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"])
+def test_no_check_is_green_without_the_answer_to_its_probe(
+    nodes: Nodes, probe: str, late: Any, log_watch: LogWatch
+) -> None:
+    if late == {} and probe not in ("imports", "gpus", "leftovers"):
+        log_watch.expect("gpu2 could not be judged")
+    nodes.told = {probe: late}
+    found = nodes.check()
+    asked = {check.name for check in words.CHECKS if check.probe is PROBES[probe]}
+    assert passed(found) & asked == set()
+    if probe != "gpus":
+        assert {one.check for one in (*found.faults, *found.warnings)} & asked
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from backend.records.jobs.config import THIS_COMPUTER, parse_job
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.preflight import findings as words
-from backend.services.preflight import node_findings
+from backend.services.preflight import checks as words
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import PreflightContext
-from backend.services.preflight.findings import NodeReplies
 from backend.services.preflight.fixes import PreflightMender
+from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from tests.integration.tiny import raw_job
 
@@ -57,8 +56,15 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
     return PreflightRun(ground, config, 0)
 
 
+def findings(looked: PreflightRun) -> list[PreflightFinding]:
+    """What is said without asking, besides that the nodes were not asked."""
+    looked.know()
+    found, _ = words.judge(looked.job)
+    return [one for one in found if not one.ok and one.check != words.NODE]
+
+
 def known(looked: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.check, one.nodes) for one in looked._known_before()]
+    return [(one.check, one.nodes) for one in findings(looked)]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +87,10 @@ def test_what_lacks_horovod_is_one_finding_for_each_node_and_only_where_it_matte
 
 
 def test_the_way_out_is_ddp_or_a_set_up_with_horovod() -> None:
-    (needed,) = run("allreduce", LACKS)._known_before()
+    (needed,) = findings(run("allreduce", LACKS))
     assert needed.sentence == "gpu2 has no Horovod, which the strategy allreduce needs."
     assert needed.remedy == "Choose the strategy DDP, or set gpu2 up with Horovod."
-    (mixed,) = run("ddp", HAS, LACKS)._known_before()
+    (mixed,) = findings(run("ddp", HAS, LACKS))
     assert mixed.sentence == (
         "gpu2 has no Horovod and gpu1 has it; the nodes of a job need the same."
     )
@@ -95,7 +101,7 @@ def test_this_computer_is_judged_by_the_environment_that_trains(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(preflight_run, "has_horovod", lambda: False)
-    (needed,) = run("allreduce", here=True)._known_before()
+    (needed,) = findings(run("allreduce", here=True))
     assert (needed.check, needed.nodes, needed.fix) == (words.HOROVOD, (THIS_COMPUTER,), Fix.NONE)
     assert needed.remedy.endswith("or run ./installers/run doctor.")
     assert known(run("ddp", here=True)) == []
@@ -114,18 +120,17 @@ def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
     strategy: str, entry: NodeEntry, library: str
 ) -> None:
     looked = run(strategy, entry)
-    known(looked)
-    site = looked._parts[entry.name].site
-    asked = looked._request(site)
-    assert (asked["library"], bool(asked["mpirun"])) == (library, bool(library))
+    looked.know()
+    asked = looked.request(looked.job.nodes[0])["asked"]
+    assert (asked["imports"]["library"], "mpirun" in asked) == (library, bool(library))
 
 
 def test_what_cannot_be_imported_is_named_and_repaired() -> None:
     looked = run("ddp", LACKS)
-    known(looked)
+    looked.know()
     imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}
-    told = NodeReplies({"imports": imports, "program": None})
-    (found,) = node_findings._environment(looked._parts["gpu2"].site, told)
+    looked.job.nodes[0].replies = {"imports": imports}
+    (found,) = words.of_replies(looked.job.nodes[0])
     assert found.sentence == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
     assert (found.check, found.fix) == (words.MPI4PY, Fix.SET_UP_AGAIN)
 
@@ -134,8 +139,10 @@ def test_what_cannot_be_imported_is_named_and_repaired() -> None:
     ("strategy", "unused"), [("allreduce", {words.MPI4PY}), ("ddp", {words.HOROVOD})]
 )
 def test_only_what_was_looked_at_is_said_to_be_in_order(strategy: str, unused: set[str]) -> None:
-    shown = set(run(strategy, HAS)._checked(("gpu1",)))
-    assert {words.HOROVOD, words.MPI4PY} - shown == unused
+    looked = run(strategy, HAS)
+    looked.know()
+    _, unanswered = words.judge(looked.job)
+    assert {words.HOROVOD, words.MPI4PY} - {check for check, _ in unanswered} == unused
 
 
 def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() -> None:
@@ -148,7 +155,7 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
     service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
-    mender = PreflightMender(DataRoot(Path("/lab/ring")), cluster, service)
-    missing: list[PreflightFinding] = list(words.without_horovod({"gpu2": False}, True))
+    mender = PreflightMender(DataRoot(Path("/lab/ring")), cluster, service, PreflightLimits())
+    missing = findings(run("allreduce", LACKS))
     assert mender.fix(missing, lambda news: None) == {}
     assert asked == [(("gpu2",), SetUpOptions(limits_key=True))]

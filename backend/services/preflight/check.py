@@ -1,0 +1,190 @@
+"""The form of a preflight check: what is asked of a node, and how the answer is judged.
+
+`backend.services.preflight.checks` has the table of all checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backend.node.system import wording
+from backend.records.base.validation import sanitize
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.services.preflight.context import Facts, JobPreflight, NodePreflight, PreflightTarget
+
+_TIMED_OUT = 124
+"""The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
+
+Replies = Mapping[str, Facts | None]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question to a node: a function of `backend.node.checks.preflight_probe`.
+
+    Attributes:
+        name: The key of its answer.
+        ask: The function. The node calls it with ``arguments`` and what is the same for all.
+    """
+
+    name: str
+    ask: Callable[[dict[str, Any]], Any]
+    arguments: Callable[[PreflightTarget], Mapping[str, Any]] = lambda target: {}
+
+    def request(self, target: PreflightTarget) -> Mapping[str, Any]:
+        return {"ask": self.ask.__name__, **self.arguments(target)}
+
+    def answer(self, replies: Replies) -> Facts | None:
+        facts = replies.get(self.name)
+        return None if facts is None or facts.get("code") == _TIMED_OUT else facts
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finding without what its check says of all its findings.
+
+    Attributes:
+        fix: None for the fix of the check.
+        nodes: None for the node that is judged.
+        check: The name of another check, if it is one of that.
+        details: More fields of `PreflightFinding`.
+    """
+
+    sentence: str
+    remedy: str = ""
+    fix: Fix | None = None
+    nodes: tuple[str, ...] | None = None
+    check: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """An option of a set-up that must be the same on all nodes of a job.
+
+    Attributes:
+        among_all: Also among nodes with other environments.
+    """
+
+    is_set: Callable[[NodeEntry], bool]
+    set_to: Callable[[SetUpOptions, bool], SetUpOptions]
+    among_all: bool = False
+
+
+Judge = Callable[[PreflightTarget, Facts], Iterable[Result]]
+OfNode = Callable[[NodePreflight, JobPreflight], Iterable[Result]]
+Need = Callable[[PreflightTarget, Replies], bool]
+
+
+def is_remote(node: NodePreflight, job: JobPreflight) -> bool:
+    return node.name != THIS_COMPUTER
+
+
+def nothing(target: PreflightTarget, replies: Replies) -> Iterable[Result]:
+    return ()
+
+
+def is_executable(target: PreflightTarget, replies: Replies) -> bool:
+    """Return False where no program can be executed: whatever fails has this one cause."""
+    return not (replies.get("home") or {}).get("noexec")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of a start. Without an answer of each node concerned it is not fulfilled.
+
+    Attributes:
+        name: Also its label, see `PreflightFinding.label`.
+        probe: What is asked of each node; None if ``is_answered`` says it.
+        judge: Judges the answer of one node; pure, as all judges are.
+        known: Judges what is known of one node without ``probe``.
+        together: Judges what must fit between the nodes.
+        silence: Judges that ``probe`` was not answered; None for "not checked".
+        concerns: Whether the check concerns a node.
+        waits_for: Of a check between nodes: the others whose faults explain that it has no answer.
+        needs: What must hold at a node before ``judge`` says anything: a fault that follows from
+            another one is left out.
+        is_answered: What must hold besides the answer to ``probe``.
+        fix: Offered with its findings, unless a judge says another.
+        only_warns: Its findings never prevent a start.
+        sets_aside: What a set-up again replaces: "environment", "program", "own mpi" or nothing.
+        alike: The option of a set-up in which the nodes may differ.
+    """
+
+    name: str
+    probe: Probe | None = None
+    judge: Judge = nothing
+    known: OfNode = lambda node, job: ()
+    together: Callable[[JobPreflight], Iterable[Result]] = lambda job: ()
+    silence: Callable[[PreflightTarget, Replies], Iterable[Result]] | None = None
+    concerns: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
+    waits_for: Callable[[NodePreflight, JobPreflight], set[str]] = lambda node, job: set()
+    needs: tuple[Need, ...] = (is_executable,)
+    is_answered: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
+    fix: Fix = Fix.NONE
+    only_warns: bool = False
+    sets_aside: str = ""
+    alike: Alike | None = None
+
+    def of_node(
+        self, node: NodePreflight, job: JobPreflight, facts: Facts | None
+    ) -> Iterator[PreflightFinding]:
+        """Yield what is wrong with one node; ``facts`` are its answer."""
+        results, target, replies = list(self.known(node, job)), node.target, node.replies
+        if target is not None and facts is not None:
+            results += self.judge(target, facts)
+        elif target is not None and replies is not None and self.concerns(node, job):
+            results += self._late(target, replies)
+        for one in results:
+            yield self.finding(one, node.name)
+
+    def answer(self, node: NodePreflight, job: JobPreflight) -> Facts | None:
+        """Return what ``judge`` judges; None if it is unknown, and so neither good nor bad."""
+        if node.target is None or not (self.concerns(node, job) and self.is_answered(node, job)):
+            return None
+        if self.probe is None:
+            return {}
+        if node.replies is None or not self._is_due(node.target, node.replies):
+            return None
+        return self.probe.answer(node.replies)
+
+    def _late(self, target: PreflightTarget, replies: Replies) -> Iterable[Result]:
+        if not self.probe or self.probe.answer(replies) is not None:
+            return ()
+        if not self._is_due(target, replies):
+            return ()
+        if self.silence is not None:
+            return self.silence(target, replies)
+        why = (replies.get(self.probe.name) or {}).get("why", "")
+        return (not_checked(target.node, (self.name,), str(why), warns=self.only_warns),)
+
+    def _is_due(self, target: PreflightTarget, replies: Replies) -> bool:
+        return all(need(target, replies) for need in self.needs)
+
+    def finding(self, result: Result, *nodes: str) -> PreflightFinding:
+        found = PreflightFinding(
+            result.check or self.name,
+            False,
+            result.sentence,
+            result.remedy,
+            nodes if result.nodes is None else result.nodes,
+            self.fix if result.fix is None else result.fix,
+            is_warning=self.only_warns,
+        )
+        return replace(found, **result.details)
+
+
+def not_checked(node: str, checks: Sequence[str], why: str = "", *, warns: bool = False) -> Result:
+    """Say that checks of a node were not made; those that only warn never prevent a start."""
+    place = wording.place(node)
+    return Result(
+        f"{', '.join(checks)} of {place}: not checked{why and ', '}{sanitize(why, 160)}.",
+        f"Check the load of {place}, then check again.",
+        Fix.NONE if warns else Fix.LEAVE_OUT,
+        details={"is_warning": warns},
+    )

@@ -1,0 +1,21 @@
+"""Findings of the checks for one node, from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backend.records.jobs.config import Placement
+from backend.records.nodes.preflight import PreflightFinding
+from backend.services.preflight.checks import BY_NAME, HOST_KEY, of_replies
+from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
+
+
+def answered(target: PreflightTarget, **replies: Any) -> list[PreflightFinding]:
+    return list(of_replies(NodePreflight(target.placement, target, replies=replies)))
+
+
+def unknown_key(name: str, error: HostKeyUnknown | HostKeyChanged) -> PreflightFinding:
+    node = NodePreflight(Placement(name, 1), error=error)
+    (found,) = BY_NAME[HOST_KEY].of_node(node, JobPreflight("", ""), None)
+    return found
