@@ -14,6 +14,7 @@ from app.jobs.job_controller import JobController
 from app.runtime.background import Runner
 from backend.base import log
 from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
@@ -41,6 +42,7 @@ class ManyJobs(QObject):
     ) -> None:
         super().__init__(parent)
         self._jobs = services.jobs
+        self._queue = services.queue
         self._runner = runner
         self._page = page
         self._window = window
@@ -91,13 +93,28 @@ class ManyJobs(QObject):
 
     @Slot(object)
     def _stop(self, ids: tuple[str, ...]) -> None:
-        live = [line for line in self._lines(ids) if line.state.is_live]
-        for line in live:
-            self._controller.stop(line.id)
-        if live:
-            self._runner.notify(
-                f"Stopping {formats.plural(len(live), 'job')}; each saves a checkpoint first"
-            )
+        """Stop the jobs that run, after those that wait have left the queue.
+
+        Otherwise the end of one would let the next one start.
+        """
+        lines = self._lines(ids)
+        waiting = [line for line in lines if line.state is JobState.QUEUED]
+
+        def stop(done: Done[JobView]) -> None:
+            live = [line for line in lines if line.state.is_live]
+            for line in live:
+                self._controller.stop(line.id)
+            said = [done.sentence("Removed {jobs} from the queue.")] if waiting else []
+            if live:
+                jobs = formats.plural(len(live), "job")
+                said.append(f"Stopping {jobs}; each saves a checkpoint first.")
+            self._runner.notify(" ".join(said))
+
+        if waiting:
+            dequeue, show = self._queue.dequeue, self._page.show_view
+            do_each(self._runner, _LANE, _named(waiting), dequeue, show, stop)
+        else:
+            stop(Done(0))
 
     # Clone. One job opens in the form; several become drafts.
 

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
+from app.library.package_controller import PackageController
 from app.runtime.background import Runner
 from app.shell.help import read_terms
 from backend.base import log
@@ -21,13 +22,13 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.base.timestamps import seconds
 from backend.records.bundles.job_archive import SUFFIX
-from backend.records.jobs.config import Placement
+from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
-from backend.services.tools.packages import install_command, install_package
+from backend.services.tools.packages import install_command
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft, Origin
@@ -102,6 +103,10 @@ class FormController(QObject):
         form.try_requested.connect(partial(self._try, fetch=True))
         form.try_cancelled.connect(self._cancel_trial)
         form.install_requested.connect(self._install)
+        self.packages = PackageController(services.packages, runner, window, self)
+        form.package_requested.connect(
+            lambda module: self.packages.ask(module, self._where(), self._check_installed)
+        )
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
@@ -350,15 +355,15 @@ class FormController(QObject):
         if not together or self._trial is not None:
             return
 
-        def show(state: TrialState, words: str = "", field: str = "", package: str = "") -> None:
+        def show(state: TrialState, words: str = "", **more: str) -> None:
             # A result for an earlier choice is unknown, and the trial can be repeated.
-            trial = BatchTrial(state, words, field, package)
+            trial = BatchTrial(state, words, **more)
             if self._trial is progress and self._trials.get(together) != trial:
                 self._trials[together] = trial
                 self._form.show_trial(trial)
 
-        def over(state: TrialState, words: str = "", field: str = "", package: str = "") -> None:
-            show(state, words, field, package)
+        def over(state: TrialState, words: str = "", **more: str) -> None:
+            show(state, words, **more)
             if self._trial is progress:
                 self._trial = None
 
@@ -373,12 +378,16 @@ class FormController(QObject):
             if isinstance(error, Cancelled):
                 over(TrialState.UNTRIED)
             else:
-                part, package = "", ""
-                if isinstance(error, ToolError):
-                    part, package = error.part, error.package
+                fault = error if isinstance(error, ToolError) else ToolError(str(error))
                 # The button is the way out, and its command is long.
-                words = str(error) if package else error.with_remedy
-                over(TrialState.FAILED, words, part or Kind.MODEL.value, package)
+                words = str(error) if fault.package else error.with_remedy
+                over(
+                    TrialState.FAILED,
+                    words,
+                    field=fault.part or Kind.MODEL.value,
+                    package=fault.package,
+                    module=fault.module,
+                )
 
         def work() -> bool:
             progress.step(0, 0, "Starting Python")
@@ -393,7 +402,7 @@ class FormController(QObject):
 
     @Slot(str)
     def _install(self, package: str) -> None:
-        """Install what the loader or the model needs on this computer, and try again."""
+        """Install what the loader or the model needs, here and on the job's nodes; try again."""
         together, before = self._together, self._trials.get(self._together)
         if before is None or self._trial is not None:
             return
@@ -410,11 +419,8 @@ class FormController(QObject):
             return is_current
 
         def installed(_: None) -> None:
-            self._trials.pop(together, None)
-            # What could not be counted without it can be now.
-            self._counted.clear()
             if over():
-                self._check(self._form.draft())
+                self._check_installed()
 
         def failed(error: BackendError) -> None:
             over()
@@ -428,7 +434,20 @@ class FormController(QObject):
             lambda _share, what: show(BatchTrial(TrialState.UNDER_WAY, what))
         )
         show(BatchTrial(TrialState.UNDER_WAY, f"Installing {package}"))
-        self._runner.run("count", partial(install_package, package, progress), installed, failed)
+        install = partial(self._services.packages.install, package, self._where(), progress)
+        self._runner.run("count", install, installed, failed)
+
+    def _where(self) -> tuple[str, ...]:
+        """Return this computer, which tries a batch, and the nodes of the job."""
+        placement = self._form.draft().raw.get("placement", ())
+        return tuple(dict.fromkeys((THIS_COMPUTER, *(str(one["node"]) for one in placement))))
+
+    def _check_installed(self) -> None:
+        """Check again what failed for want of a package."""
+        self._trials.pop(self._together, None)
+        # What could not be counted without it can be now.
+        self._counted.clear()
+        self._check(self._form.draft())
 
     @Slot()
     def _cancel_trial(self) -> None:

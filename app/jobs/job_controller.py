@@ -77,6 +77,7 @@ class JobController(QObject):
         poller.listed.connect(self._look_at_moving)
         page.opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
+        page.detail.failure.install_requested.connect(self._ask_package)
         page.first_start.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
         actions.new_requested.connect(self.drafts.new_job)
@@ -164,6 +165,14 @@ class JobController(QObject):
         """Resume from the newest checkpoint with another batch size or learning rate."""
         resume = partial(self._jobs.lifecycle.resume, **settings)
         self._starts.start(self._wish(job_id, resume))
+
+    @Slot(str)
+    def _ask_package(self, module: str) -> None:
+        """Install what the open job's code needs on its nodes."""
+        view, tab = self._page.open_view, self._page.detail.failure
+        if view is not None:
+            then = partial(tab.show_installed, view.id, module)
+            self.drafts.packages.ask(module, view.nodes, then)
 
     @Slot(str)
     def check_before_start(self, job_id: str) -> None:

@@ -174,6 +174,7 @@ class JobFinder(QObject):
             found.waiting,
             found.hits,
             found.head_of,
+            found.empty,
         )
 
     @Slot()

@@ -11,7 +11,7 @@ from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
-from backend.records.jobs.view import JobView
+from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
 from widgets.jobs.actions.job_actions import QueueChange, QueueMove
@@ -42,8 +42,9 @@ class QueueController(QObject):
         self._runner = runner
         self._poller = poller
         self._page = page
-        self._looking = False
+        self._looking = self._again = False
         self._queue = Queue()
+        poller.updated.connect(self._see)
         page.job_actions.queue_requested.connect(self._enqueue)
         page.job_actions.leave_requested.connect(self._leave)
         page.job_actions.top_requested.connect(self._to_top)
@@ -60,11 +61,16 @@ class QueueController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Read the queue once, unless a read is under way."""
-        if self._looking:
-            return
-        self._looking = True
-        self._runner.run(_LANE, self._look, self._take, self._miss)
+        """Read the queue; during a read, read it again afterwards."""
+        self._again = self._looking
+        if not self._looking:
+            self._looking = True
+            self._runner.run(_LANE, self._look, self._take, self._miss)
+
+    def _see(self, update: RunUpdate) -> None:
+        """Read the queue when a job has ended: others may have waited for it."""
+        if update.view.state.is_over and self._queue.places:
+            self.refresh()
 
     def _look(self) -> Queue:
         """Runs on a worker."""
@@ -74,6 +80,8 @@ class QueueController(QObject):
     def _take(self, queue: Queue) -> None:
         self._looking = False
         self._show(queue)
+        if self._again:
+            self.refresh()
 
     def _miss(self, _error: BackendError) -> None:
         """Ignore the error: the next read retries; the list of jobs reports a lost data root."""

@@ -56,7 +56,6 @@ class StudyController(QObject):
         page.job_actions.study_requested.connect(self.choose)
         result = self._pane.study
         self._pane.table_requested.connect(self._read)
-        self._pane.stop_requested.connect(self._stop)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_file)
         result.saved.connect(page.job_actions.save_requested)
@@ -115,12 +114,6 @@ class StudyController(QObject):
             return None if started is None else self._studies.table(started)
 
         self._runner.run(_LANE, read, partial(self._pane.show_study, tag), self._notify)
-
-    @Slot()
-    def _stop(self) -> None:
-        self._runner.notify("Stopping all its jobs; each running job saves a checkpoint first")
-        stop = partial(self._sweeps.stop, self._pane.tag)
-        self._runner.run(_LANE, stop, self._show_views, self._notify)
 
     @Slot()
     def _resume(self) -> None:

@@ -355,8 +355,8 @@ class LibraryController(QObject):
             self._failed(kind, error)
 
     def _failed(self, kind: Kind, error: BackendError) -> None:
-        package = error.package if isinstance(error, ToolError) else ""
-        self._pages[kind].detail.show_trial_error(str(error), error.remedy, package)
+        lacks = (error.package, error.module) if isinstance(error, ToolError) else ()
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy, *lacks)
 
     def _install(self, kind: Kind, package: str) -> None:
         """Install what the loader or the model needs on this computer, and try again."""

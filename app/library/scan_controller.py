@@ -52,7 +52,6 @@ class ScanController(QObject):
         def show(scan: DatasetScan) -> None:
             if self._running is progress and trial == detail.trial:
                 view.show_scan(scan)
-                detail.show_leaks(scan.leak_count)
 
         def fail(error: BackendError) -> None:
             if self._running is progress and isinstance(error, Cancelled):

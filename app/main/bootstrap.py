@@ -29,6 +29,7 @@ from app.shell.window_geometry import WindowPlace
 from backend.base import log
 from backend.records.base.account import expanded
 from backend.records.base.remote_root import RemoteRoot
+from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
@@ -435,6 +436,11 @@ class Program(QObject):
         controller.offered.connect(self.window.toast.offer)
         controller.job_wished.connect(drafts.new_job_with)
         controller.job_of_wished.connect(drafts.new_job_of)
+        for page in self.library.values():
+            again = page.detail.try_again
+            page.detail.package_requested.connect(
+                partial(drafts.packages.ask, nodes=(THIS_COMPUTER,), then=again)
+            )
         self._finder.used.connect(controller.show_uses)
         self._finder.used.connect(self._own_job.see_uses)
         self.window.dropped.connect(self._take_dropped)

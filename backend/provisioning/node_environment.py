@@ -2,7 +2,8 @@
 
 It is made in a folder of another name and renamed after it was tested, so that an incomplete one is
 never used, and two desktops may set up one node at once. Its name identifies its content
-(`Wheelhouse.environment`). A complete one is never changed, because jobs may use it. A script in
+(`Wheelhouse.environment`). In a complete one nothing is changed, because jobs may use it; packages
+of user code are only added. A script in
 ``bin`` still contains the folder of its installation: call modules with ``-m``.
 """
 

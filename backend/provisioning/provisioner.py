@@ -54,6 +54,12 @@ _PROVE_HOROVOD = (
     "import torch, horovod.torch as h; assert h.mpi_built(), 'Horovod was built without MPI'; "
     "print('torch', torch.__version__)"
 )
+_LACKING = """import importlib.metadata, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        print(name)"""
 _PROVE_DDP = (
     "import torch.distributed, mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI; "
     "print('torch', torch.__version__)"
@@ -77,6 +83,16 @@ class Wheels(Protocol):
     ) -> Wheelhouse:
         """See `backend.provisioning.wheelhouse.Wheelhouses.gather`."""
 
+    def gather_more(
+        self,
+        house: Wheelhouse,
+        target: WheelTarget,
+        package: str,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        """See `backend.provisioning.wheelhouse.Wheelhouses.gather_more`."""
+
 
 @dataclass(frozen=True)
 class SetUpPlan:
@@ -96,6 +112,7 @@ class SetUpPlan:
         alone: Held while an environment of that name is checked and made, so that only one of
             several nodes that share it makes it.
         relay: Delivers wheels to several nodes, None if they are sent to each node.
+        packages: What user code needs besides, by name.
     """
 
     wheels: Wheels
@@ -111,6 +128,7 @@ class SetUpPlan:
     shared: bool = False
     alone: Callable[[str], AbstractContextManager[object]] = nullcontext
     relay: Relay | None = None
+    packages: tuple[str, ...] = ()
 
 
 def set_up(
@@ -155,6 +173,7 @@ class _Work:
     home: NodeHome
     environments: NodeEnvironments
     house: Wheelhouse
+    _target: WheelTarget
 
     def __init__(
         self, entry: NodeEntry, plan: SetUpPlan, steps: Steps, cancelled: Callable[[], bool]
@@ -215,6 +234,7 @@ class _Work:
 
     def python(self) -> str:
         found, target, horovod = self._plan.wheels.choose(self._entry.name, self.facts)
+        self._target = target
         self._has_horovod = horovod is not None
         self.house = self._plan.wheels.gather(target, horovod, self._steps.line, self._cancelled)
         self._name, self._chosen = self.house.environment(system_mpi=self._plan.system_mpi)
@@ -290,7 +310,7 @@ class _Work:
         name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
         versions = f"{name} {self.house.version(name.lower())}, torch {self.house.version('torch')}"
         if self._is_whole:
-            return f"{versions} {THERE_ALREADY}."
+            return f"{versions} {THERE_ALREADY}{self._add_packages()}."
         needed = [wheel for wheel in self._chosen if wheel.package != OPEN_MPI]
         self._push(needed)
         self._steps.say("Installing")
@@ -313,7 +333,33 @@ class _Work:
         self._alone.close()
         if not self._plan.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
-        return f"{versions}; {self._sent_bytes / 1e6:.0f} MB sent."
+        added = self._add_packages()
+        return f"{versions}{added}; {self._sent_bytes / 1e6:.0f} MB sent."
+
+    def _add_packages(self) -> str:
+        """Add what user code needs to the complete environment; return it as words.
+
+        Nothing that is in it changes, so running jobs are not affected.
+        """
+        python = str(self._folder / "bin/python")
+        with self._plan.alone(self._name) if self._plan.shared else nullcontext():
+            for package in self._lacking(self._plan.packages):
+                self._steps.say(f"Fetching {package}")
+                more = self._plan.wheels.gather_more(
+                    self.house, self._target, package, self._steps.line, self._cancelled
+                )
+                lacking = self._lacking([wheel.package for wheel in more.wheels])
+                wheels = [wheel for wheel in more.wheels if wheel.package in lacking]
+                self._sent_bytes += self.environments.push(python, more, [more.uv, *wheels])
+                self.environments.install(self._folder, more, wheels)
+        return "".join(f", {package}" for package in self._plan.packages)
+
+    def _lacking(self, packages: Sequence[str]) -> Sequence[str]:
+        """Return those of these packages that the environment does not have."""
+        if not packages:
+            return ()
+        argv = [str(self._folder / "bin/python"), "-I", "-c", _LACKING, *packages]
+        return self._steps.must(self.shell, argv, "The packages cannot be listed").split()
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
         """Send wheels to the node, and uv, which installs them."""
@@ -419,6 +465,7 @@ class _Work:
                 own_key=self._plan.own_key,
                 limits_key=self._limits_key,
                 without_horovod=not self._has_horovod,
+                packages=self._plan.packages,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

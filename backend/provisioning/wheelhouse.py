@@ -47,6 +47,7 @@ MANIFEST = "wheels.json"
 _CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
 _TORCH_INDEX = "https://download.pytorch.org/whl/"
 _TAGS = ("manylinux_2_{}", range(28, 16, -1), ("manylinux2014", "manylinux2010", "manylinux1"))
+_PINNED = ("--no-deps",)
 _LOOK_S = 0.1
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
@@ -133,13 +134,54 @@ class Wheelhouses:
         """
         wanted = pinned(self._constraints, target, horovod)
         home = self._folder / _name(target, horovod, wanted)
+        return self._once(
+            home,
+            lambda: self._fetch(home, target, horovod, wanted, on_line, cancelled),
+            on_line,
+            cancelled,
+        )
+
+    def gather_more(
+        self,
+        house: Wheelhouse,
+        target: WheelTarget,
+        package: str,
+        on_line: Tell = lambda line: None,
+        cancelled: Ask = lambda: False,
+    ) -> Wheelhouse:
+        """Return the wheels of a package, and of what it needs, that ``house`` lacks.
+
+        Fetched once, so that all nodes get the same versions.
+
+        Raises:
+            BackendError: See `gather`; also if it needs other versions of what ``house`` has.
+            Cancelled: By ``cancelled``.
+        """
+        home = house.folder.with_name(f"{house.folder.name}-{package.lower()}")
+
+        def fetch() -> Wheelhouse:
+            part = home.with_name(f"{home.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            pins = part / "constraints.txt"
+            pins.write_text("".join(f"{_requirement(one.name)}\n" for one in house.wheels))
+            options = ("--constraint", str(pins), "--find-links", str(house.folder))
+            self._download(part, target, [package], options, on_line, cancelled)
+            own = {wheel.package for wheel in house.wheels}
+            files = [p for p in part.glob("*.whl") if Wheel(p.name, 0, "").package not in own]
+            files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))
+            return _finish(part, home, house.python, files)
+
+        return self._once(home, fetch, on_line, cancelled)
+
+    def _once(
+        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: Tell, cancelled: Ask
+    ) -> Wheelhouse:
+        """Return the wheelhouse in ``home``; if it is not complete, fetch it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with _locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
-                found = _whole(home)
-                if found is None:
-                    found = self._fetch(home, target, horovod, wanted, on_line, cancelled)
-                return found
+                return _whole(home) or fetch()
         except OSError as error:
             raise BackendError(
                 f"The wheels for the nodes cannot be stored in {self._folder}: {error.strerror}.",
@@ -163,32 +205,22 @@ class Wheelhouses:
                 path.unlink()  # truncated by a kill; pip would accept it
         torch = next(one for one in requirements if one.startswith("torch=="))
         others = [one for one in requirements if one != torch]
-        self._download(part, target, others, (), on_line, cancelled)
+        self._download(part, target, others, _PINNED, on_line, cancelled)
         build = torch.partition("+")[2]
         try:
-            self._download(part, target, [torch], (), on_line, cancelled)
+            self._download(part, target, [torch], _PINNED, on_line, cancelled)
         except _NoWheel:
             if not build:
                 raise
             # PyPI has one build of torch; the others are on PyTorch's own index.
-            index = ("--extra-index-url", f"{_TORCH_INDEX}{build}")
+            index = (*_PINNED, "--extra-index-url", f"{_TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in requirements]
         if missing := {*requirements} - {_requirement(path.name) for path in files}:
             raise ValueError(f"pip succeeded but left out {sorted(missing)}")
         if horovod is not None:
             files.append(shutil.copyfile(horovod.path, part / horovod.path.name))
-        wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
-        replace_json(
-            part / MANIFEST,
-            {"python": target.python, "wheels": [asdict(wheel) for wheel in wheels]},
-        )
-        if home.exists():
-            shutil.rmtree(home)
-        os.replace(part, home)
-        found = _whole(home)
-        assert found is not None
-        return found
+        return _finish(part, home, target.python, files)
 
     def _download(
         self,
@@ -202,7 +234,7 @@ class Wheelhouses:
         pattern, minors, older = _TAGS
         tags = [*(pattern.format(minor) for minor in minors), *older, "linux"]
         abi = f"cp{target.python.replace('.', '')}"
-        argv = [*self._pip, "download", "--no-deps", "--only-binary", ":all:"]
+        argv = [*self._pip, "download", "--only-binary", ":all:"]
         argv += ["--no-input", "--progress-bar", "off", "--disable-pip-version-check"]
         for tag in tags:
             argv += ["--platform", f"{tag}_{target.machine}"]
@@ -272,6 +304,19 @@ def _name(target: WheelTarget, horovod: HorovodWheel | None, wanted: Sequence[st
     kind = "cuda" if target.cuda else "cpu"
     digest = hashlib.sha256(content).hexdigest()[:12]
     return f"python{target.python}-{target.machine}-{kind}-{digest}"
+
+
+def _finish(part: Path, home: Path, python: str, files: Sequence[Path]) -> Wheelhouse:
+    """Write the manifest of these wheels, and give the folder its final name."""
+    wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
+    manifest = {"python": python, "wheels": [asdict(wheel) for wheel in wheels]}
+    replace_json(part / MANIFEST, manifest)
+    if home.exists():
+        shutil.rmtree(home)
+    os.replace(part, home)
+    found = _whole(home)
+    assert found is not None
+    return found
 
 
 def _whole(home: Path) -> Wheelhouse | None:

@@ -3,6 +3,9 @@
 The stopwatch is in the model: from its first forward to the end of its last. Predictions are of a
 job's validation set, with table, measures, and samples to show; the bare loop has loss and
 accuracy.
+
+The window's tools begin in a process that has PyTorch imported: the time to the first report, after
+the first one.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction
+from backend.services.tools import tool_process
 from backend.services.tools.tool_process import run_tool
 from tests.benchmarks.figures import Figure
 
-PAIRS = 7
+PAIRS, BEGINS = 7, 3
 _SAMPLES, _BATCH = 10_000, 64
 _MODEL = """
 import os, time
@@ -117,7 +123,47 @@ def measure() -> list[Figure]:
                 "S19", f"speed, {what}, ours / bare", ratios, 0.9, at_least=True, context=context
             )
         )
+        figures.append(_begin(folder, checkpoint))
     return figures
+
+
+def _begin(folder: Path, checkpoint: Path) -> Figure:
+    """Return how long the tools of the window take until they begin."""
+    parts = {part: str(folder / part) for part in ("model", "loader", "dataset")}
+    look = {**parts, "checkpoint": str(checkpoint), "sample": 0, "batch_size": _BATCH}
+    asked = {
+        "Try it": ("predict", _request(folder, checkpoint)),
+        "Look inside": ("inspect_checkpoint", look),
+        "layers": ("layers", {**parts, "batch_size": 1}),
+        "preview": ("preview", {**parts, "split": "training", "samples": 4}),
+    }
+    tool_process.keep_warm()
+    try:
+        for tool, request in asked.values():
+            _seconds_to_begin(tool, request)
+        took = {
+            name: [_seconds_to_begin(tool, request) for _ in range(BEGINS)]
+            for name, (tool, request) in asked.items()
+        }
+    finally:
+        tool_process.let_go()
+    values = tuple(value for some in took.values() for value in some)
+    context = ", ".join(f"{name} {statistics.median(some):.2f}" for name, some in took.items())
+    return Figure("S19", "seconds until a tool begins", values, 0.3, context=context)
+
+
+def _seconds_to_begin(tool: str, request: dict[str, Any]) -> float:
+    begin, reports = time.perf_counter(), _FirstReport()
+    run_tool(tool, request, dict, tool, 600.0, reports)
+    return reports.at - begin
+
+
+class _FirstReport(Progress):
+    at = 0.0
+
+    def report(self, done: float, total: float, what: str) -> None:
+        if not self.at and what not in ("Starting Python", "Loading PyTorch…"):
+            self.at = time.perf_counter()
 
 
 def _prepare(folder: Path) -> Path:
@@ -144,7 +190,7 @@ def _prepare(folder: Path) -> Path:
     return Path(write_checkpoint(folder, state, record).path)
 
 
-def _ours(folder: Path, checkpoint: Path) -> tuple[float, float]:
+def _request(folder: Path, checkpoint: Path) -> dict[str, Any]:
     raw = {
         "name": "p",
         **dict.fromkeys(("model", "dataset", "loader"), "p"),
@@ -156,11 +202,15 @@ def _ours(folder: Path, checkpoint: Path) -> tuple[float, float]:
     config = parse_job(raw).config
     assert config is not None
     parts = (str(folder / part) for part in ("model", "loader", "dataset"))
-    request = {
+    return {
         "launch": Launch("job", 1, config, (), (), *parts).to_dict(),
         "checkpoint": str(checkpoint),
         "table": str(folder / "table.csv"),
     }
+
+
+def _ours(folder: Path, checkpoint: Path) -> tuple[float, float]:
+    request = _request(folder, checkpoint)
     os.environ["STOPWATCH"] = str(folder / "stopwatch")
     begin = time.perf_counter()
     found = run_tool("predict", request, Prediction.from_dict, "The prediction", 600.0)

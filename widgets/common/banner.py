@@ -115,6 +115,7 @@ class Banner(QFrame):
         parts = [ICON_NAV, text_width(self._strong.text(), self._role) + _SLACK]
         if self._text.text():
             parts.append(text_width(self._text.text()) + _SLACK)
-        if self._actions.count():
-            parts.append(self._actions.sizeHint().width())
+        # The layout does not count a button that was just added: it is shown later.
+        actions = (self._actions.itemAt(n).widget() for n in range(self._actions.count()))
+        parts += [one.sizeHint().width() for one in actions if one is not None]
         return left + sum(parts) + S2 * (len(parts) - 1) + right

@@ -50,6 +50,16 @@ class RichText(QTextBrowser):
         self._markdown = text
         self._render()
 
+    def show_heading(self, fragment: str) -> None:
+        """Scroll to the heading that a link ``#a-heading`` means; "" is the top."""
+        block = self.document().begin()
+        while block.isValid():
+            if block.blockFormat().headingLevel() and _fragment_of(block.text()) == fragment:
+                top = self.document().documentLayout().blockBoundingRect(block).top()
+                self.verticalScrollBar().setValue(int(top))
+                return
+            block = block.next()
+
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._markdown:
@@ -74,6 +84,12 @@ class RichText(QTextBrowser):
                 _dress_table(frame)
         whole.endEditBlock()
         self.moveCursor(QTextCursor.MoveOperation.Start)
+
+
+def _fragment_of(heading: str) -> str:
+    """Return the name of a heading in links, as GitHub makes it."""
+    kept = (char for char in heading.casefold() if char.isalnum() or char in " -_")
+    return "".join(kept).strip().replace(" ", "-")
 
 
 def _is_code(block: QTextBlock) -> bool:

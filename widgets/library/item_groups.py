@@ -42,8 +42,8 @@ class Entry:
 
     @property
     def warning(self) -> str:
-        """The problem that a preview or check found in the newest version, or ""."""
-        return str(self.newest.facts.get("warning", ""))
+        """The problem that a scan, preview or check found in the newest version, or ""."""
+        return self.newest.leaks or str(self.newest.facts.get("warning", ""))
 
 
 def entries(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:

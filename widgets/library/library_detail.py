@@ -84,6 +84,7 @@ class LibraryDetail(QWidget):
         folder_requested: The reference whose folder to open.
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
         install_requested: Install this package; answer with `try_again` or `show_trial_error`.
+        package_requested: Ask for the package of this module, then `try_again`.
     """
 
     again_requested = Signal()
@@ -100,6 +101,7 @@ class LibraryDetail(QWidget):
     folder_requested = Signal(str)
     partner_requested = Signal(object)
     install_requested = Signal(str)
+    package_requested = Signal(str)
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -250,8 +252,10 @@ class LibraryDetail(QWidget):
         """End the progress display."""
         self._end_trial()
 
-    def show_trial_error(self, sentence: str, remedy: str = "", package: str = "") -> None:
-        """Show why a preview or check failed; a ``package`` that is missing can be installed."""
+    def show_trial_error(
+        self, sentence: str, remedy: str = "", package: str = "", module: str = ""
+    ) -> None:
+        """Show why a preview or check failed; a missing package or module can be installed."""
         self._end_trial()
         self._trial.say_failed()
         self._banner.show_sentence("bad", sentence, "" if package else remedy)
@@ -259,20 +263,14 @@ class LibraryDetail(QWidget):
             install = Button(f"Install {package}", tip=remedy)
             install.clicked.connect(lambda: self.install_requested.emit(package))
             self._banner.set_actions([install])
+        elif module:
+            ask = Button("Install a package…", tip=remedy)
+            ask.clicked.connect(lambda: self.package_requested.emit(module))
+            self._banner.set_actions([ask])
 
     def try_again(self) -> None:
         """Run the preview or check again."""
         self._wish_trial()
-
-    def show_leaks(self, count: int) -> None:
-        """Report above all tabs that samples of validation are in the training set, too."""
-        if count:
-            were = "sample is" if count == 1 else "samples are"
-            self._banner.show_sentence(
-                "warn",
-                f"{formats.count(count)} validation {were} in the training set, too.",
-                "The validation metrics are too good.",
-            )
 
     # -- construction
 
@@ -297,6 +295,8 @@ class LibraryDetail(QWidget):
         self._facts = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
+        self._leaks = Banner()
+        self._leaks.hide()
         self._banner = PreviewBanner()
         self._banner.class_wished.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
@@ -346,6 +346,7 @@ class LibraryDetail(QWidget):
             col(
                 head,
                 self._facts,
+                self._leaks,
                 self._tabs,
                 self._banner,
                 self._trial_row,
@@ -397,6 +398,8 @@ class LibraryDetail(QWidget):
         weights = item.facts.get(WEIGHTS_FACT)
         given = [Fact("Weights", formats.disk(int(weights["bytes"])))] if weights else []
         self._facts.set_facts((Fact("Size", size), *given, *more, imported))
+        self._leaks.set_finding("warn", item.leaks, "The validation metrics are too good.")
+        self._leaks.setVisible(bool(item.leaks))
 
     def _show_versions(self) -> None:
         if self._entry is not None:

@@ -82,7 +82,7 @@ class HelpPage(QWidget):
         self.open_topic(self._wanted or (topics[0].key if topics else ""))
 
     def open_topic(self, key: str) -> None:
-        """Open a page, now or when it has been read."""
+        """Open a page at its top, now or when it has been read."""
         self._wanted = key
         number = next((n for n, topic in enumerate(self._topics) if topic.key == key), None)
         if number is not None:
@@ -104,8 +104,11 @@ class HelpPage(QWidget):
 
     @Slot(QUrl)
     def _follow(self, url: QUrl) -> None:
-        if any(topic.key == url.path() for topic in self._topics):
+        if not url.path() and url.fragment():
+            self._text.show_heading(url.fragment())
+        elif any(topic.key == url.path() for topic in self._topics):
             self.open_topic(url.path())
+            self._text.show_heading(url.fragment())
         else:
             self.link_opened.emit(url.toString())
 

@@ -285,6 +285,9 @@ class SideBar(QWidget):
         told = bool(self._trouble.text())
         self._trouble.setVisible(told and not self._narrow)
         self._trouble_mark.setVisible(told and self._narrow)
+        # Its mark takes the room of the logo in a low bar.
+        is_tight = told and self._narrow and self._room_h < _LOW_H
+        self._head.setVisible(self._room_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
         """Show the running jobs, oldest first; a job keeps its place while it runs."""
@@ -369,7 +372,7 @@ class SideBar(QWidget):
         """A low window hides the cluster's details first, then rings, then the mark."""
         self.cluster.set_room(height)
         before, self._room_h = self._rings(), height
-        self._head.setVisible(height >= _LOWEST_H)
+        self._settle_trouble()
         if self._rings() != before:
             self.show_live(self._live)
 

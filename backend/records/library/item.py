@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from backend.records.base import number_format
 from backend.records.base.number_format import some
 from backend.records.base.schema import Record
 from backend.records.base.validation import sanitize
@@ -53,6 +54,8 @@ def is_weights(path: str) -> bool:
     return path.lower().endswith(WEIGHTS_SUFFIXES)
 
 
+LEAKS_FACT = "leaks"
+"""Fact of a dataset: how many samples of validation its newest scan found in training, too."""
 _LEFT_OUT = "left_out"
 _LEFT_OUT_NAMES = "left_out_names"
 _NAMES_KEPT = 20
@@ -86,6 +89,13 @@ class LibraryItem(Record, what="library record"):
     @property
     def reference(self) -> str:
         return f"{self.name}@{self.version}"
+
+    @property
+    def leaks(self) -> str:
+        """A sentence about leaks that the newest scan of a dataset found; "" for none."""
+        count = self.facts.get(LEAKS_FACT, 0)
+        were = "sample is" if count == 1 else "samples are"
+        return f"{number_format.count(count)} validation {were} in training, too." if count else ""
 
     @property
     def left_out(self) -> str:

@@ -108,6 +108,8 @@ class NodeInstallation:
     limits_key: bool = False
     """The cluster's key can start only training runs on this node."""
     without_horovod: bool = False
+    packages: tuple[str, ...] = ()
+    """Packages that user code needs besides, by name; each set-up installs them."""
     bytes: int = 0
 
 

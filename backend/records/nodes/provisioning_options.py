@@ -30,6 +30,8 @@ class SetUpOptions:
     """The cluster's key can start only training runs, where that works; see `ssh_command_filter`.
     """
     without_horovod: bool = False
+    packages: tuple[str, ...] = ()
+    """Packages to install besides those that the node has, by name."""
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

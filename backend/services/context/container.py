@@ -44,6 +44,7 @@ from backend.services.queue.service import QueueService
 from backend.services.studies.service import StudyService
 from backend.services.sweeps.service import SweepService
 from backend.services.tools.event_viewer import EventViewers
+from backend.services.tools.packages import PackageService
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Shell
 
@@ -59,6 +60,7 @@ class Services:
     nodes: NodeService
     cluster: ClusterService
     set_up: SetUpService
+    packages: PackageService
     preflight: PreflightService
     canary: CanaryService
     logs: LogService
@@ -166,6 +168,7 @@ def open_services(
         nodes=nodes,
         cluster=cluster,
         set_up=set_up,
+        packages=PackageService(cluster, set_up),
         preflight=preflight,
         canary=canary,
         logs=logs,

@@ -73,6 +73,8 @@ _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
 }
 _OF_TIME = ("took", "gpu_hours")
 """They change with time, and are computed from others."""
+_OF_HARDWARE = {"energy": "energy", "gpu_hours": "gpus"}
+"""Columns of figures that not every computer has, and what tells whether a job has one."""
 ORDERS = (
     *(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")),
     *_OF_TIME,
@@ -90,6 +92,7 @@ class JobQueryResult:
         total: Number of all jobs; ``live`` and ``waiting`` are the numbers of those.
         hits: Number of jobs that were found.
         head_of: After folding, the slot of a job's sweep by the job's slot, -1 for none.
+        empty: Columns of figures that no job has.
     """
 
     lines: list[JobSummary]
@@ -99,6 +102,7 @@ class JobQueryResult:
     waiting: int = 0
     hits: int = 0
     head_of: Slots = field(default_factory=lambda: NO_SLOTS)
+    empty: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,14 @@ class JobIndex:
             metrics = self._key("metric")[slots]
             keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
-        return JobQueryResult(self.lines, order, len(self._slots), live, waiting, len(order))
+        empty = frozenset(
+            column
+            for column, key in _OF_HARDWARE.items()
+            # NaN is not larger.
+            if not np.any(self._key(key)[self._there] > 0)
+        )
+        total = len(self._slots)
+        return JobQueryResult(self.lines, order, total, live, waiting, len(order), empty=empty)
 
     def fold(self, found: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""

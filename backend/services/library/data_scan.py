@@ -39,11 +39,13 @@ class DataScanService:
         """
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
-        return self._kept.get(
+        found = self._kept.get(
             ("scan", data.sha256, code.sha256),
             DatasetScan.from_dict,
             lambda: self._scan(data, code, progress or Progress()),
         )
+        self._library.note_leaks(data.reference, found.leak_count)
+        return found
 
     def page(
         self,

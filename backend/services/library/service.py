@@ -32,6 +32,7 @@ from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
+    LEAKS_FACT,
     WEIGHTS_FACT,
     FileEntry,
     Kind,
@@ -357,6 +358,12 @@ class LibraryService:
                 facts["classes"] = len(found.classes)
             self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
         return found
+
+    def note_leaks(self, dataset: str, count: int) -> None:
+        """Keep how many leaks a scan of a dataset found, until the next scan."""
+        item = self.show(Kind.DATASET, dataset)
+        if count or LEAKS_FACT in item.facts:
+            self._add_facts(item, {LEAKS_FACT: count}, str(item.facts.get("warning", "")))
 
     def check_model(
         self,

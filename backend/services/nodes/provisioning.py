@@ -162,6 +162,8 @@ class SetUpService:
                 shared=chosen.shared,
                 alone=hold,
                 relay=relay,
+                # What user code needed before, it needs in a new environment too.
+                packages=tuple(dict.fromkeys((*_packages_of(entry), *chosen.packages))),
             )
             trusted = self._trusted(entry)
 
@@ -445,6 +447,10 @@ def _is_on(folder: JobFolder, node: str) -> bool:
     """Return whether the newest run of a job is staged on a node and not fetched yet."""
     carried = remote_run_of(folder.attempt(folder.newest_run()))
     return carried is not None and carried.node == node and not carried.is_home
+
+
+def _packages_of(entry: NodeEntry) -> tuple[str, ...]:
+    return entry.installation.packages if entry.installation is not None else ()
 
 
 class _Wheels(Wheelhouses):

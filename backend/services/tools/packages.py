@@ -1,20 +1,71 @@
-"""Install a package that a loader or a model needs, for the Python of this computer."""
+"""Install a package that a loader or a model needs, on this computer and on nodes."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.base.validation import sanitize
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.library.packages import is_package_name
+from backend.records.nodes.entry import NodeEntry, SetUp
+from backend.records.nodes.provisioning_options import SetUpOptions, options_of
+from backend.services.nodes.provisioning import SetUpService
+from backend.services.nodes.registry import ClusterService
 from backend.services.tools.training_python import training_python
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LOOK_S = 0.2
 _END_S = 5.0
+
+
+class PackageService:
+    """Installs packages where jobs run. Every call blocks and may run on any thread."""
+
+    def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:
+        self._cluster = cluster
+        self._set_up = set_up
+
+    def install(self, package: str, nodes: Sequence[str], progress: Progress) -> None:
+        """Install a package, and what it needs, on these nodes, this computer possibly among them.
+
+        A node gets it again whenever it is set up again.
+
+        Raises:
+            BackendError: It has no such name, or could not be installed everywhere.
+            Cancelled: By ``progress``.
+        """
+        _require_name(package)
+        if THIS_COMPUTER in nodes:
+            install_package(package, progress)
+        alike: dict[SetUpOptions, list[str]] = {}
+        for name in nodes:
+            if name != THIS_COMPUTER:
+                options = replace(options_of(self._cluster.entry(name)), packages=(package,))
+                alike.setdefault(options, []).append(name)
+
+        def report(news: SetUp) -> None:
+            progress.report(0, 0, f"Installing {package} on {news.node}")
+
+        for options, names in alike.items():
+            done = self._set_up.set_up(names, report, lambda _: progress.is_cancelled, options)
+            for name, outcome in done.items():
+                if not isinstance(outcome, NodeEntry):
+                    sentence = f"{package} is not installed on {name}: {outcome.sentence}"
+                    raise BackendError(sentence, outcome.remedy)
+
+
+def _require_name(package: str) -> None:
+    # It may come from a process that ran user code: it must not be an option of pip.
+    if not is_package_name(package):
+        raise BackendError(
+            f"“{sanitize(package, 60)}” is not the name of a package.",
+            "A name has letters, digits, dots, hyphens and underscores.",
+        )
 
 
 def install_command(package: str) -> str:
@@ -29,9 +80,7 @@ def install_package(package: str, progress: Progress) -> None:
         BackendError: It has no such name, or pip failed; the remedy has the command.
         Cancelled: By ``progress``.
     """
-    # The name comes from a process that ran user code: it must not be an option of pip.
-    if not _NAME.fullmatch(package):
-        raise BackendError(f"“{sanitize(package, 60)}” is not the name of a package.")
+    _require_name(package)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             _command(package), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT

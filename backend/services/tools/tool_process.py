@@ -53,7 +53,7 @@ class ToolError(BackendError):
 
     ``traceback`` and ``output`` (the end of what was printed) are the details. ``part`` is
     "loader" if a check of a model failed in the loader, otherwise "". ``package`` is the name on
-    PyPI of what is not installed, or "".
+    PyPI of what is not installed, or ""; ``module`` is the module's where that is not known.
     """
 
     def __init__(
@@ -64,12 +64,14 @@ class ToolError(BackendError):
         output: str = "",
         part: str = "",
         package: str = "",
+        module: str = "",
     ) -> None:
         super().__init__(sentence, remedy)
         self.traceback = traceback
         self.output = output
         self.part = part
         self.package = package
+        self.module = module
 
 
 def preview(
@@ -355,6 +357,7 @@ class _Run:
                 self.output,
                 str(error.get("part", "")),
                 sanitize(str(error.get("package", "")), 60),
+                sanitize(str(error.get("module", "")), 60),
             )
         except FileNotFoundError:
             refusal = self._death()

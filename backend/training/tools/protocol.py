@@ -125,6 +125,7 @@ def _refusal(error: BackendError) -> dict[str, Any]:
             "traceback": error.traceback if isinstance(error, UserCodeError) else "",
             "part": error.part if isinstance(error, UserCodeError) else "",
             "package": error.package if isinstance(error, UserCodeError) else "",
+            "module": error.module if isinstance(error, UserCodeError) else "",
         },
     }
 

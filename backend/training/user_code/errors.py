@@ -17,56 +17,11 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.records.library.packages import PYPI_NAMES
 from backend.training.user_code.sources import UserSource, known_sources
 
 FORWARD = "The model's forward"
 LOSS = "The model's loss"
-
-_NAMED_ALIKE = """
-accelerate aeon albumentations anndata ase astropy av biotite boto3 bottleneck braindecode cartopy
-catboost chardet click cloudpickle cupy dask datasets decord deepspeed diffusers dgl e3nn einops
-evaluate fairseq fastai fiona flax fsspec geopandas gensim gym gymnasium h5py huggingface_hub
-imageio imgaug ipdb jax joblib jsonlines kornia librosa lightgbm lightning lmdb loguru mamba_ssm
-markdown matplotlib mne monai more_itertools msgpack ncps netCDF4 networkx nibabel nilearn nltk
-numba numpy obspy omegaconf onnx onnxruntime openpyxl optuna pandas peft pint plotly polars
-prettytable psutil pyarrow pydantic pydicom pykeops pymatgen pysam pytorch_lightning rasterio
-rawpy rdkit regex requests rich sacrebleu safetensors scanpy scipy seaborn
-segmentation_models_pytorch selfies sentence_transformers sentencepiece shapely simplejson skorch
-soxr spacy statsmodels submitit sympy tables tabulate tensorboard tensorboardX tensordict
-tensorflow termcolor tifffile tiktoken timm tokenizers toml torch_cluster torch_geometric
-torch_scatter torch_sparse torchaudio torchdata torchinfo torchio torchmetrics torchsde
-torchsummary torchtext torchvision torchviz tqdm transformers trimesh ujson ultralytics wandb
-webdataset xarray xgboost yacs zarr zstandard
-"""
-
-_PYPI_NAMES = {name: name.replace("_", "-") for name in _NAMED_ALIKE.split()} | {
-    "Bio": "biopython",
-    "OpenEXR": "OpenEXR",
-    "PIL": "Pillow",
-    "SimpleITK": "SimpleITK",
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "faiss": "faiss-cpu",
-    "git": "GitPython",
-    "hydra": "hydra-core",
-    "osgeo": "gdal",
-    "openslide": "openslide-python",
-    "pywt": "PyWavelets",
-    "ruamel": "ruamel.yaml",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "soundfile": "soundfile",
-    "umap": "umap-learn",
-    "yaml": "pyyaml",
-}
-"""The PyPI name of each package that user code often imports, by its import name.
-
-Only these are suggested for installation. ``utils``, ``src`` or ``config`` are nearly always a
-part of the user's own project, and PyPI has unrelated packages with such names.
-"""
 
 
 class UserCodeError(BackendError):
@@ -75,11 +30,12 @@ class UserCodeError(BackendError):
     ``traceback`` begins in the user's file; "" if there is none to show. ``index`` is the item of
     the dataset at which it happened, if known. ``part``: see `ToolError`. ``during``: what was
     called, such as `FORWARD`, if the user's code raised. ``package``: the name on PyPI of what is
-    not installed.
+    not installed; where only its ``module`` is known, "".
     """
 
     part = ""
     package = ""
+    module = ""
     during = ""
 
     def __init__(
@@ -133,21 +89,28 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing, place = _public(error.name), _where(error, source)
-        package = _PYPI_NAMES.get(missing.partition(".")[0], "")
+        root = missing.partition(".")[0]
+        package = PYPI_NAMES.get(root, "")
         if package:
             at = f" ({place})" if place else ""
             lacks = UserCodeError(
                 f"{_whose(place)} needs {package}{at}.",
-                _way_to(missing.partition(".")[0], source),
+                f"Install it with {sys.executable} -m pip install {package}.",
                 trace,
             )
             lacks.package = package
             return lacks
-        return UserCodeError(
+        own = _way_to_own(root, source)
+        unknown = UserCodeError(
             f"{place or what} needs the module “{missing}”, which is not installed here.",
-            _way_to(missing.partition(".")[0], source),
+            own
+            or f"If “{root}” is a file or folder of your project, import the folder that contains "
+            "it, with bks_model.py or bks_dataset.py at the top of that folder. If it is a "
+            f"package, install it for {sys.executable}.",
             trace,
         )
+        unknown.module = "" if own else root
+        return unknown
     place = _where(error, source)
     told = f" ({place})" if place else ""
     raised = UserCodeError(
@@ -162,20 +125,14 @@ def _whose(place: str) -> str:
     return {"bks_dataset": "The loader", "bks_model": "The model"}.get(file, "The code")
 
 
-def _way_to(module: str, source: UserSource | None) -> str:
-    """Return how to get a top-level module that is missing."""
-    if module in _PYPI_NAMES:
-        return f"Install it with {sys.executable} -m pip install {_PYPI_NAMES[module]}."
+def _way_to_own(module: str, source: UserSource | None) -> str:
+    """Return how to import a module that is a part of the project, "" if it is none."""
     for known in [source] if source else known_sources.values():
         for path in sorted(known.folder.rglob("*")):
             if path.stem == module and (path.is_dir() or path.suffix == ".py"):
                 inside = path.parent.relative_to(known.folder)
                 return f"It is in {inside.as_posix()}: import it from {'.'.join(inside.parts)}."
-    return (
-        f"If “{module}” is a file or folder of your project, import the folder that contains it, "
-        "with bks_model.py or bks_dataset.py at the top of that folder. If it is a package, "
-        f"install it for {sys.executable}."
-    )
+    return ""
 
 
 _CALL = re.compile(r"(\w+)\(\) (?:missing \d+ required|takes [\w ]+ but \d+ )")

@@ -8,7 +8,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
-from app.jobs import form_controller
 from app.jobs.form_controller import FormController
 from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Kind
@@ -34,6 +33,7 @@ class InTurn(Immediately):
     """Does all at once, but for trials and counts, which wait until they are let go."""
 
     def __init__(self):
+        super().__init__()
         self.waiting = []
 
     def run(self, lane, *task):
@@ -79,7 +79,7 @@ def line(form):
 
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
     form._wish_check()
-    assert verdict(form) == "Not tried together yet"
+    assert verdict(form) == "Trying one batch…"
     assert form._start_button.isEnabled(), "a person may know better"
     runner.let_go()
     assert verdict(form) == "Ready to start"
@@ -216,7 +216,9 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
     installed = []
     monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
     monkeypatch.setattr(
-        form_controller, "install_package", lambda name, _progress: installed.append(name)
+        form.controller._services.packages,
+        "install",
+        lambda name, nodes, _progress: installed.append((name, nodes)),
     )
     form._wish_check()
     runner.let_go()
@@ -227,7 +229,7 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     assert "Installing Pillow" in line(form)
     runner.let_go()
-    assert installed == ["Pillow"]
+    assert installed == [("Pillow", ("this-computer",))]
     assert verdict(form) == "Ready to start"
     assert form._fields.field("loader").error() == ""
 
@@ -239,7 +241,7 @@ def test_without_a_package_that_cannot_be_installed_its_command_can_be_copied(
     form, runner, monkeypatch, qtbot, fault
 ):
     monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
-    monkeypatch.setattr(form_controller, "install_package", _raise(fault))
+    monkeypatch.setattr(form.controller._services.packages, "install", _raise(fault))
     form._wish_check()
     runner.let_go()
     trial = form._sections.trial
@@ -273,3 +275,36 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
     assert "Counting samples" in form._side._basis.text()
     runner.let_go()
     assert "Counting samples" not in form._side._basis.text()
+
+
+def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
+    form, runner, monkeypatch, qtbot
+):
+    unknown = ToolError("a.py needs the module “my_lib”.", "Install it.", module="my_lib")
+    monkeypatch.setattr(tool_process, "check_model", _raise(unknown))
+    monkeypatch.setattr(form.controller._services.packages, "install", lambda *_: None)
+    form._wish_check()
+    runner.let_go()
+    trial = form._sections.trial
+    assert trial.button.text() == "Install a package…"
+    qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
+    dialog = form.controller.packages.dialog.now
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    qtbot.mouseClick(dialog._install, Qt.MouseButton.LeftButton)
+    runner.let_go()
+    assert verdict(form) == "Ready to start"
+
+
+def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+
+    def findings():
+        rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
+        return [_words(row) for row in rows]
+
+    form._wish_check()
+    assert verdict(form) == "Trying one batch…"
+    before = findings()
+    runner.let_go()
+    assert verdict(form) == "Ready to start"
+    assert findings() == before, "the settings are as valid as before"

@@ -97,7 +97,26 @@ def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
     page.job_actions.many_stop_requested.emit(ids)
     assert acts.stopped == [ids[1]]
-    assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first"]
+    assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first."]
+
+
+def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monkeypatch):
+    lines = page.table.model._rows.lines
+    states = (JobState.TRAINING, JobState.QUEUED, JobState.QUEUED)
+    for job_id, state in zip(ids, states, strict=True):
+        slot = page.table.model._rows.slot_of(job_id)
+        lines[slot] = lines[slot]._replace(state=state)
+
+    def dequeue(job_id):
+        acts.stopped.append(("left", job_id))
+        return acts._jobs.queries.show(job_id)
+
+    monkeypatch.setattr(acts._queue, "dequeue", dequeue)
+    page.job_actions.many_stop_requested.emit(ids)
+    assert acts.stopped == [("left", ids[1]), ("left", ids[2]), ids[0]]
+    assert acts.sentences == [
+        "Removed 2 jobs from the queue. Stopping 1 job; each saves a checkpoint first."
+    ]
 
 
 def test_an_export_says_of_which_job_there_is_nothing_to_export(acts, ids, tmp_path):

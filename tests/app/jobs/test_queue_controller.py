@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from PySide6.QtCore import QObject, Signal
 
 from app.jobs.queue_controller import QueueController
 from backend.base.errors import BackendError
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
@@ -54,10 +59,17 @@ def lists():
     return []
 
 
+class Poller(QObject):
+    updated = Signal(object)
+
+
 @pytest.fixture
 def controller(service, immediately, page, lists):
-    poller = SimpleNamespace(poll_list=lambda: lists.append(True))
-    return QueueController(service, immediately, poller, page)
+    poller = Poller(page)
+    poller.poll_list = lambda: lists.append(True)
+    made = QueueController(service, immediately, poller, page)
+    made.poller = poller
+    return made
 
 
 def acts(service):
@@ -83,7 +95,7 @@ def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, p
 def test_a_look_that_takes_long_is_not_begun_twice(service, page):
     begun = []
     slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
-    controller = QueueController(service, slow, SimpleNamespace(), page)
+    controller = QueueController(service, slow, Poller(page), page)
     controller.refresh()
     controller.refresh()
     assert len(begun) == 1
@@ -135,3 +147,28 @@ def test_a_look_that_fails_leaves_what_is_shown(controller, service, page):
     service.refusal = None
     controller.refresh()
     assert service.calls[-1] == ("read",)
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_when_a_job_ends_those_that_waited_for_it_say_so_at_once(controller, service, state):
+    controller.show_jobs((QUEUED,))
+    service.queue = queue(NAMES[1])
+    reads = service.calls.count(("read",))
+    ended = RunUpdate(replace(job(NAMES[0]), state=state), HistoryUpdate(), None)
+    controller.poller.updated.emit(ended)
+    assert service.calls.count(("read",)) - reads == state.is_over
+
+
+def test_a_job_that_ends_during_a_read_makes_another_one(controller, service, immediately):
+    controller.show_jobs((QUEUED,))
+    reads = []
+
+    def read():
+        reads.append(True)
+        if len(reads) == 1:
+            controller.refresh()
+        return service.queue
+
+    controller._look = read
+    controller.refresh()
+    assert len(reads) == 2

@@ -81,7 +81,6 @@ def asked():
 @pytest.fixture
 def controller(page, studies, asked, immediately):
     sweeps = SimpleNamespace(
-        stop=lambda tag: asked.append(("stop", tag)) or LR_JOBS[4:],
         resume=lambda tag: asked.append(("resume", tag)) or LR_JOBS[4:],
     )
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
@@ -174,17 +173,14 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     assert page.sweep.study.table == split()
 
 
-def test_stop_resume_and_export_act_on_the_open_study(
-    controller, page, studies, asked, monkeypatch
-):
+def test_resume_and_export_act_on_the_open_study(controller, page, studies, asked, monkeypatch):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study
-    page.sweep.act("stop")
     assert not result._resume.isEnabled(), "two jobs still run"
     result.show_acts(rests=True, is_finished=False)
     press(result, "Resume study")
-    assert asked == [("stop", LR), ("resume", LR)]
+    assert asked == [("resume", LR)]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))
     press(result, "Save table")
     assert studies.written == [(LR, "t.csv", True)]

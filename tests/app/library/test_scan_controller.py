@@ -8,6 +8,7 @@ from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
+from widgets.common import formats
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -68,6 +69,37 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         {"places": [["training", 0], ["training", 5]]},
     )
     assert [one.index for one in view._grid.samples] == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("leaks", "warning", "shown"),
+    [
+        (0, "", ""),
+        (0, "1 class is rare.", ""),
+        (1, "", "1 validation sample is in training, too."),
+        (31, "1 class is rare.", "31 validation samples are in training, too."),
+        (2, "", "2 validation samples are in training, too."),
+        (1200, "", f"1{formats.GAP}200 validation samples are in training, too."),
+    ],
+)
+def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks, warning, shown):
+    page = LibraryPage(Kind.DATASET)
+    qtbot.addWidget(page)
+    facts = {**({"leaks": leaks} if leaks else {}), **({"warning": warning} if warning else {})}
+    found = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", facts=facts)
+    other = LibraryItem(Kind.DATASET, "b", 1, "cd" * 32, 9, 9, "2026-11-27")
+    page.show_items((found, other))
+    for _ in range(2):
+        page.show_item("a")
+        banner = page.detail._leaks
+        assert (banner.isHidden(), banner._strong.text()) == (not shown, shown)
+        assert page._entry.warning == (shown or warning)
+        page.show_item("b")
+        assert banner.isHidden()
+    # A preview has a banner of its own.
+    page.show_item("a")
+    page.detail.show_trial_error("No loader.")
+    assert banner.isHidden() is not bool(shown)
 
 
 def test_a_scan_that_fails_says_why(detail, scans):

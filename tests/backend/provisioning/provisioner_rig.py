@@ -115,6 +115,8 @@ class Node:
     start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
+    asked_more: list[str] = field(default_factory=list)
+    more: Wheelhouse = field(init=False)
 
     @classmethod
     def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
@@ -150,6 +152,17 @@ class Node:
     ) -> Wheelhouse:
         self.gathered += 1
         return self.house if horovod else without_horovod(self.house)
+
+    def gather_more(
+        self,
+        house: Wheelhouse,
+        target: WheelTarget,
+        package: str,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        self.asked_more.append(package)
+        return self.more
 
     def plan(self, **changes: object) -> SetUpPlan:
         values: dict[str, object] = {

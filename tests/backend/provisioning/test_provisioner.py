@@ -20,7 +20,15 @@ from backend.records.base.layout import NodeHome
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
 from backend.ssh.interface import CommandResult, Unreachable
-from tests.backend.provisioning.provisioner_rig import BUNDLE, KEY, Node, put_house
+from tests.backend.provisioning.provisioner_rig import (
+    BUNDLE,
+    KEY,
+    Node,
+    house_of,
+    put_house,
+    put_uv,
+)
+from tests.installers.small_project import put_wheel
 
 
 @pytest.fixture(scope="session")
@@ -482,3 +490,25 @@ def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
     failed: SetUp = node.last
     assert failed.failed is not None
     assert "ZeroDivisionError" in failed.failed.sentence
+
+
+def test_a_package_of_user_code_is_added_and_nothing_in_the_environment_changes(
+    node: Node, house: Wheelhouse, tmp_path: Path
+) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    put_uv(folder)
+    put_wheel(folder, "einops", "0.8.2", "einops/__init__.py", "")
+    # Another version of what is installed, which a job may be using.
+    put_wheel(folder, "torch", "9.9", "torch/__init__.py", "__version__ = '9.9'")
+    node.more = house_of(folder)
+    entry = go(node)
+    first = entry.installation
+    assert first is not None
+    again = go(node, packages=("einops",)).installation
+    assert again == replace(first, packages=("einops",), bytes=again.bytes if again else 0)
+    ask = "import einops, torch; print(torch.__version__)"
+    assert node.open(entry).run([first.python, "-I", "-c", ask]).out == "2.13.0+cpu\n"
+    assert node.sentences[4].endswith("was already installed, einops.")
+    go(node, packages=("einops",))
+    assert node.asked_more == ["einops"], "it was installed before"

@@ -40,8 +40,9 @@ with open(log, "a") as file:
     file.write(" ".join(given) + "\\n")
 folder = Path(given[given.index("--dest") + 1])
 for wanted in given[given.index(str(folder)) + 1:]:
-    if "==" in wanted:
-        name, version = wanted.split("==")
+    if "/" not in wanted and not wanted.startswith("-"):
+        name, _, version = wanted.partition("==")
+        version = version or "1.0"
         if "+" in version and "--extra-index-url" not in given:
             sys.exit("ERROR: No matching distribution found for " + wanted)
         print("Collecting " + wanted, flush=True)
@@ -255,3 +256,19 @@ def test_a_node_with_gpus_can_be_set_up_for_its_processors(tmp_path: Path) -> No
     wheel = built(tmp_path)
     facts = replace(FACTS, gpus=("NVIDIA A40",))
     assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[2] == wheel
+
+
+def test_what_user_code_needs_is_fetched_once_besides_what_the_nodes_have(desk: Desk) -> None:
+    house, calls = desk.gather(), len(desk.calls)
+    houses = Wheelhouses(desk.folder / "houses", CONSTRAINTS, desk.pip)
+    more = houses.gather_more(house, TARGET, "einops")
+    assert [wheel.package for wheel in more.wheels] == ["einops"]
+    (call,) = desk.calls[calls:]
+    assert "--no-deps" not in call
+    assert f"--find-links {house.folder}" in call
+    pins = Path(call.split("--constraint ")[1].split()[0]).name
+    pinned = (more.folder / pins).read_text().splitlines()
+    assert {"torch==2.13.0+cpu", "numpy==2.4.6"} <= set(pinned)
+    assert houses.gather_more(house, TARGET, "einops") == more
+    assert len(desk.calls) == calls + 1
+    assert (more.folder / more.uv.name).is_file()

@@ -23,6 +23,7 @@ from tests.pictures.screens.jobs import open_job
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
+from widgets.library.install_dialog import InstallDialog
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.curve_data import XAxis
 
@@ -298,6 +299,23 @@ def failed_diverged(stage: Stage) -> None:
 
 
 screen("failed-unknown")(lambda stage: _failed(stage, lab.UNKNOWN))
+
+
+@screen("failed-module")
+def failed_module(stage: Stage) -> None:
+    sentence = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
+    trace = "ModuleNotFoundError: No module named 'timm_extras'"
+    error = RankError(sentence, 3, "gpu03", trace, "module_missing")
+    _failed(stage, replace(lab.FAILED, message=sentence, error=error))
+
+
+@screen("install-package")
+def install_package(stage: Stage) -> None:
+    failed_module(stage)
+    dialog = stage.lay_over(InstallDialog("timm_extras", ("gpu03", "gpu04"), stage.window))
+    dialog.show_error("timm_extras is not installed on gpu03: pip could not fetch the wheels.")
+
+
 screen("failed-lost")(lambda stage: _failed(stage, lab.LOST))
 
 

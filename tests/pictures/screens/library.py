@@ -120,10 +120,16 @@ def rare_preview() -> Preview:
     return replace(shown, warnings=(rare_words(shown.classes),))
 
 
-def _datasets(stage: Stage, shown: str = "digits") -> LibraryPage:
+def _datasets(stage: Stage, shown: str = "digits", leaks: int = 0) -> LibraryPage:
     page = stage.library(Kind.DATASET)
     page.detail.show_companions((), ("digits", "coco-boxes"), (Together("digits", "digits"),))
-    page.show_items(datasets())
+    found = {"leaks": leaks} if leaks else {}
+    page.show_items(
+        tuple(
+            replace(one, facts={**one.facts, **found}) if one.name == shown else one
+            for one in datasets()
+        )
+    )
     page.show_item(shown)
     page.detail.show_jobs({"digits@2": 6})
     return page
@@ -260,15 +266,15 @@ def dataset_tables(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 
-def _scan(stage: Stage) -> ScanView:
-    page = _datasets(stage)
+def _scan(stage: Stage, leaks: int = 0) -> ScanView:
+    page = _datasets(stage, leaks=leaks)
     page.detail.show_preview(Trial("digits@2", "digits"), rare_preview())
     page.detail._tabs.choose("scan")
     page.detail._tab_chosen("scan")
     return page.detail.results.scan
 
 
-screen("dataset-scan-before")(_scan)
+screen("dataset-scan-before")(lambda stage: _scan(stage))
 screen("dataset-scan-running")(
     lambda stage: _scan(stage).show_progress(0.41, "Reading training samples")
 )
@@ -283,7 +289,7 @@ screen("dataset-scan-failed")(
 @screen("dataset-scan", EVERY, BOTH_THEMES)
 def dataset_scan(stage: Stage) -> None:
     """Leaks are selected: each pair is a sample of training and one of validation."""
-    view = _scan(stage)
+    view = _scan(stage, 31)
     broken = (
         "UserDataset, item 7, raised OSError: cannot identify image file (bks_dataset.py, line 9)."
     )

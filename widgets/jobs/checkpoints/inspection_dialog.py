@@ -193,9 +193,8 @@ class InspectionDialog(QDialog):
             col(
                 row(
                     Label("Look inside", "title"),
-                    STRETCH,
-                    (Field("Checkpoint", self._checkpoint), 2),
-                    (Field("Compare with", self._against), 2),
+                    (Field("Checkpoint", self._checkpoint), 4),
+                    (Field("Compare with", self._against), 4),
                     (Field("Sample", self._sample), 1),
                     gap=S3,
                 ),

@@ -7,6 +7,7 @@ lines of the logs and guesses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, JobView
+from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -50,9 +52,11 @@ class FailureTab(QWidget):
     Signals:
         choice_requested: Ask where to resume, without this node ("" for none).
         log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
+        install_requested: Install the package of this module on the nodes of the job.
     """
 
     choice_requested = Signal(str)
+    install_requested = Signal(str)
     log_requested = Signal(str, int)
 
     def __init__(self, actions: JobActions, run: RunCurves | None = None) -> None:
@@ -67,6 +71,7 @@ class FailureTab(QWidget):
         self._problems: tuple[AxisSpan, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self._remedies = Remedies()
+        self._installed: tuple[str, str] = ("", "")
         self.plots = FailurePlots()
         self.events = EventList()
         self._place = (MPIRUN_LOG, 0)
@@ -83,12 +88,16 @@ class FailureTab(QWidget):
         self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
         self._choose.clicked.connect(lambda: self.choice_requested.emit(self._remedies.away))
+        self._install = Button("", icon="download-simple")
+        self._install.clicked.connect(lambda: self.install_requested.emit(self._remedies.module))
         self._from = Label("", "small", "text2", wrap=True)
         self._clone = Button("", icon="copy")
         self._clone.clicked.connect(self._clone_with)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(lambda: self.log_requested.emit(*self._place))
-        self._special = row(self._changed, self._without, self._choose, STRETCH, gap=S2)
+        self._special = row(
+            *(self._install, self._changed, self._without, self._choose, STRETCH), gap=S2
+        )
         self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
         self._acts = row(self._special, (self._usual, 1), gap=S2)
         self._first = self._again
@@ -184,6 +193,11 @@ class FailureTab(QWidget):
         facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
         self._facts.set_facts(facts)
 
+    def show_installed(self, job_id: str, module: str) -> None:
+        """Offer to resume: the package of this module is installed now."""
+        self._installed = (job_id, module)
+        self._show_acts()
+
     def clear(self) -> None:
         """Forget the job that was shown."""
         self._view, self._drawn, self._problems = None, (), ()
@@ -219,7 +233,7 @@ class FailureTab(QWidget):
 
     def _fit_acts(self) -> None:
         """Place the special actions above the usual ones if one row has no room for all."""
-        special = (self._changed, self._without, self._choose)
+        special = (self._install, self._changed, self._without, self._choose)
         shown = [
             part for part in (*special, self._clone, self._again, self._log) if not part.isHidden()
         ]
@@ -306,6 +320,8 @@ class FailureTab(QWidget):
         if self._view is None:
             return
         found = self._remedies = remedies(self._view, self._checkpoints, self._states)
+        if self._installed == (self._view.id, found.module):
+            found = self._remedies = replace(found, module="", is_same_last=False)
         self._changed.setText(f"Resume with {_in_words(found.resume)}")
         self._changed.setVisible(bool(found.resume))
         self._clone.setText("Clone with gradient clipping" if found.clone else "Clone and change")
@@ -320,7 +336,9 @@ class FailureTab(QWidget):
             self._usual.removeWidget(usual[0])
             self._usual.insertWidget(0, usual[0])
             QWidget.setTabOrder(*usual)
-        acts = (self._changed, self._without, self._choose, *usual)
+        self._install.setText(f"Install {package_of(found.module)}…")
+        self._install.setVisible(bool(found.module))
+        acts = (self._install, self._changed, self._without, self._choose, *usual)
         self._first = next(act for act in acts if not act.isHidden())
         for act in acts:
             act.set_kind("primary" if act is self._first else "plain")

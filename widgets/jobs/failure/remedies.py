@@ -10,11 +10,13 @@ from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
 from backend.records.jobs.view import JobView
+from backend.records.library.packages import missing_module
 from backend.records.nodes.reading import NodeState, Presence
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
 
 _OUT_OF_MEMORY = "gpu_memory"
+_MODULE_MISSING = "module_missing"
 _OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
 """Causes that stay with the GPU."""
 _CHANGE_FIRST = frozenset(
@@ -33,7 +35,7 @@ _CHANGE_FIRST = frozenset(
         "horovod_setup",
         "index_range",
         "label_range",
-        "module_missing",
+        _MODULE_MISSING,
         "mpi_slots",
         "mpi_use",
         "node_memory",
@@ -62,6 +64,7 @@ class Remedies:
         chooses: Whether other GPUs or nodes may help.
         away: A node of the job that is offline now, "" for none.
         is_same_last: Whether the same settings would fail again.
+        module: A Python module that is not installed, "" if that is not the cause.
     """
 
     resume: Mapping[str, Any] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class Remedies:
     chooses: bool = False
     away: str = ""
     is_same_last: bool = False
+    module: str = ""
 
 
 def remedies(
@@ -83,8 +87,9 @@ def remedies(
     is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
     unclipped = cause in OF_LOSS and view.config.gradient_norm is None
     clone = {"gradient_norm": _CLIP} if unclipped else {}
+    module = _missing_module(view)
     if checkpoints == ():
-        return Remedies(clone=clone, is_same_last=is_same_last)
+        return Remedies(clone=clone, is_same_last=is_same_last, module=module)
     gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
     away = next(gone, "")
     too_large = cause == _OUT_OF_MEMORY and not away
@@ -102,6 +107,20 @@ def remedies(
         chooses=bool(away) or (view.uses_gpus and (too_large or cause in _OF_ONE_GPU)),
         away=away,
         is_same_last=is_same_last or bool(away),
+        module=module,
+    )
+
+
+def _missing_module(view: JobView) -> str:
+    """Return the module without which the rank that failed first could not go on."""
+    error = view.error
+    if error is None or error.cause not in ("", _MODULE_MISSING, USER_CODE):
+        return ""
+    # A traceback ends with the exception; what was caught before it is above.
+    return missing_module([error.traceback.strip().rpartition("\n")[2]]) or (
+        missing_module([line.text for line in error.evidence])
+        if error.cause == _MODULE_MISSING
+        else ""
     )
 
 

@@ -33,7 +33,7 @@ from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
-from widgets.jobs.form.trial_status import FAILS, UNTRIED, BatchTrial, TrialState
+from widgets.jobs.form.trial_status import VERDICTS, BatchTrial, TrialState
 
 _CHECK_AFTER_MS = 300
 _TWO_PANES_FROM_W = 1128
@@ -41,7 +41,6 @@ _TWO_PANES_FROM_W = 1128
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "A sweep cannot be saved as a draft"
 _FITS = Finding("settings", True, "Settings, versions and nodes are valid")
-_SET = Finding("settings", True, "Settings are valid. Model and data are not tried together yet.")
 _WHERE = "placement"
 _NOWHERE = "Choose where to run: a node or some of its GPUs."
 
@@ -57,6 +56,7 @@ class JobForm(QWidget):
         try_requested: Try model, dataset and loader together; see `show_check`.
         try_cancelled: Cancel the trial.
         install_requested: Install the package that the trial needs.
+        package_requested: Ask for the package of this module, which the trial needs.
         start_requested: A `JobDraft` to create and start.
         start_cancelled: Cancel the start that is under way.
         queue_requested: A `JobDraft` to create and queue.
@@ -74,6 +74,7 @@ class JobForm(QWidget):
     try_requested = Signal()
     try_cancelled = Signal()
     install_requested = Signal(str)
+    package_requested = Signal(str)
     start_requested = Signal(object)
     start_cancelled = Signal()
     queue_requested = Signal(object)
@@ -138,6 +139,7 @@ class JobForm(QWidget):
         self._sections.trial.try_requested.connect(self.try_requested)
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._sections.trial.install_requested.connect(self.install_requested)
+        self._sections.trial.package_requested.connect(self.package_requested)
         self._check = JobCheck()
         self._trial = BatchTrial()
         self._wrong: list[str] = []
@@ -230,8 +232,7 @@ class JobForm(QWidget):
         self._wrong += filter(None, (words, *others))
         self._check = check
         self._show_verdict(check)
-        tried = trial.state in (TrialState.PASSED, TrialState.UNKNOWN)
-        fits = (_FITS if tried else _SET,) if self._may_start and not others else ()
+        fits = (_FITS,) if self._may_start and not others else ()
         warnings = check.trial.warnings if check.trial is not None else ()
         hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
         self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
@@ -452,11 +453,10 @@ class JobForm(QWidget):
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if not self._may_start:
             return "Checking…", "info-fill", "text3"
-        if self._trial.state is TrialState.FAILED:
-            return FAILS, "warning-octagon-fill", "bad"
-        untried = self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY)
-        if untried and not check.waits_for_gpus:
-            return UNTRIED, "info-fill", "text3"
+        verdict = VERDICTS.get(self._trial.state)
+        failed = self._trial.state is TrialState.FAILED
+        if verdict is not None and (failed or not check.waits_for_gpus):
+            return verdict
         if is_sweep:
             jobs = formats.plural(check.jobs, "job")
             return f"Ready to queue {jobs}", "check-circle-fill", "good"

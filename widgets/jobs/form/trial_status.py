@@ -15,8 +15,6 @@ from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import row
 from widgets.common.theme import S2, Tone
 
-UNTRIED = "Not tried together yet"
-FAILS = "One batch fails"
 _TRIED = "One batch was tried and failed"
 
 
@@ -34,7 +32,8 @@ class BatchTrial:
     """The result of one batch of the chosen model, dataset and loader.
 
     ``words`` is the current step, the result, or the error; ``field`` is then at fault.
-    ``package`` is what is not installed, and ``command`` installs it where the button failed.
+    ``package`` is what is not installed, and ``command`` installs it where the button failed; of
+    an unknown package only the ``module`` is known.
     """
 
     state: TrialState = TrialState.UNKNOWN
@@ -42,6 +41,7 @@ class BatchTrial:
     field: str = ""
     package: str = ""
     command: str = ""
+    module: str = ""
 
 
 _LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
@@ -53,6 +53,14 @@ _LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
 }
 
 
+VERDICTS: dict[TrialState, tuple[str, str, Tone]] = {
+    TrialState.UNTRIED: ("Not tried together yet", "info-fill", "text3"),
+    TrialState.UNDER_WAY: ("Trying one batch…", "info-fill", "text3"),
+    TrialState.FAILED: ("One batch fails", "warning-octagon-fill", "bad"),
+}
+"""What the form says of the job in these states: words, icon and tone. Only here."""
+
+
 class TrialLine(QWidget):
     """The state in words, and the button that tries or cancels.
 
@@ -60,11 +68,13 @@ class TrialLine(QWidget):
         try_requested: Try one batch.
         cancel_requested: Cancel the trial that is under way.
         install_requested: Install the package with this name.
+        package_requested: Ask for the package of this module.
     """
 
     try_requested = Signal()
     cancel_requested = Signal()
     install_requested = Signal(str)
+    package_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -99,6 +109,8 @@ class TrialLine(QWidget):
         self._words.set_tone("bad" if trial.state is TrialState.FAILED else "text2")
         if trial.package:
             button = f"Install {trial.package}"
+        elif trial.module:
+            button = "Install a package…"
         self.copy.setVisible(bool(trial.command))
         self.copy.set_tip(trial.command)
         if button:
@@ -109,6 +121,9 @@ class TrialLine(QWidget):
     def _pressed(self) -> None:
         if self._trial.package:
             self.install_requested.emit(self._trial.package)
+            return
+        if self._trial.module:
+            self.package_requested.emit(self._trial.module)
             return
         is_under_way = self._trial.state is TrialState.UNDER_WAY
         (self.cancel_requested if is_under_way else self.try_requested).emit()

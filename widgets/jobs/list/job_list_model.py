@@ -250,9 +250,10 @@ class JobListModel(QAbstractTableModel):
                 found.update(dict.fromkeys((line_id,) if line.sweep is None else line.sweep.ids))
         return tuple(found)
 
-    def live_of(self, ids: Iterable[str]) -> int:
-        """Return how many of these jobs are running."""
-        return sum(line is not None and line.state.is_live for line in map(self.line, ids))
+    def going_of(self, ids: Iterable[str]) -> tuple[int, int]:
+        """Return how many of these jobs are running, and how many wait in the queue."""
+        states = [line.state for line in map(self.line, ids) if line is not None]
+        return sum(state.is_live for state in states), states.count(JobState.QUEUED)
 
     def is_open(self, row: int) -> bool:
         """Return whether the sweep of this row is unfolded."""

@@ -188,7 +188,7 @@ class JobListPane(QWidget):
         ids = self.model.ticked()
         self._below.setVisible(bool(ids))
         if ids:
-            self.bar.show_chosen(len(ids), self.model.live_of(ids))
+            self.bar.show_chosen(len(ids), *self.model.going_of(ids))
 
     @Slot()
     def _asked(self) -> None:

@@ -26,6 +26,7 @@ class JobRows:
         total: The number of all jobs; ``live`` and ``waiting`` count some of them.
         hits: The number of jobs found, folded or not.
         head_of: The slot of the sweep by the slot of its job, -1 for none; empty without folding.
+        empty: Keys of columns in which no job has a figure.
     """
 
     lines: Sequence[JobSummary] = ()
@@ -36,6 +37,7 @@ class JobRows:
     waiting: int = 0
     hits: int = 0
     head_of: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    empty: frozenset[str] = frozenset()
 
     def head(self, slot: int) -> int:
         """Return the slot of a job's sweep, -1 for a job without one and for a sweep."""

@@ -70,7 +70,7 @@ _WIDTHS = {
     JobColumn.STRATEGY: 88,
     JobColumn.SEED: 56,
 }
-_NAME_LEAST_W, _NAME_MOST_W = 196, 420
+_NAME_LEAST_W, _NAME_MOST_W = 192, 420
 """In a wide window the columns share the space that the longest names do not need: otherwise a
 wide gap would separate a name and its values."""
 _LEAST_W, _MOST_W = 48, 900
@@ -122,6 +122,7 @@ class JobTableView(QTableView):
         self._fitting = False
         self._extra = 0
         self._edited: JobColumn | None = None
+        self._empty: frozenset[str] = frozenset()
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(model, self))
         dress(self, "All jobs")
@@ -219,13 +220,19 @@ class JobTableView(QTableView):
 
     # -- columns
 
+    def set_empty(self, keys: frozenset[str]) -> None:
+        """Hide columns in which no job has a figure; the user can still choose them."""
+        if keys != self._empty:
+            self._empty = keys
+            self._fit()
+
     def _fit(self) -> None:
-        """Show all chosen columns, or as many as fit."""
+        """Show all chosen columns that have figures, or as many as fit."""
         if self._fitting:
             return
         self._fitting = True
         room = self.viewport().width() - _NAME_LEAST_W
-        shown = list(self._chosen)
+        shown = [c for c in self._chosen if c.key not in self._empty or c is self._edited]
         for column in _FIRST_TO_GO:
             if sum(self._wanted.get(c, 0) for c in shown) <= room:
                 break

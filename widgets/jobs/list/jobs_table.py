@@ -139,6 +139,7 @@ class JobsTable(QWidget):
 
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
         self.model.show_rows(rows, at_once=at_once)
+        self.view.set_empty(rows.empty)
         show_counts(self._groups, rows)
         found, query = rows.hits, self.query
         all_of_them = replace(query, order="", descending=False) == JobQuery()
@@ -218,7 +219,7 @@ class JobsTable(QWidget):
     def _show_chosen(self, ids: tuple[str, ...]) -> None:
         self.bar.setVisible(len(ids) > 1)
         if ids:
-            self.bar.show_chosen(len(ids), self.model.live_of(ids))
+            self.bar.show_chosen(len(ids), *self.model.going_of(ids))
 
     @Slot()
     def _trash(self) -> None:

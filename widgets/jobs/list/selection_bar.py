@@ -39,7 +39,7 @@ class SelectionBar(StyledFrame):
         self._behind_more = _BEHIND_MORE_STACKED if stacked else _BEHIND_MORE
         self._count = Label("", "strong")
         self._acts: dict[str, Button] = {}
-        for act in many_acts(2, 0):
+        for act in many_acts(2, 0, 0):
             button = self._acts[act.key] = Button(act.text, icon=act.icon)
             button.clicked.connect(partial(self.act_requested.emit, act.key))
         self._more = IconButton("dots-three", "More actions")
@@ -58,10 +58,10 @@ class SelectionBar(StyledFrame):
             )
         self._fit()
 
-    def show_chosen(self, count: int, live: int) -> None:
-        """Show how many jobs are selected, and how many of them are running."""
+    def show_chosen(self, count: int, live: int, waiting: int) -> None:
+        """Show how many jobs are selected, and how many of them run or wait."""
         self._count.setText(f"{formats.plural(count, 'job')} selected")
-        for act in many_acts(count, live):
+        for act in many_acts(count, live, waiting):
             button = self._acts[act.key]
             button.setText(act.text)
             button.setEnabled(not act.why_not)

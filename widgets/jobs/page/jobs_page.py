@@ -567,7 +567,7 @@ class JobsPage(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
         if len(chosen) > 1 and line.id in chosen:
-            add_many_acts(menu, chosen, self.model.live_of(chosen), self.job_actions)
+            add_many_acts(menu, chosen, *self.model.going_of(chosen), self.job_actions)
         elif line.sweep is not None:
             self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
         else:

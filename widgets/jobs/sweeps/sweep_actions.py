@@ -65,7 +65,7 @@ class SweepFolds(QObject):
         text = "Fold" if is_open else "Unfold"
         menu.addAction(text, partial(self.fold, which, line.id, is_open))
         menu.addSeparator()
-        for act in many_acts(len(line.sweep.ids), line.sweep.live):
+        for act in many_acts(len(line.sweep.ids), line.sweep.live, line.sweep.waiting):
             if act.key != "clone":
                 request = partial(actions.act_on_many, act.key, line.sweep.ids)
                 menu.addAction(act.text, request).setEnabled(not act.why_not)

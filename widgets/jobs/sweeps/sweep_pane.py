@@ -10,7 +10,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.summary import JobSummary, SweepCount
+from backend.records.jobs.summary import JobSummary
 from backend.records.studies.table import StudyTable
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -42,11 +42,9 @@ class SweepPane(QWidget):
     """The right side of the page Jobs while a sweep is open.
 
     Signals:
-        stop_requested: Stop the jobs of the sweep that run, and take the others from the queue.
         table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
     """
 
-    stop_requested = Signal()
     table_requested = Signal(str)
 
     def __init__(self, actions: JobActions) -> None:
@@ -111,7 +109,7 @@ class SweepPane(QWidget):
         self._name.setText(line.name)
         self._badge.set_state(line.state, line.progress, counted(count))
         self._facts.set_facts(_facts(line))
-        self._show_acts(many_acts(len(count.ids), count.live), count)
+        self._show_acts(many_acts(len(count.ids), count.live, count.waiting))
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
         shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
         self.model.show_rows(shown)
@@ -154,18 +152,11 @@ class SweepPane(QWidget):
         act = self._acts.get(key)
         if act is None or act.why_not or self._line is None or self._line.sweep is None:
             return
-        if key == "stop":
-            self.stop_requested.emit()
-            return
         ids = self._best_first[:MOST_COMPARED] if key == "compare" else self._line.sweep.ids
         self._actions.act_on_many(key, ids)
 
-    def _show_acts(self, acts: Sequence[ManyAct], count: SweepCount) -> None:
+    def _show_acts(self, acts: Sequence[ManyAct]) -> None:
         self._acts = {act.key: act for act in acts}
-        going = count.live + count.waiting
-        text = f"Stop {formats.count(going)}" if going > 1 else "Stop"
-        why_not = "" if going else "No job of it runs or waits"
-        self._acts["stop"] = ManyAct("stop", text, "stop", why_not)
         if len(self._best_first) > MOST_COMPARED:
             text = f"Compare the best {MOST_COMPARED}"
             self._acts["compare"] = ManyAct("compare", text, "chart-line-up")

@@ -11,6 +11,7 @@ import pytest
 from backend.base.errors import Cancelled
 from backend.base.progress import Progress
 from backend.records.library.item import Kind
+from backend.records.library.scan import DatasetScan
 from backend.services.context.container import Services, open_services
 from backend.services.library import data_scan
 from backend.services.library.data_scan import StallWatch
@@ -139,3 +140,21 @@ def test_a_page_of_samples_is_read_once(
     assert [one.sample.index for one in found.samples] == [2902, 2905]
     monkeypatch.setattr(data_scan, "run_tool", None)
     assert services.scans.page("tiny", "tiny", asked) == found
+
+
+@pytest.mark.parametrize("counts", [(0,), (3,), (3, 0), (0, 2), (2, 2), (5, 1, 0)])
+def test_leaks_stay_with_the_dataset_until_another_scan(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]
+) -> None:
+    fill(services, tmp_path, "return torch.zeros(1), 0")
+    library = services.library
+    for count in counts:
+        found = DatasetScan(9, 9, leak_count=count)
+        monkeypatch.setattr(services.scans._kept, "get", lambda *_, found=found: found)
+        services.scans.scan("tiny", "tiny")
+        item = library.show(Kind.DATASET, "tiny")
+        library._add_facts(item, {"items": 9}, "Another finding of a preview.")
+        item = library.show(Kind.DATASET, "tiny")
+        assert bool(item.leaks) is bool(count)
+        library.rescan()
+        assert library.show(Kind.DATASET, "tiny").leaks == item.leaks, "it is in the data root"

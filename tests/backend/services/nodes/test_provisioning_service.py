@@ -16,14 +16,19 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.cli import nodes
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK
 from backend.datastore.nodes import files as node_files
+from backend.provisioning.provisioner import SetUpPlan
+from backend.provisioning.provisioner import set_up as real_set_up
 from backend.provisioning.wheelhouse import Wheelhouse
-from backend.records.nodes.entry import Interface, NodeEntry, PythonFound
+from backend.records.nodes.entry import Interface, NodeEntry, NodeInstallation, PythonFound
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
+from backend.services.nodes import provisioning
 from backend.services.nodes.provisioning import SetUpService
+from backend.services.tools.packages import PackageService
 from backend.ssh.interface import Unreachable
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import HOST_KEY, NAMES, Cluster, cluster_of
@@ -325,3 +330,33 @@ def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
     elif found is not None:
         assert result["gpu1"] is found
         assert cluster.service().wake("gpu1") is False, "it runs now"
+
+
+def test_packages_of_user_code_are_kept_when_a_node_is_set_up_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[tuple[str, ...]] = []
+
+    def fake(entry: NodeEntry, _open: object, plan: SetUpPlan, *_: object) -> NodeEntry:
+        plans.append(plan.packages)
+        made = NodeInstallation("p", "m", "5.0.11", "e", "b", "s", packages=plan.packages)
+        return replace(entry, installation=made)
+
+    monkeypatch.setattr(provisioning, "set_up", fake)
+    packages = PackageService(SimpleNamespace(entry=cluster.entry), cluster.service())  # type: ignore[arg-type]
+    packages.install("einops", ["gpu1", "gpu2"], Progress())
+    packages.install("timm", ["gpu2"], Progress())
+    cluster.set_up("gpu2", "gpu3")
+    assert plans == [("einops",), ("einops",), ("einops", "timm"), ("einops", "timm"), ()]
+    cluster.silent = {"gpu1"}
+    monkeypatch.setattr(provisioning, "set_up", real_set_up)
+    with pytest.raises(BackendError, match="einops is not installed on gpu1: gpu1 did not answer"):
+        packages.install("einops", ["gpu1"], Progress())
+
+
+@pytest.mark.parametrize("name", ["", "-r/etc/passwd", "--index-url=x", "a b", "../a", "a;b", "é"])
+def test_what_is_no_name_reaches_no_node(cluster: Cluster, name: str) -> None:
+    packages = PackageService(SimpleNamespace(entry=cluster.entry), cluster.service())  # type: ignore[arg-type]
+    with pytest.raises(BackendError, match="is not the name of a package"):
+        packages.install(name, ["gpu1"], Progress())
+    assert cluster.told == []

@@ -422,6 +422,7 @@ def test_f49_a_part_of_the_users_project_is_never_said_to_be_a_package(
 ) -> None:
     error = refused(write(tmp_path, bks_model=f"from {name}.layers import Block\n"))
     assert "pip install" not in error.remedy
+    assert (error.package, error.module) == ("", name), "the user knows whether it is one"
     assert f"“{name}” is a file or folder of your project, import the folder that" in error.remedy
     write(tmp_path, net__parts__bks_model="", **{f"net__parts__{name}__layers": ""})
     assert refused(tmp_path).remedy == "It is in net/parts: import it from net.parts."

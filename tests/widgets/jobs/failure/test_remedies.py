@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.config import Placement
+from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
@@ -224,3 +225,51 @@ def test_what_was_saved_is_said_below_the_buttons(detail, cause, kept, words):
     if kept is not None:
         detail.show_checkpoints("a", kept)
     assert detail.failure._from.text().startswith(words)
+
+
+def lacking(cause, traceback="", evidence=()):
+    lines = tuple(EvidenceLine("rank-3.log", 9, text) for text in evidence)
+    error = replace(FAILED.error, cause=cause, traceback=traceback, evidence=lines)
+    return replace(FAILED, error=error)
+
+
+CAUGHT = """Traceback (most recent call last):
+  File "bks_model.py", line 2, in <module>
+ModuleNotFoundError: No module named 'orjson'
+
+During handling of the above exception, another exception occurred:
+ValueError: bad"""
+
+
+@pytest.mark.parametrize(
+    ("view", "module"),
+    [
+        (lacking("user_code", "…\nModuleNotFoundError: No module named 'PIL'"), "PIL"),
+        (lacking("", "…\nModuleNotFoundError: No module named 'sklearn.svm'"), "sklearn"),
+        (lacking("module_missing", "", ["x", "ImportError: No module named cv2"]), "cv2"),
+        (lacking("module_missing", "…\nModuleNotFoundError: No module named 'a_b'\n"), "a_b"),
+        (lacking("user_code", CAUGHT), ""),
+        (lacking("gpu_memory", "ModuleNotFoundError: No module named 'PIL'"), ""),
+        (lacking("", "ValueError: x"), ""),
+        (lacking("unknown", "", ["No module named 'PIL'"]), ""),
+        (replace(FAILED, error=None), ""),
+    ],
+)
+def test_the_module_without_which_a_job_failed_is_known(view, module):
+    assert remedies(view, None, {}).module == module
+
+
+@pytest.mark.parametrize(("module", "package"), [("PIL", "Pillow"), ("my_lib", "my_lib")])
+def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
+    detail, qtbot, module, package
+):
+    view = lacking("module_missing", f"ModuleNotFoundError: No module named '{module}'")
+    detail.open_job(view)
+    detail.show_checkpoints(view.id, (checkpoint(30),))
+    first = detail.failure.first_act
+    assert first.text() == f"Install {package}…"
+    with qtbot.waitSignal(detail.failure.install_requested) as asked:
+        qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
+    assert asked.args == [module]
+    detail.failure.show_installed(view.id, module)
+    assert detail.failure.first_act.text() == "Resume"

@@ -19,7 +19,7 @@ from widgets.common.painting import text_width
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
-from widgets.jobs.list.job_table_view import _WIDTHS
+from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
 from widgets.jobs.page.jobs_page import JobsPage
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
@@ -430,3 +430,40 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 def test_a_duration_is_never_cut_in_the_column_took(look, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
     assert text_width(formats.duration(seconds)) <= room
+
+
+def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(qtbot, page):
+    from widgets.common.theme import SIDEBAR_W
+
+    page.resize(1440 - SIDEBAR_W, 900)
+    QApplication.processEvents()
+    view = page.table.view
+    hidden = {c for c in _AT_FIRST if view.isColumnHidden(c)}
+    assert hidden <= {JobColumn.ENERGY, JobColumn.GPU_HOURS}
+
+
+@pytest.mark.parametrize(
+    ("figures", "empty"),
+    [
+        ({}, {JobColumn.ENERGY}),
+        ({"energy_j": None}, {JobColumn.ENERGY}),
+        ({"energy_j": 9e6}, set()),
+        ({"config": HERE}, {JobColumn.ENERGY, JobColumn.GPU_HOURS}),
+        ({"config": HERE, "energy_j": 5.0}, {JobColumn.GPU_HOURS}),
+        (None, {JobColumn.ENERGY, JobColumn.GPU_HOURS}),
+    ],
+)
+def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
+    page, figures, empty
+):
+    known = {"config": ONE, "begun": 5, "took": 2, **(figures or {})}
+    one = job("one", JobState.FINISHED, known.pop("config"), **known)
+    show_jobs(page, () if figures is None else (one,))
+    page.resize(1900, 800)
+    QApplication.processEvents()
+    view = page.table.view
+    of_hardware = (JobColumn.ENERGY, JobColumn.GPU_HOURS)
+    assert {c for c in of_hardware if view.isColumnHidden(c)} == empty
+    for column in empty:
+        view._toggle(column, True)
+        assert not view.isColumnHidden(column)

@@ -212,11 +212,15 @@ QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
 @pytest.mark.parametrize(
     ("states", "words", "stop"),
     [
-        ([QUEUED] * 3, "3 jobs, all waiting", "Stop 3"),
-        ([JobState.TRAINING, QUEUED, QUEUED], "3 jobs: 1 live, 2 waiting", "Stop 3"),
+        ([QUEUED] * 3, "3 jobs, all waiting", "Remove 3 from queue"),
+        ([JobState.TRAINING, QUEUED, QUEUED], "3 jobs: 1 live, 2 waiting", "Stop 1 and 2 waiting"),
         ([JobState.TRAINING, DRAFT, DRAFT], "3 jobs: 1 live, 2 drafts", "Stop"),
         ([ENDED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 finished", ""),
-        ([ENDED, QUEUED, DRAFT], "3 jobs: 1 waiting, 1 draft, 1 finished", "Stop"),
+        (
+            [ENDED, QUEUED, DRAFT],
+            "3 jobs: 1 waiting, 1 draft, 1 finished",
+            "Remove 1 from queue",
+        ),
         ([ENDED] * 3, "3 jobs, all finished", ""),
         ([JobState.INTERRUPTED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 stopped", ""),
     ],
@@ -260,7 +264,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     with (
-        qtbot.waitSignal(page.sweep.stop_requested),
+        qtbot.waitSignal(page.job_actions.many_stop_requested),
         qtbot.assertNotEmitted(page.detail.job_actions.stop_requested),
     ):
         page.stop()
@@ -326,3 +330,35 @@ def test_a_list_and_its_table_fold_alike_but_search_alone(page):
     page.sweeps.fold(TABLE, LR, False)
     assert len(below(page.table.model)) == len(below(page.model)) == 6
     QApplication.processEvents()
+
+
+@pytest.mark.parametrize(
+    ("live", "waiting", "text"),
+    [
+        (0, 0, ""),
+        (1, 0, "Stop"),
+        (2, 0, "Stop 2"),
+        (2, 5, "Stop 2 and 5 waiting"),
+        (1, 1, "Stop 1 and 1 waiting"),
+        (0, 5, "Remove 5 from queue"),
+    ],
+)
+def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, waiting, text):
+    states = [JobState.TRAINING] * live + [JobState.QUEUED] * waiting
+    states += [JobState.FINISHED] * (len(LR_JOBS) - len(states))
+    jobs = (LR_JOBS * 2)[: len(states)]
+    jobs = tuple(replace(job, id=f"s{n}", state=state)
+                 for n, (job, state) in enumerate(zip(jobs, states, strict=True)))  # fmt: skip
+    show_jobs(page, jobs)
+    page.open_sweep(LR)
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    line = head(page.model).data(JOB_ROLE)
+    page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
+    (act,) = (one for one in menu.actions() if one.text().startswith(text or "Stop"))
+    button = page.sweep._buttons["stop"]
+    page.show_table()
+    page.table.view.selectAll()
+    bar = page.table.bar._acts["stop"]
+    assert {act.text(), button.text(), bar.text()} == {text or "Stop"}
+    assert {act.isEnabled(), button.isEnabled(), bar.isEnabled()} == {bool(text)}

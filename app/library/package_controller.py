@@ -1,0 +1,58 @@
+"""Install a package that user code needs, where its job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError, Cancelled
+from backend.services.tools.packages import PackageService
+from widgets.common.dialog_holder import DialogHolder
+from widgets.library.install_dialog import InstallDialog
+
+
+class PackageController(QObject):
+    """One dialog at a time; another one closes it."""
+
+    def __init__(
+        self,
+        packages: PackageService,
+        runner: Runner,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._packages = packages
+        self._runner = runner
+        self._window = window
+        self.dialog: DialogHolder[InstallDialog] = DialogHolder()
+
+    def ask(self, module: str, nodes: Sequence[str], then: Callable[[], object]) -> None:
+        """Ask for the package of a module; ``then`` is called when it is installed."""
+        dialog = InstallDialog(module, nodes, self._window)
+        dialog.install_requested.connect(partial(self._install, dialog, nodes, then))
+        self.dialog.open(dialog)
+
+    def _install(
+        self, dialog: InstallDialog, nodes: Sequence[str], then: Callable[[], object], package: str
+    ) -> None:
+        shown = partial(self.dialog.while_open, dialog)
+        progress = self._runner.progress(shown(dialog.show_progress))
+        dialog.cancel_requested.connect(progress.cancel)
+
+        def installed(_: None) -> None:
+            shown(dialog.accept)()
+            self._runner.notify(f"Installed {package}.")
+            then()
+
+        def failed(error: BackendError) -> None:
+            was_cancelled = isinstance(error, Cancelled)
+            shown(dialog.show_error)("" if was_cancelled else error.with_remedy)
+
+        self._runner.run(
+            "packages", partial(self._packages.install, package, nodes, progress), installed, failed
+        )

@@ -1,0 +1,78 @@
+"""A package is installed by a name that can be changed, and the reason stays if it cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app.library.package_controller import PackageController
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from tests.conftest import Immediately
+from tests.windows import owned
+from widgets.library.install_dialog import InstallDialog
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("PIL", "Pillow"),
+        ("cv2", "opencv-python-headless"),
+        ("my_lib", "my_lib"),
+        ("yaml", "pyyaml"),
+    ],
+)
+def test_the_name_is_proposed_and_can_be_changed(qtbot: QtBot, module: str, package: str) -> None:
+    dialog = owned(qtbot, InstallDialog(module, ("this-computer", "gpu01")))
+    assert dialog._name.text() == package
+    dialog._name.setText("other-name")
+    with qtbot.waitSignal(dialog.install_requested) as asked:
+        qtbot.mouseClick(dialog._install, LEFT)
+    assert asked.args == ["other-name"]
+    assert not dialog._install.isEnabled(), "it is under way"
+
+
+@pytest.mark.parametrize("name", ["", " ", "-r x", "--index-url=x", "a b", "../a", "é"])
+def test_what_is_no_name_cannot_be_installed(qtbot: QtBot, name: str) -> None:
+    dialog = owned(qtbot, InstallDialog("x", ("gpu01",)))
+    dialog._name.setText(name)
+    assert not dialog._install.isEnabled()
+    assert bool(dialog._field.error()) is bool(name.strip())
+
+
+class Packages:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.fault: BackendError | None = None
+
+    def install(self, package: str, nodes: tuple[str, ...], progress: Progress) -> None:
+        self.asked.append((package, nodes))
+        progress.report(0, 0, f"Installing {package} on gpu01")
+        if self.fault is not None:
+            raise self.fault
+
+
+def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
+    qtbot: QtBot, immediately: Immediately
+) -> None:
+    window = owned(qtbot, InstallDialog("x", ()))
+    packages, again = Packages(), []
+    controller = PackageController(packages, immediately, window)  # type: ignore[arg-type]
+    controller.ask("my_lib", ("gpu01",), lambda: again.append(True))
+    dialog = controller.dialog.now
+    assert dialog is not None
+    for fault in (BackendError("No such package.", "Look its name up."), Cancelled()):
+        packages.fault = fault
+        qtbot.mouseClick(dialog._install, LEFT)
+        assert controller.dialog.now is dialog
+        assert dialog._install.isEnabled(), "it can be tried again"
+        assert again == []
+    assert dialog._status.message.text() == ""
+    packages.fault = None
+    qtbot.mouseClick(dialog._install, LEFT)
+    assert packages.asked == 3 * [("my_lib", ("gpu01",))]
+    assert (controller.dialog.now, again) == (None, [True])
+    assert immediately.heard == ["Installed my_lib."]

@@ -1,0 +1,76 @@
+"""The dialog that installs a package that user code needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.library.packages import is_package_name, package_of
+from widgets.common.buttons import Button
+from widgets.common.fields import Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.task_dialog import TaskDialog
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.jobs.preflight.preflight_text import names
+
+
+class InstallDialog(TaskDialog):
+    """Asks for the name of the package; it may differ from that of the module.
+
+    Signals:
+        install_requested: The name; answer with `show_progress`, and `accept` or `show_error`.
+    """
+
+    install_requested = Signal(str)
+
+    def __init__(self, module: str, nodes: Sequence[str], parent: QWidget | None = None) -> None:
+        super().__init__("Install a package", parent)
+        self._name = LineEdit(package_of(module), name="Package")
+        self._name.textChanged.connect(self._fit)
+        self._field = Field("Package on PyPI", self._name)
+        self._install = Button("Install", kind="primary")
+        self._install.setDefault(True)
+        self._install.clicked.connect(self._wish)
+        self.setLayout(
+            col(
+                Label("Install a package", "title"),
+                Label(
+                    f"The module “{module}” is missing. Its package may have another name. It is "
+                    f"installed on {names(nodes)}, with what it needs.",
+                    *("body", "text2"),
+                    wrap=True,
+                ),
+                self._field,
+                self._status,
+                row(STRETCH, self._close, self._install, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._name.selectAll()
+        self._name.setFocus()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        super().show_progress(share, text)
+        self._fit()
+
+    def show_error(self, sentence: str) -> None:
+        super().show_error(sentence)
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        name = self._name.text().strip()
+        is_name = is_package_name(name)
+        fault = "A name has letters, digits, dots, hyphens and underscores."
+        self._field.set_error(fault if name and not is_name else "")
+        self._name.setEnabled(not self.is_under_way)
+        self._install.setEnabled(is_name and not self.is_under_way)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.show_progress(None, "Starting")
+        self.install_requested.emit(self._name.text().strip())
