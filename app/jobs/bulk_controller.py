@@ -20,6 +20,7 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
@@ -50,10 +51,10 @@ class ManyJobs(QObject):
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
-        page.job_actions.many_tag_requested.connect(self._ask_tags)
-        page.job_actions.many_stop_requested.connect(self._stop)
-        page.job_actions.many_export_requested.connect(self._ask_folder)
-        page.job_actions.many_clone_requested.connect(self._clone)
+        page.job_actions.on(do.TAG_ALL, self._ask_tags)
+        page.job_actions.on(do.STOP_ALL, self._stop)
+        page.job_actions.on(do.EXPORT_ALL, self._ask_folder)
+        page.job_actions.on(do.CLONE_ALL, self._clone)
 
     @Slot(CellEdit)
     def _edit(self, new: CellEdit) -> None:
@@ -76,7 +77,6 @@ class ManyJobs(QObject):
 
     # Tags.
 
-    @Slot(object)
     def _ask_tags(self, ids: tuple[str, ...]) -> None:
         lines = self._lines(ids)
         known = dict.fromkeys(tag for line in lines for tag in line.tags)
@@ -91,7 +91,6 @@ class ManyJobs(QObject):
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.
 
-    @Slot(object)
     def _stop(self, ids: tuple[str, ...]) -> None:
         """Stop the jobs that run, after those that wait have left the queue.
 
@@ -118,7 +117,6 @@ class ManyJobs(QObject):
 
     # Clone. One job opens in the form; several become drafts.
 
-    @Slot(object)
     def _clone(self, ids: tuple[str, ...]) -> None:
         if len(ids) == 1:
             self._controller.clone(ids[0])
@@ -138,7 +136,6 @@ class ManyJobs(QObject):
 
     # Export the newest checkpoint of each job into one folder.
 
-    @Slot(object)
     def _ask_folder(self, ids: tuple[str, ...]) -> None:
         chosen = QFileDialog.getExistingDirectory(
             self._window, f"Export {formats.plural(len(ids), 'job')} into"

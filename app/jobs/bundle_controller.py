@@ -21,6 +21,7 @@ from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import ProgressDialog
+from widgets.jobs.actions.job_actions import BUNDLE, REPLAYED
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
@@ -53,12 +54,11 @@ class BundleController(QObject):
         self._progress: Progress | None = None
         self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
         """By job and run: the original and the comparison, None for no replay or not yet."""
-        page.job_actions.bundle_requested.connect(self.ask)
-        page.job_actions.replayed_requested.connect(self.compare)
+        page.job_actions.on(BUNDLE, self.ask)
+        page.job_actions.on(REPLAYED, self.compare)
 
     # Export.
 
-    @Slot(str)
     def ask(self, job_id: str) -> None:
         """Ask for the contents of the bundle and its destination."""
         self._runner.run(
@@ -154,7 +154,6 @@ class BundleController(QObject):
         self._judged[run] = None
         self._runner.run(f"read {view.id}", judge, show, log.swallowed)
 
-    @Slot(str)
     def compare(self, job_id: str) -> None:
         """Compare a replay with its original."""
 

@@ -9,14 +9,14 @@ from collections import deque
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.services.jobs.service import JobService
 from widgets.common.lazy_file_drag import Promise
-from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
+from widgets.jobs.actions.job_actions import DRAG, CheckpointDrag, JobActions
 
 _LANE = "carry out"
 _KEPT = 3
@@ -39,9 +39,8 @@ class CarryOut(QObject):
         self._folder = Path(tempfile.gettempdir()) / f"ringmaster-{secrets.token_hex(8)}"
         self._made: deque[Path] = deque()
         self._missed: dict[tuple[str, ...], Path] = {}
-        actions.drag_requested.connect(self.begin)
+        actions.on(DRAG, self.begin)
 
-    @Slot(CheckpointDrag)
     def begin(self, drag: CheckpointDrag) -> None:
         """Make the dragged file, or reuse the one that came too late for the last drag."""
         checkpoint, name, promise = drag.checkpoint, drag.file_name, drag.promise

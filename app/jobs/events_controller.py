@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QObject, QUrl, Slot
+from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
@@ -13,7 +13,7 @@ from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import ProgressDialog
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import EVENTS, WEIGHTS, JobActions
 
 
 class EventsController(QObject):
@@ -34,10 +34,10 @@ class EventsController(QObject):
         self._runner = runner
         self._window = window
         self.dialog: DialogHolder[ProgressDialog] = DialogHolder()
-        actions.events_requested.connect(self._open)
+        actions.on(EVENTS, self._open)
+        actions.on(WEIGHTS, partial(self._open, with_weights=True))
 
-    @Slot(str, bool)
-    def _open(self, job_id: str, with_weights: bool) -> None:
+    def _open(self, job_id: str, with_weights: bool = False) -> None:
         dialog = ProgressDialog("TensorBoard", parent=self._window)
         self.dialog.open(dialog)
         dialog.show_progress(None, "Reading the event files")

@@ -13,12 +13,12 @@ from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.inspection import InspectionService
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import INSPECT, JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
 
 class InspectionController(QObject):
-    """Serve `JobActions.inspect_requested`."""
+    """Serve the request `INSPECT`."""
 
     def __init__(
         self,
@@ -34,9 +34,8 @@ class InspectionController(QObject):
         self._window = window
         self._progress: Progress | None = None
         self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
-        actions.inspect_requested.connect(self._open)
+        actions.on(INSPECT, self._open)
 
-    @Slot(str, str, object)
     def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
         dialog = InspectionDialog(checkpoints, chosen, self._window)
         dialog.requested.connect(partial(self._look, job_id, dialog))

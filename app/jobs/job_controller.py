@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QKeySequence, QShortcut
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
@@ -29,6 +29,7 @@ from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import ExportRequest
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -80,46 +81,45 @@ class JobController(QObject):
         page.detail.failure.install_requested.connect(self._ask_package)
         page.first_start.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
-        actions.new_requested.connect(self.drafts.new_job)
-        actions.start_requested.connect(self.start)
-        actions.stop_requested.connect(self.stop)
-        actions.kill_requested.connect(self.kill)
-        actions.resume_requested.connect(self.resume)
-        actions.resume_elsewhere_requested.connect(self.resume_elsewhere)
-        actions.resume_with_requested.connect(self.resume_with)
-        actions.start_over_requested.connect(self.start_over)
-        actions.start_cancelled.connect(self._starts.cancel)
-        actions.preflight_requested.connect(self.check_before_start)
-        actions.clone_requested.connect(self.clone)
-        actions.clone_with_requested.connect(self.clone)
-        actions.replay_requested.connect(self.replay)
-        actions.new_from_requested.connect(self._new_from)
-        actions.export_requested.connect(self.export)
-        actions.export_cancelled.connect(self._cancel_export)
-        actions.file_requested.connect(show_in_folder)
-        actions.rename_requested.connect(self._rename)
-        actions.notes_requested.connect(self._note)
-        actions.tags_requested.connect(self._tag)
-        actions.folder_requested.connect(self._open_folder)
-        actions.runs_requested.connect(self._runs)
-        actions.earlier_requested.connect(self._earlier)
-        actions.checkpoints_requested.connect(self._checkpoints)
-        actions.keep_requested.connect(self._keep)
-        actions.verify_requested.connect(self._verify)
-        actions.history_requested.connect(self._history)
-        actions.settings_requested.connect(self._settings)
+        actions.on(do.NEW, self.drafts.new_job)
+        actions.on(do.START, self.start)
+        actions.on(do.CANCEL, self._starts.cancel)
+        actions.on(do.STOP, self.stop)
+        actions.on(do.KILL, self.kill)
+        actions.on(do.RESUME, self.resume)
+        actions.on(do.RESUME_FROM, self.resume)
+        actions.on(do.RESUME_ELSEWHERE, self.resume_elsewhere)
+        actions.on(do.RESUME_WITH, self.resume_with)
+        actions.on(do.START_OVER, self.start_over)
+        actions.on(do.PREFLIGHT, self.check_before_start)
+        actions.on(do.CLONE, self.clone)
+        actions.on(do.CLONE_WITH, self.clone)
+        actions.on(do.REPLAY, self.replay)
+        actions.on(do.NEW_FROM, self._new_from)
+        actions.on(do.EXPORT_TO, self.export)
+        actions.on(do.CANCEL_EXPORT, self._cancel_export)
+        actions.on(do.SHOW_FILE, show_in_folder)
+        actions.on(do.SET_NAME, self._rename)
+        actions.on(do.SET_NOTES, self._note)
+        actions.on(do.SET_TAGS, self._tag)
+        actions.on(do.FOLDER, self._open_folder)
+        actions.on(do.COPY_ID, QGuiApplication.clipboard().setText)
+        actions.on(do.READ_RUNS, self._runs)
+        actions.on(do.EARLIER, self._earlier)
+        actions.on(do.READ_CHECKPOINTS, self._checkpoints)
+        actions.on(do.KEEP, self._keep)
+        actions.on(do.VERIFY, self._verify)
+        actions.on(do.READ_HISTORY, self._history)
+        actions.on(do.READ_SETTINGS, self._settings)
 
     # The life of a job.
 
-    @Slot(str)
     def start(self, job_id: str) -> None:
         self._starts.start(self._wish(job_id, self._jobs.lifecycle.start))
 
-    @Slot(str)
     def start_over(self, job_id: str) -> None:
         self._starts.start(self._wish(job_id, partial(self._jobs.lifecycle.start, start_over=True)))
 
-    @Slot(str)
     def stop(self, job_id: str) -> None:
         self._stop(job_id)
 
@@ -136,7 +136,6 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot(str)
     def kill(self, job_id: str) -> None:
         """Kill a job that was asked to stop and does not."""
         self._page.detail.show_busy(job_id, "Killing…")
@@ -147,12 +146,10 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)
         self._starts.start(self._wish(job_id, resume))
 
-    @Slot(str, object)
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
         placement, faults = parse_placement(raw)
         if faults:
@@ -160,7 +157,6 @@ class JobController(QObject):
             return
         self._starts.start(self._wish(job_id, self._jobs.lifecycle.resume, placement))
 
-    @Slot(str, object)
     def resume_with(self, job_id: str, settings: Mapping[str, Any]) -> None:
         """Resume from the newest checkpoint with another batch size or learning rate."""
         resume = partial(self._jobs.lifecycle.resume, **settings)
@@ -174,7 +170,6 @@ class JobController(QObject):
             then = partial(tab.show_installed, view.id, module)
             self.drafts.packages.ask(module, view.nodes, then)
 
-    @Slot(str)
     def check_before_start(self, job_id: str) -> None:
         """List everything that would keep the job from starting or resuming."""
         view = self._page.open_view
@@ -288,18 +283,14 @@ class JobController(QObject):
         if not self._form.isVisible():
             self.drafts.new_job()
 
-    @Slot(str)
-    @Slot(str, object)
     def clone(self, job_id: str, other: Mapping[str, Any] | None = None) -> None:
         """Load the settings of an existing job into the form, except the ``other`` ones."""
         self.drafts.begin_with(job_id, other or {}, partial(self._refused, job_id))
 
-    @Slot(str, str)
     def _new_from(self, job_id: str, checkpoint: str) -> None:
         weights = {"start_from": f"{job_id}/{checkpoint}"}
         self.drafts.begin_with(job_id, weights, partial(self._refused, job_id))
 
-    @Slot(str)
     def replay(self, job_id: str) -> None:
         """Open the form with the same files, settings and seed; the nodes can be chosen."""
         self.drafts.replay(job_id, partial(self._refused, job_id))
@@ -328,7 +319,6 @@ class JobController(QObject):
         self._poller.open(job_id)
         self._checkpoints(job_id)
 
-    @Slot(str)
     def _checkpoints(self, job_id: str) -> None:
         detail = self._page.detail
         self._runner.run(
@@ -338,7 +328,6 @@ class JobController(QObject):
             lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
         )
 
-    @Slot(str, Checkpoint)
     def _keep(self, job_id: str, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint permanently, or stop keeping it."""
 
@@ -353,7 +342,6 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot(str, str)
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
         show = partial(self._page.detail.show_verified, job_id, checkpoint)
@@ -365,7 +353,6 @@ class JobController(QObject):
             lambda error: show("not checked", error.with_remedy),
         )
 
-    @Slot(str)
     def _history(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
@@ -374,7 +361,6 @@ class JobController(QObject):
             lambda error: self._page.detail.show_acts(job_id, (AuditEntry("", error.with_remedy),)),
         )
 
-    @Slot(str)
     def _runs(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
@@ -383,7 +369,6 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot(str, int)
     def _earlier(self, job_id: str, run: int) -> None:
         self._runner.run(
             f"read {job_id}",
@@ -392,7 +377,6 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot(str)
     def _settings(self, job_id: str) -> None:
         def read() -> tuple[str, JobCommand]:
             view = self._jobs.queries.show(job_id)
@@ -407,15 +391,12 @@ class JobController(QObject):
 
     # Edits.
 
-    @Slot(str, str)
     def _rename(self, job_id: str, name: str) -> None:
         self._annotate(job_id, partial(self._jobs.annotate, job_id, name=name))
 
-    @Slot(str, str)
     def _note(self, job_id: str, notes: str) -> None:
         self._annotate(job_id, partial(self._jobs.annotate, job_id, notes=notes))
 
-    @Slot(str, object)
     def _tag(self, job_id: str, tags: tuple[str, ...]) -> None:
         self._annotate(job_id, partial(self._jobs.annotate, job_id, tags=tags))
 
@@ -426,7 +407,6 @@ class JobController(QObject):
 
     # Exports.
 
-    @Slot(ExportRequest)
     def export(self, request: ExportRequest) -> None:
         job_id, exports = request.job_id, self._page.detail.exports
         progress = self._runner.progress(partial(exports.show_progress, job_id))
@@ -440,12 +420,10 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    @Slot()
     def _cancel_export(self) -> None:
         if self._export is not None:
             self._export.cancel()
 
-    @Slot(str)
     def _open_folder(self, job_id: str) -> None:
         folder = self._services.data_root.job(job_id).path
         QDesktopServices.openUrl(QUrl(self._services.share.url(folder)))

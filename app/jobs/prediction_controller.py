@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import TRY, JobActions
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 
 
@@ -44,10 +45,9 @@ class PredictionController(QObject):
         self._window = window
         self._progress: Progress | None = None
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
-        actions.try_requested.connect(self.ask)
+        actions.on(TRY, self.ask)
 
-    @Slot(object, object, str)
-    def ask(self, view: JobView, checkpoints: tuple[Checkpoint, ...], chosen: str) -> None:
+    def ask(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str) -> None:
         """Open the dialog for a checkpoint of a job."""
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         dialog = TryDialog(view, tuple(checkpoints), chosen, home, self._window)

@@ -14,6 +14,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import QueueChange, QueueMove
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -45,12 +46,12 @@ class QueueController(QObject):
         self._looking = self._again = False
         self._queue = Queue()
         poller.updated.connect(self._see)
-        page.job_actions.queue_requested.connect(self._enqueue)
-        page.job_actions.leave_requested.connect(self._leave)
-        page.job_actions.top_requested.connect(self._to_top)
-        page.job_actions.change_requested.connect(self._change)
-        page.job_actions.move_requested.connect(self._move)
-        page.job_actions.pause_requested.connect(self._pause)
+        page.job_actions.on(do.QUEUE, self._enqueue)
+        page.job_actions.on(do.LEAVE, self._leave)
+        page.job_actions.on(do.TOP, self._to_top)
+        page.job_actions.on(do.CHANGE_QUEUED, self._change)
+        page.job_actions.on(do.MOVE_QUEUED, self._move)
+        page.job_actions.on(do.PAUSE_QUEUE, self._pause)
 
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
@@ -94,20 +95,16 @@ class QueueController(QObject):
 
     # User actions.
 
-    @Slot(str)
     def _enqueue(self, job_id: str) -> None:
         self._page.detail.show_busy(job_id, "Queueing…")
         self._act(job_id, lambda: self._service.enqueue(job_id))
 
-    @Slot(str)
     def _leave(self, job_id: str) -> None:
         self._act(job_id, lambda: self._service.dequeue(job_id))
 
-    @Slot(str)
     def _to_top(self, job_id: str) -> None:
         self._act(job_id, lambda: self._service.to_top(job_id))
 
-    @Slot(QueueChange)
     def _change(self, new: QueueChange) -> None:
         job_id, when = new.job_id, new.not_before
         self._act(
@@ -115,12 +112,10 @@ class QueueController(QObject):
             lambda: self._service.change(job_id, new.priority, when, at_once=when is None),
         )
 
-    @Slot(QueueMove)
     def _move(self, move: QueueMove) -> None:
         reorder = partial(self._service.reorder, before=move.before, after=move.after)
         self._act(move.job_id, partial(reorder, move.job_id))
 
-    @Slot(bool)
     def _pause(self, paused: bool) -> None:
         self._runner.run(
             _LANE,

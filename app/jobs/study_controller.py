@@ -18,6 +18,7 @@ from backend.records.sweeps.spec import SweepMade, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
+from widgets.jobs.actions.job_actions import SAVE, STUDY
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 
@@ -53,14 +54,13 @@ class StudyController(QObject):
         self._pane = page.sweep
         self._window = window
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
-        page.job_actions.study_requested.connect(self.choose)
+        page.job_actions.on(STUDY, self.choose)
         result = self._pane.study
         self._pane.table_requested.connect(self._read)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_file)
-        result.saved.connect(page.job_actions.save_requested)
+        result.saved.connect(lambda *picture: page.job_actions.ask(SAVE, *picture))
 
-    @Slot()
     def choose(self) -> None:
         """Open the gallery."""
         dialog = StudyDialog(self._window)

@@ -16,6 +16,7 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
+from widgets.jobs.actions.job_actions import TRASH, TRASH_ALL
 from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -48,10 +49,9 @@ class JobTrash(QObject):
         self._moved: dict[str, tuple[JobView, ...]] = {}
         """By tag; only the last moves, because a toast undoes only recent actions."""
         self._number = 0
-        page.job_actions.many_trash_requested.connect(self._ask)
-        page.job_actions.remove_requested.connect(self._move_one)
+        page.job_actions.on(TRASH_ALL, self._ask)
+        page.job_actions.on(TRASH, self._move_one)
 
-    @Slot(object)
     def _ask(self, ids: tuple[str, ...]) -> None:
         lines = map(self._page.model.line, ids)
         jobs = [(line.id, line.name) for line in lines if line is not None]
@@ -71,7 +71,6 @@ class JobTrash(QObject):
             _LANE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), report, refuse
         )
 
-    @Slot(str)
     def _move_one(self, job_id: str) -> None:
         line = self._page.model.line(job_id)
         self._move([(job_id, line.name if line is not None else job_id)])

@@ -416,18 +416,22 @@ class Program(QObject):
         self.window.look_wished.connect(self._look_again)
 
     def _wire_compare(self) -> None:
+        from widgets.jobs.actions import job_actions as do
+
         controller, actions = self._compare_controller, self.jobs.job_actions
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.drop)
-        actions.compare_requested.connect(controller.compare)
-        actions.many_csv_requested.connect(partial(self._take_away.save_csv, "curves"))
+        actions.on(do.COMPARE, lambda job_id: controller.compare((job_id,)))
+        actions.on(do.COMPARE_ALL, controller.compare)
+        actions.on(do.CSV_ALL, partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
-        for source in (actions, self.nodes.node_actions):
-            source.save_requested.connect(self._take_away.save)
+        actions.on(do.SAVE, self._take_away.save)
+        actions.on(do.CSV, self._save_csv_of)
+        actions.on(do.SHOW_NODE, self._open_node)
+        self.nodes.node_actions.save_requested.connect(self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
-        actions.csv_requested.connect(self._save_csv_of)
         self.frame.go_to.add_action(controller.csv_action)
 
     def _wire_library(self) -> None:
@@ -451,7 +455,6 @@ class Program(QObject):
     def _wire_nodes(self) -> None:
         self._node_controller.listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
-        self.jobs.job_actions.node_requested.connect(self._open_node)
         self.nodes.node_actions.move_off_requested.connect(self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:
@@ -486,7 +489,6 @@ class Program(QObject):
         else:
             self._library_controller.drop(Path(path))
 
-    @Slot(str)
     def _save_csv_of(self, job_id: str) -> None:
         line = self.jobs.model.line(job_id)
         if line is not None:

@@ -39,6 +39,8 @@ def restore_session(
     Args:
         remember: Takes fields of `Preferences` by name.
     """
+    from widgets.jobs.actions.job_actions import EXPORT_KIND
+
     jobs = pages.jobs
     jobs.table.view.restore(preferences.job_table)
     jobs.table.view.layout_changed.connect(lambda layout: remember(job_table=layout))
@@ -49,7 +51,7 @@ def restore_session(
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
     jobs.detail.exports.restore_kind(preferences.export_format)
-    jobs.job_actions.export_kind_chosen.connect(lambda kind: remember(export_format=kind))
+    jobs.job_actions.on(EXPORT_KIND, lambda kind: remember(export_format=kind))
     window.went.connect(partial(_remember_place, remember))
     widths = {
         key: width

@@ -15,11 +15,12 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QPushButton, QWidget
 
 from widgets.common.buttons import Button, ChoiceRow, UnderlinedTabs
-from widgets.jobs.actions.primary_action import KEYS_OF_ACTS
+from widgets.jobs.actions.job_actions import KEYED
 from widgets.shell.command_palette import PaletteEntry
 
 PRESS = "press"
 _OPEN = ", the open "
+_KEYS = {action.text: action.keys for action in KEYED}
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _title(button: QAbstractButton, words: str) -> str:
 
 
 def _key_of(control: QAbstractButton | QAction, title: str) -> str:
-    return KEYS_OF_ACTS.get(title, "") or control.shortcut().toString()
+    return _KEYS.get(title, "") or control.shortcut().toString()
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,7 @@ from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
 from tests.pictures import lab
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.list.job_list_model import JobColumn
 
@@ -69,12 +70,9 @@ def _(desk, press):
 def _trash(desk, press):
     """It asks, with the bytes; a no leaves all as it is."""
     asked = []
-    desk.jobs.job_actions.many_trash_requested.connect(asked.append)
-    try:
-        press()
-        desk.wait(lambda: QApplication.activeModalWidget() is not None)
-    finally:
-        desk.jobs.job_actions.many_trash_requested.disconnect(asked.append)
+    desk.jobs.job_actions.on(do.TRASH_ALL, asked.append)
+    press()
+    desk.wait(lambda: QApplication.activeModalWidget() is not None)
     assert asked == [(desk.ids["fast"],)]
     desk.press("Esc")
     assert desk.jobs.model.line(desk.ids["fast"]) is not None
@@ -91,11 +89,8 @@ def _(desk, press):
 def _(desk, press):
     detail = desk.open("slow")
     asked = []
-    detail.job_actions.stop_requested.connect(asked.append)
-    try:
-        press()
-    finally:
-        detail.job_actions.stop_requested.disconnect(asked.append)
+    detail.job_actions.on(do.STOP, asked.append)
+    press()
     assert asked == [desk.ids["slow"]]
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
 

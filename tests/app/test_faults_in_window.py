@@ -29,6 +29,7 @@ from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
+from widgets.jobs.actions import job_actions as do
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -305,7 +306,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
         window.open(training.job_id)
         assert (window.word, window.act.text()) == (state.word, "Stop")
     for window in windows * PRESSES:
-        window.program.jobs.detail.job_actions.stop_requested.emit(training.job_id)
+        window.program.jobs.detail.job_actions.ask(do.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Stopping")
         window.wait(lambda window=window: not window.program.jobs.detail._busy)
@@ -326,7 +327,7 @@ def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_w
     for window in windows:
         assert window.act.text() == "Stop", "it does not know yet"
     for window in windows * PRESSES:
-        window.program.jobs.detail.job_actions.stop_requested.emit(training.job_id)
+        window.program.jobs.detail.job_actions.ask(do.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Finished")
         window.wait(lambda window=window: not window.program.jobs.detail._busy)
@@ -373,5 +374,5 @@ def test_a_look_before_the_start_asks_for_what_the_page_would_do(
     wishes = []
     starts = window.program._job_controller._starts
     monkeypatch.setattr(starts, "check", lambda wish, config: wishes.append(wish))
-    window.program.jobs.detail.job_actions.preflight_requested.emit(training.job_id)
+    window.program.jobs.detail.job_actions.ask(do.PREFLIGHT, training.job_id)
     assert wishes[0].act((), Progress()).run == 2

@@ -116,6 +116,7 @@ class Banner(QFrame):
         if self._text.text():
             parts.append(text_width(self._text.text()) + _SLACK)
         # The layout does not count a button that was just added: it is shown later.
-        actions = (self._actions.itemAt(n).widget() for n in range(self._actions.count()))
+        items = map(self._actions.itemAt, range(self._actions.count()))
+        actions = (item.widget() for item in items if item is not None)
         parts += [one.sizeHint().width() for one in actions if one is not None]
         return left + sum(parts) + S2 * (len(parts) - 1) + right

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from widgets.jobs.actions.job_actions import KEYED, KEYED_BULK
+
 
 @dataclass(frozen=True)
 class Key:
@@ -52,9 +54,7 @@ KEYS = (
     Key("Alt+Up", "Earlier in the queue", "Jobs", with_focus=True),
     Key("Alt+Down", "Later in the queue", "Jobs", with_focus=True),
     Key("Del", "Move to the trash", "Jobs", with_focus=True),
-    Key("Ctrl+.", "Stop the open job", "Jobs"),
-    Key("Ctrl+D", "Clone the open job", "Jobs"),
-    Key("Ctrl+E", "Export its newest checkpoint", "Jobs"),
+    *(Key(action.keys, action.does, "Jobs") for action in KEYED),
     Key("Ctrl+L", "Show its log", "Jobs"),
     Key("Space", "Select the job, to compare or tag", "Jobs", with_focus=True),
     Key("Shift+Up", "Select it and the one above", "Jobs", with_focus=True),
@@ -71,9 +71,7 @@ KEYS = (
     Key("O", "Sort by this column", _ALL_JOBS, with_focus=True),
     Key("C", "Choose the columns", _ALL_JOBS, with_focus=True),
     Key("Del", "Move to the trash", _ALL_JOBS, with_focus=True),
-    Key("Ctrl+.", "Stop the selected jobs, or that of the row", _ALL_JOBS),
-    Key("Ctrl+D", "Clone the selected jobs", _ALL_JOBS),
-    Key("Ctrl+E", "Export their newest checkpoints", _ALL_JOBS),
+    *(Key(action.keys, action.does, _ALL_JOBS) for action in KEYED_BULK),
     Key("Ctrl+L", "The log of the job in the row", _ALL_JOBS),
     Key("L", "Toggle logarithmic y", "Compare"),
     Key("Shift+L", "Toggle logarithmic x", "Compare"),

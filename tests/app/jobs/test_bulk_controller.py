@@ -17,6 +17,7 @@ from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -76,7 +77,7 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
 def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
-    page.job_actions.many_tag_requested.emit(ids[:2])
+    page.job_actions.ask(do.TAG_ALL, ids[:2])
     dialog = acts._dialog.now
     assert not dialog._save.isEnabled()
     dialog._add.setText("a, b")
@@ -95,7 +96,7 @@ def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
     lines = page.table.model._rows.lines
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
-    page.job_actions.many_stop_requested.emit(ids)
+    page.job_actions.ask(do.STOP_ALL, ids)
     assert acts.stopped == [ids[1]]
     assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first."]
 
@@ -112,7 +113,7 @@ def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monke
         return acts._jobs.queries.show(job_id)
 
     monkeypatch.setattr(acts._queue, "dequeue", dequeue)
-    page.job_actions.many_stop_requested.emit(ids)
+    page.job_actions.ask(do.STOP_ALL, ids)
     assert acts.stopped == [("left", ids[1]), ("left", ids[2]), ids[0]]
     assert acts.sentences == [
         "Removed 2 jobs from the queue. Stopping 1 job; each saves a checkpoint first."
@@ -169,7 +170,7 @@ def test_several_are_exported_each_into_a_file_of_its_own(acts, real_page, real_
 def test_several_are_cloned_into_drafts_which_are_chosen_then(
     acts, real_page, services, real_ids, ids
 ):
-    real_page.job_actions.act_on_many("clone", real_ids)
+    real_page.job_actions.ask(do.CLONE_ALL, real_ids)
     new = {
         view.id: view for view in services.jobs.queries.list() if view.id not in (*ids, *real_ids)
     }
@@ -182,7 +183,7 @@ def test_several_are_cloned_into_drafts_which_are_chosen_then(
 
 def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, ids):
     real_page.show_list()
-    real_page.job_actions.act_on_many("clone", real_ids)
+    real_page.job_actions.ask(do.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
     assert set(real_page.model.ticked()) == new
     assert real_page.list.bar.isVisible()
@@ -190,13 +191,13 @@ def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, 
 
 def test_of_those_that_cannot_be_cloned_it_is_said_why(acts, real_page, real_ids, ids):
     # Of the others there is no model.
-    real_page.job_actions.act_on_many("clone", (ids[0], real_ids[0]))
+    real_page.job_actions.ask(do.CLONE_ALL, (ids[0], real_ids[0]))
     (sentence,) = acts.sentences
     assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
     assert len(real_page.table.view.chosen()) == 1
 
 
 def test_one_is_cloned_in_the_form(acts, real_page, real_ids):
-    real_page.job_actions.act_on_many("clone", real_ids[:1])
+    real_page.job_actions.ask(do.CLONE_ALL, real_ids[:1])
     assert acts.in_form == [real_ids[0]]
     assert acts.sentences == []

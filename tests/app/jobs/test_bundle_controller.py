@@ -14,12 +14,14 @@ from backend.datastore.bundles.imported_job import mark_replay
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
+from tests.asks import asks
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.buttons import Button
 from widgets.common.task_dialog import ProgressDialog
 from widgets.common.theme_manager import ThemeChoice
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
@@ -155,7 +157,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     page.open_job(again.id)
     controller.see(services.jobs.queries.poll(again.id))
     assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
-    with qtbot.waitSignal(page.job_actions.compare_requested) as compared:
+    with asks(page.job_actions, do.COMPARE_ALL) as compared:
         banner.findChild(Button).click()
     assert compared.args == [(job_id, again.id)]
 

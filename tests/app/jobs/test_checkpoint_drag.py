@@ -17,6 +17,7 @@ from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
 from widgets.common import lazy_file_drag
 from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 
@@ -101,7 +102,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     told = []
-    detail.job_actions.export_kind_chosen.connect(told.append)
+    detail.job_actions.on(do.EXPORT_KIND, told.append)
     detail.export()
     detail.exports.dialog.now._format.choose("pt")
     detail.exports.dialog.now._request()

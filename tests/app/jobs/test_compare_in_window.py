@@ -1,6 +1,7 @@
 """The whole window and Compare: two jobs from their folders, their curves, and one table."""
 
 import csv
+from functools import partial
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
@@ -10,6 +11,7 @@ from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
 from tests.app.main.test_window import open_program, places
 from tests.fakes import trained
+from widgets.jobs.actions import job_actions as do
 
 __all__ = ["open_program", "places"]
 
@@ -32,7 +34,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     page = program._pages.compare
     qtbot.waitUntil(lambda: program.jobs.total == 2)
     for job_id in jobs:
-        program.jobs.detail.job_actions.compare_requested.emit((job_id,))
+        program.jobs.detail.job_actions.ask(do.COMPARE_ALL, (job_id,))
     assert program.window.place == "compare"
 
     def drawn(job_id):
@@ -65,17 +67,16 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 
 
 def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):
-    """Whoever has plots wishes them saved, and somebody hears it."""
     program = open_program()
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
-    for name, wish in (
-        ("job", program.jobs.detail.job_actions.save_requested),
-        ("node", program.nodes.node_actions.save_requested),
-        ("form", program.form.picture_requested),
-        ("compare", program._pages.compare.save_requested),
+    for name, save in (
+        ("job", partial(program.jobs.detail.job_actions.ask, do.SAVE)),
+        ("node", program.nodes.node_actions.save_requested.emit),
+        ("form", program.form.picture_requested.emit),
+        ("compare", program._pages.compare.save_requested.emit),
     ):
         path = tmp_path / f"{name}.svg"
         monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
-        wish.emit("a plot.svg", name.encode())
+        save("a plot.svg", name.encode())
         qtbot.waitUntil(path.exists)
         assert path.read_bytes() == name.encode()

@@ -14,6 +14,7 @@ from backend.base.errors import BackendError
 from backend.cli import tensorboard
 from backend.services.jobs.inspection import NO_GRAPH
 from tests.conftest import Immediately
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 
 URL = "http://127.0.0.1:6006/secret/"
@@ -71,10 +72,10 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
 ):
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
-    actions.events_requested.emit("job-1", False)
+    actions.ask(do.EVENTS, "job-1")
     assert (viewers.asked, inspection.asked, opened) == (["job-1"], [], [URL])
     assert controller.dialog.now is None
-    actions.events_requested.emit("job-1", True)
+    actions.ask(do.WEIGHTS, "job-1")
     assert inspection.asked == ["job-1"]
     assert opened == [URL, URL]
     assert controller.dialog.now._status.message.text() == NO_GRAPH
@@ -87,7 +88,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
-    actions.events_requested.emit("job-1", False)
+    actions.ask(do.EVENTS, "job-1")
     message = controller.dialog.now._status.message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened
@@ -103,7 +104,7 @@ def test_closing_the_dialog_cancels_what_is_written_for_tensorboard(
 
     actions, runner = JobActions(), Later()
     controller = EventsController(viewers, inspection, runner, actions, window)
-    actions.events_requested.emit("job-1", True)
+    actions.ask(do.WEIGHTS, "job-1")
     controller.dialog.now.reject()
     runner.work()
     assert (inspection.asked, viewers.asked, opened) == (["job-1"], [], [])

@@ -17,6 +17,7 @@ from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import QueueChange, QueueMove
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -108,14 +109,14 @@ def test_a_look_that_takes_long_is_not_begun_twice(service, page):
 def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
     actions = page.job_actions
     when = datetime(2026, 12, 24, 5, tzinfo=UTC)
-    actions.queue_requested.emit("a")
-    actions.leave_requested.emit("a")
-    actions.top_requested.emit("a")
-    actions.change_requested.emit(QueueChange("a", 7, when))
-    actions.change_requested.emit(QueueChange("a", 7, None))
-    actions.move_requested.emit(QueueMove("a", "b"))
-    actions.pause_requested.emit(True)
-    actions.pause_requested.emit(False)
+    actions.ask(do.QUEUE, "a")
+    actions.ask(do.LEAVE, "a")
+    actions.ask(do.TOP, "a")
+    actions.ask(do.CHANGE_QUEUED, QueueChange("a", 7, when))
+    actions.ask(do.CHANGE_QUEUED, QueueChange("a", 7, None))
+    actions.ask(do.MOVE_QUEUED, QueueMove("a", "b"))
+    actions.ask(do.PAUSE_QUEUE, True)
+    actions.ask(do.PAUSE_QUEUE, False)
     assert acts(service) == [
         ("enqueue", "a"),
         ("dequeue", "a"),
@@ -133,9 +134,9 @@ def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(
     controller, service, page, immediately
 ):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
-    page.job_actions.queue_requested.emit(NAMES[0])
+    page.job_actions.ask(do.QUEUE, NAMES[0])
     assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
-    page.job_actions.top_requested.emit(NAMES[1])
+    page.job_actions.ask(do.TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 
 

@@ -11,6 +11,7 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.app.main.test_window import open_program, places
 from tests.waiting import wait_for
+from widgets.jobs.actions import job_actions as do
 
 __all__ = ["open_program", "places"]
 
@@ -44,5 +45,5 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     page.list.strip._button.click()
     qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
     qtbot.waitUntil(lambda: not page.list.strip.isVisible())
-    page.detail.job_actions.stop_requested.emit(draft.id)
+    page.detail.job_actions.ask(do.STOP, draft.id)
     qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over)

@@ -20,6 +20,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
 from tests.windows import on_screen
 from widgets.common.buttons import Button
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
 LEFT = Qt.MouseButton.LeftButton
@@ -100,7 +101,7 @@ def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     controller, page, studies, qtbot
 ):
     show_jobs(page, tuple(view for view in EVERY if view not in LR_JOBS))
-    page.job_actions.study_requested.emit()
+    page.job_actions.ask(do.STUDY)
     dialog = controller.dialog.now
     assert [study.name for study in dialog.model.rows] == [
         *("epoch-time", "speed-up", "split", "staleness")

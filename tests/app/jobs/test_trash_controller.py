@@ -11,6 +11,7 @@ from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen
 from widgets.common.toast import Toast
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -90,7 +91,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
     qtbot, services, page, ids, trash, toast
 ):
     fill(services, ids[0])
-    page.job_actions.many_trash_requested.emit(ids[:2])
+    page.job_actions.ask(do.TRASH_ALL, ids[:2])
     dialog = trash._dialog.now
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     dialog._go.click()
@@ -104,7 +105,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
 def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     qtbot, services, page, ids, trash, toast
 ):
-    page.job_actions.many_trash_requested.emit(ids[:2])
+    page.job_actions.ask(do.TRASH_ALL, ids[:2])
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
     trash._dialog.now._go.click()
@@ -120,7 +121,7 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
 
 
 def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
-    page.job_actions.many_trash_requested.emit(ids[:1])
+    page.job_actions.ask(do.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
     trash._dialog.now._go.click()
     assert toast._text.text().startswith("Moved 0 of 1 job to the trash. digits: There is no job")
@@ -128,7 +129,7 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
 
 
 def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
-    page.job_actions.many_trash_requested.emit(ids)
+    page.job_actions.ask(do.TRASH_ALL, ids)
     trash._dialog.now.reject()
     assert len(services.jobs.queries.list()) == 3
     assert trash._dialog.now is None

@@ -15,6 +15,7 @@ from tests.app.pointer import Hands, hears, place_of
 from tests.app.used_data_root import rows_of_all
 from widgets.common import theme
 from widgets.common.labels import Label
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.shell.shortcuts import KEYS
@@ -213,7 +214,7 @@ def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
     page: JobsPage = program.jobs
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
-    page.detail.job_actions.remove_requested.emit(job_id)
+    page.detail.job_actions.ask(do.TRASH, job_id)
     hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from tests.app import keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots
 from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
+from widgets.jobs.actions import job_actions as do
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -84,7 +85,7 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
     asked = []
-    detail.job_actions.stop_requested.connect(asked.append)
+    detail.job_actions.on(do.STOP, asked.append)
     if open_layer == "bell":
         frame.bell.show()
     else:
@@ -92,5 +93,4 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     desk.press("Ctrl+.", "Esc")
     assert asked == []
     desk.press("Ctrl+.")
-    detail.job_actions.stop_requested.disconnect(asked.append)
     assert asked == [desk.ids["slow"]]

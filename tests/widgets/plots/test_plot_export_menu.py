@@ -9,6 +9,7 @@ from tests.pictures.camera import drawn
 from tests.pictures.gallery import LARGE, SCREENS
 from tests.pictures.stage import Stage
 from widgets.common.theme_manager import ThemeManager
+from widgets.jobs.actions.job_actions import SAVE
 
 KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 
@@ -21,12 +22,12 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     ]
     # A page that is not made yet comes to the front when it is.
     for signal in (
-        stage.jobs.detail.job_actions.save_requested,
         stage.compare.save_requested,
         stage.nodes.node_actions.save_requested,
         stage.form.picture_requested,
     ):
         signal.connect(lambda name, content: found.append((name, content)))
+    stage.jobs.detail.job_actions.on(SAVE, lambda *told: found.append(told))
     for button in buttons:
         if button.menu() is not None:
             for action in button.menu().actions():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal, SignalInstance, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QDrag, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWidget
 
@@ -14,6 +14,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.view import JobView
 from widgets.common import formats
+from widgets.common.actions import Request
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
@@ -22,6 +23,7 @@ from widgets.common.lazy_file_drag import Promise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
 from widgets.jobs.checkpoints.export_dialog import export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
@@ -82,9 +84,9 @@ class CheckpointsTab(QWidget):
         share_width(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from this", icon="play")
-        self._resume.clicked.connect(partial(self._request, actions.resume_requested))
+        self._resume.clicked.connect(partial(self._request, do.RESUME_FROM))
         self._new = Button("New job from this", icon="plus")
-        self._new.clicked.connect(partial(self._request, actions.new_from_requested))
+        self._new.clicked.connect(partial(self._request, do.NEW_FROM))
         self._try = Button("Try it", icon="magic-wand")
         self._try.set_tip("See the answers of this checkpoint for files or samples")
         self._try.clicked.connect(self._request_try)
@@ -94,7 +96,7 @@ class CheckpointsTab(QWidget):
         self._keep.clicked.connect(self._request_keep)
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
-        self._verify.clicked.connect(partial(self._request, actions.verify_requested))
+        self._verify.clicked.connect(partial(self._request, do.VERIFY))
         self._look = Button("Look inside…", icon="magnifying-glass")
         self._look.set_tip("Weights, gradients, and one sample on its way through the layers")
         self._look.clicked.connect(self._request_look)
@@ -199,24 +201,25 @@ class CheckpointsTab(QWidget):
     def _chosen_one(self) -> Checkpoint | None:
         return next((one for one in self.model.rows if one.name == self._chosen()), None)
 
-    def _request(self, signal: SignalInstance) -> None:
+    def _request(self, request: Request[[str, str]]) -> None:
         if self._view is not None:
-            signal.emit(self._view.id, self._chosen())
+            self._actions.ask(request, self._view.id, self._chosen())
 
     @Slot()
     def _request_try(self) -> None:
         if self._view is not None:
-            self._actions.try_requested.emit(self._view, self.model.rows, self._chosen())
+            self._actions.ask(do.TRY, self._view, self.model.rows, self._chosen())
 
     @Slot()
     def _request_keep(self) -> None:
-        if self._view is not None:
-            self._actions.keep_requested.emit(self._view.id, self._chosen_one())
+        chosen = self._chosen_one()
+        if self._view is not None and chosen is not None:
+            self._actions.ask(do.KEEP, self._view.id, chosen)
 
     @Slot()
     def _request_look(self) -> None:
         if self._view is not None:
-            self._actions.inspect_requested.emit(self._view.id, self._chosen(), self.model.rows)
+            self._actions.ask(do.INSPECT, self._view.id, self._chosen(), self.model.rows)
 
     @Slot()
     def _ask_export(self) -> None:
@@ -229,7 +232,7 @@ class CheckpointsTab(QWidget):
             kind = self._exports.kind
             name = export_name(self._view.name, kind)
             drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
-            self._actions.drag_requested.emit(drag)
+            self._actions.ask(do.DRAG, drag)
 
     def _made(self, checkpoint: Checkpoint) -> str:
         moment = formats.moment if self.width() < _SMALL_W else formats.moment_long

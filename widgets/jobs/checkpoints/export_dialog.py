@@ -19,6 +19,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import ExportRequest, JobActions
 
 _FORMATS = {
@@ -79,8 +80,8 @@ class ExportDialog(FittedDialog):
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
         self._answer = TaskStatus("Exporting")
-        self._answer.cancelled.connect(actions.export_cancelled)
-        self._answer.folder_requested.connect(actions.file_requested)
+        self._answer.cancelled.connect(lambda: actions.ask(do.CANCEL_EXPORT))
+        self._answer.folder_requested.connect(lambda path: actions.ask(do.SHOW_FILE, path))
         self._export = Button("Export", kind="primary")
         self._export.setDefault(True)
         self._export.clicked.connect(self._request)
@@ -142,7 +143,7 @@ class ExportDialog(FittedDialog):
 
     def reject(self) -> None:
         if self._under_way:
-            self._actions.export_cancelled.emit()
+            self._actions.ask(do.CANCEL_EXPORT)
         super().reject()
 
     def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
@@ -186,8 +187,8 @@ class ExportDialog(FittedDialog):
         self.show_progress(None, "Starting…")
         path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self._actions.export_kind_chosen.emit(kind)
-        self._actions.export_requested.emit(ExportRequest(self._job_id, checkpoint, kind, path))
+        self._actions.ask(do.EXPORT_KIND, kind)
+        self._actions.ask(do.EXPORT_TO, ExportRequest(self._job_id, checkpoint, kind, path))
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:

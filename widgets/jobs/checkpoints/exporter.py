@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import EXPORT_KIND, JobActions
 from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, ExportDialog, is_format
 
 
@@ -28,7 +28,7 @@ class Exporter:
         self._job_id = ""
         self.kind = USUAL_FORMAT
         self.dialog: DialogHolder[ExportDialog] = DialogHolder()
-        actions.export_kind_chosen.connect(self.restore_kind)
+        actions.on(EXPORT_KIND, self.restore_kind)
 
     def restore_kind(self, kind: str) -> None:
         """Restore the format of the last export; an unknown one is ignored."""

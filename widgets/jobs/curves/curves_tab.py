@@ -20,7 +20,7 @@ from widgets.common.fields import Slider
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import CSV, SAVE, JobActions
 from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curve_marks import CurveMarks
 from widgets.jobs.curves.curves_layout import CurvesBody
@@ -84,7 +84,7 @@ class CurvesTab(QWidget):
         self._axes.chosen.connect(self._set_axis)
         save = IconButton("download-simple", "Save the curves")
         menu = QMenu(save)
-        menu.addAction("All curves as CSV…", lambda: actions.csv_requested.emit(self._job_id))
+        menu.addAction("All curves as CSV…", lambda: actions.ask(CSV, self._job_id))
         save.setMenu(menu)
         self._loss = LargePlot("Loss", link=self._link)
         add_pictures(menu, lambda: self._loss, self._save)
@@ -343,7 +343,7 @@ class CurvesTab(QWidget):
 
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:
-        self._actions.save_requested.emit(f"{self._name} {plot}", content)
+        self._actions.ask(SAVE, f"{self._name} {plot}", content)
 
 
 def _kind(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
@@ -26,7 +25,8 @@ from widgets.common.dialog_holder import DialogHolder
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions.job_actions import JobActions, JobFacts
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
@@ -71,7 +71,7 @@ class JobDetail(QWidget):
         self._earlier = EarlierRuns(actions, self)
         self.exports = Exporter(actions, self)
         self._elsewhere: DialogHolder[ElsewhereDialog] = DialogHolder()
-        self.header = JobHeader(actions, self.export, self.open_elsewhere)
+        self.header = JobHeader(actions)
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
@@ -124,8 +124,8 @@ class JobDetail(QWidget):
         first = "failure" if view.state.has_failed else "curves"
         before = self._tabs.key()
         self._choose_tab(first if before in ("failure", "curves") else before)
-        self.job_actions.settings_requested.emit(view.id)
-        self.job_actions.history_requested.emit(view.id)
+        self.job_actions.ask(do.READ_SETTINGS, view.id)
+        self.job_actions.ask(do.READ_HISTORY, view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """Show an update of the job: its view, and points to append."""
@@ -159,10 +159,10 @@ class JobDetail(QWidget):
             self.log.open_job(view)
             self._choose_tab("failure")
         if turned or view.epoch != before.epoch:
-            self.job_actions.checkpoints_requested.emit(view.id)
+            self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
         said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
         if turned or said:
-            self.job_actions.history_requested.emit(view.id)
+            self.job_actions.ask(do.READ_HISTORY, view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
         """Set the place of the open job in the queue."""
@@ -294,7 +294,7 @@ class JobDetail(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return to the list on Esc, if no child used the key."""
         if event.key() == Qt.Key.Key_Escape and not event.modifiers():
-            self.job_actions.back_requested.emit()
+            self.job_actions.ask(do.BACK)
         else:
             super().keyPressEvent(event)
 
@@ -337,6 +337,9 @@ class JobDetail(QWidget):
         self.ranks.history.pictures.saved.connect(self._save_of_job)
         self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.log_requested.connect(self._show_log_of)
+        self.job_actions.on(do.EXPORT, lambda _job_id: self.export())
+        self.job_actions.on(do.ELSEWHERE, lambda _job_id: self.open_elsewhere())
+        self.job_actions.on(do.RENAME, lambda _job_id: self.header.rename())
 
     # -- display
 
@@ -351,14 +354,9 @@ class JobDetail(QWidget):
         tells_failure = view.state.has_failed and is_newest
         self._tabs.show_failed(tells_failure)
         self._tabs.show_counts(view.world_size, len(kept))
-        self.header.show_view(
-            view,
-            self._place,
-            has_checkpoints=self.has_checkpoints,
-            busy=self._busy,
-            can_cancel=self._can_cancel,
-            is_overdue=is_overdue,
-        )
+        is_known, can_cancel = self.has_checkpoints, self._can_cancel
+        on = JobFacts(view, is_known, self._place, self._busy, can_cancel, is_overdue)
+        self.header.show_view(view, on)
         costs = what_stop_costs(view, kept, self._place, is_overdue=is_overdue)
         caption = self._busy or costs
         self._progress.show_view(view, kept, self._starts.values(), caption)
@@ -401,14 +399,14 @@ class JobDetail(QWidget):
     def _banner_actions(self, is_earlier: bool, node: str, original: str) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
-            button.clicked.connect(lambda: self.job_actions.newest_requested.emit(self._id()))
+            button.clicked.connect(lambda: self.job_actions.ask(do.NEWEST, self._id()))
         elif node:
             button = Button("Show node")
-            button.clicked.connect(lambda: self.job_actions.node_requested.emit(node))
+            button.clicked.connect(lambda: self.job_actions.ask(do.SHOW_NODE, node))
         elif original:
             button = Button("Compare")
             both = (original, self._id())
-            button.clicked.connect(lambda: self.job_actions.compare_requested.emit(both))
+            button.clicked.connect(lambda: self.job_actions.ask(do.COMPARE_ALL, both))
         else:
             return []
         return [button]
@@ -441,12 +439,12 @@ class JobDetail(QWidget):
     def _tab_turned(self, key: str) -> None:
         self._fit_header_act()
         if key == "checkpoints" and self._view is not None:
-            self.job_actions.checkpoints_requested.emit(self._id())
+            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
 
     @Slot(str, object)
     def _save_of_job(self, plot: str, content: bytes) -> None:
         if self._view is not None:
-            self.job_actions.save_requested.emit(f"{self._view.name} {plot}", content)
+            self.job_actions.ask(do.SAVE, f"{self._view.name} {plot}", content)
 
     @Slot(str, int)
     def _show_log_of(self, source: str, line: int) -> None:
@@ -494,7 +492,7 @@ class JobDetail(QWidget):
         placement = view.config.to_dict()["placement"]
         dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
         dialog.resume_requested.connect(
-            partial(self.job_actions.resume_elsewhere_requested.emit, view.id)
+            lambda placement: self.job_actions.ask(do.RESUME_ELSEWHERE, view.id, placement)
         )
         self._elsewhere.open(dialog)
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
+from widgets.common.actions import fill_menu
 from widgets.common.buttons import Button, IconButton
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
 from widgets.common.layout import col, keep_place, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
-from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.actions.job_menu import QUEUE_TIP, Do, add_acts, add_queue_acts
-from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, MainAct, PrimaryAction, main_act
+from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions.job_actions import (
+    JOB_ACTIONS,
+    QUEUE_ACTIONS,
+    JobAction,
+    JobActions,
+    JobFacts,
+    main_action,
+)
 from widgets.jobs.detail.header_facts import circumstances, facts
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.ranks.rank_strip import rank_marks
@@ -30,25 +34,18 @@ _RING = 96
 class JobHeader(QWidget):
     """Shows one job.
 
-    Args:
-        export, elsewhere: Open the dialog that exports, or that moves the job.
-
     Attributes:
         act: The button of the main action for the state.
     """
 
-    def __init__(self, actions: JobActions, export: Do, elsewhere: Do) -> None:
+    def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self._actions = actions
-        self._export, self._elsewhere = export, elsewhere
         self._view: JobView | None = None
-        self._place: QueuePlace | None = None
-        self._busy = ""
-        self._can_cancel = False
-        self._has_checkpoints: bool | None = None
-        self._main: MainAct | None = None
+        self._on: JobFacts | None = None
+        self._main, self._wait_act = do.START, do.QUEUE
         self._back = IconButton("arrow-left", "All jobs")
-        self._back.clicked.connect(actions.back_requested)
+        self._back.clicked.connect(lambda: actions.ask(do.BACK))
         self._back.hide()
         self._ring = RankRing(_RING)
         self._name = JobName()
@@ -60,9 +57,9 @@ class JobHeader(QWidget):
         self.runs.clicked.connect(self._ask_runs)
         self._facts = KeyValueRow(gap=24)
         self.act = Button("Start", icon="play")
-        self.act.clicked.connect(self._do_act)
-        self._wait = Button("Queue", tip=QUEUE_TIP)
-        self._wait.clicked.connect(self._do_wait)
+        self.act.clicked.connect(lambda: self._ask(self._main))
+        self._wait = Button("Queue")
+        self._wait.clicked.connect(lambda: self._ask(self._wait_act))
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_menu)
@@ -76,28 +73,9 @@ class JobHeader(QWidget):
         )
         self.setLayout(row(self._back, self._ring, (words, 1), gap=S3))
 
-    def show_view(
-        self,
-        view: JobView,
-        place: QueuePlace | None = None,
-        *,
-        has_checkpoints: bool | None = None,
-        busy: str = "",
-        can_cancel: bool = False,
-        is_overdue: bool = False,
-    ) -> None:
-        """Show a job, or an update of it.
-
-        Args:
-            place: Its place in the queue.
-            has_checkpoints: There are some to export or resume from; None if not known yet.
-            busy: The action under way ("Stopping…"), "" for none.
-            can_cancel: The action under way can be cancelled.
-            is_overdue: Stopping takes longer than expected.
-        """
-        self._view, self._place = view, place
-        self._busy, self._can_cancel = busy, bool(busy) and can_cancel
-        self._has_checkpoints = has_checkpoints
+    def show_view(self, view: JobView, on: JobFacts) -> None:
+        """Show a job, or an update of it, and the actions that fit it."""
+        self._view, self._on = view, on
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
         self._badge.set_state(view.state, view.progress, circumstances(view))
@@ -105,88 +83,35 @@ class JobHeader(QWidget):
         self.runs.setVisible(view.run > 1)
         self.runs.setText(f"Run {formats.count(view.run)}")
         self._facts.set_facts(facts(view))
-        self._fit_act(main_act(view, has_checkpoints, is_overdue=is_overdue))
-        self._fit_wait(view)
+        self._main = main_action(on)
+        self._main.show_on(self.act, on)
+        if self._main.keys:
+            self.act.setToolTip(plain_tip(self.act.toolTip() or self._main.text, self._main.keys))
+        self.act.set_kind("primary" if self._main.is_primary else "plain")
+        self._wait_act = do.LEAVE if view.state is JobState.QUEUED else do.QUEUE
+        self._wait_act.show_on(self._wait, on)
+        self._wait.setVisible(view.state in (JobState.QUEUED, JobState.CREATED))
+        self._wait.setEnabled(not on.busy)
 
     def set_narrow(self, narrow: bool) -> None:
         """Show a back button in a narrow window, which shows either the list or the job."""
         self._back.setVisible(narrow)
 
-    def _fit_act(self, act: MainAct) -> None:
-        if self._can_cancel:
-            act = MainAct(PrimaryAction.CANCEL, "Cancel", "x")
-        elif self._busy:
-            act = replace(act, text=self._busy, is_able=False, tip="")
-        self._main = act
-        self.act.setText(act.text)
-        self.act.set_tip(act.tip)
-        key = KEYS_OF_ACTS.get(act.text, "")
-        if key:
-            self.act.setToolTip(plain_tip(act.tip or act.text, key))
-        self.act.set_icon(act.icon)
-        self.act.set_kind("primary" if act.is_primary else "plain")
-        self.act.setEnabled(act.is_able)
-
-    def _fit_wait(self, view: JobView) -> None:
-        waits = view.state is JobState.QUEUED
-        self._wait.setVisible(waits or view.state is JobState.CREATED)
-        self._wait.setText("Remove from queue" if waits else "Queue")
-        self._wait.set_tip("Remove the job from the queue" if waits else QUEUE_TIP)
-        self._wait.setEnabled(not self._busy)
-
-    @Slot()
-    def _do_act(self) -> None:
-        view = self._view
-        if view is None or self._main is None:
-            return
-        match self._main.act:
-            case PrimaryAction.START:
-                self._actions.start_requested.emit(view.id)
-            case PrimaryAction.CANCEL:
-                self._actions.start_cancelled.emit(view.id)
-            case PrimaryAction.STOP:
-                self._actions.stop_requested.emit(view.id)
-            case PrimaryAction.KILL:
-                self._actions.kill_requested.emit(view.id)
-            case PrimaryAction.RESUME:
-                self._actions.resume_requested.emit(view.id, "")
-            case PrimaryAction.START_OVER:
-                self._actions.start_over_requested.emit(view.id)
-            case PrimaryAction.EXPORT:
-                self._export()
-
-    @Slot()
-    def _do_wait(self) -> None:
-        view = self._view
-        if view is not None and view.state is JobState.QUEUED:
-            self._actions.leave_requested.emit(view.id)
-        elif view is not None:
-            self._actions.queue_requested.emit(view.id)
+    def _ask(self, action: JobAction) -> None:
+        if self._view is not None:
+            self._actions.ask(action, self._view.id)
 
     @Slot()
     def _ask_runs(self) -> None:
         if self._view is not None:
-            self._actions.runs_requested.emit(self._view.id)
+            self._actions.ask(do.READ_RUNS, self._view.id)
 
     @Slot()
     def _fill_menu(self) -> None:
-        view = self._view
         self._menu.clear()
-        if view is None:
-            return
-        add_queue_acts(self._menu, view, self._place, self._actions, self._has_checkpoints)
-        if self._menu.actions():
-            self._menu.addSeparator()
-        add_acts(
-            self._menu,
-            view,
-            self._actions,
-            export=self._export,
-            elsewhere=self._elsewhere,
-            rename=self.rename,
-            has_checkpoints=self._has_checkpoints,
-            busy=bool(self._busy),
-        )
+        if self._on is not None:
+            groups = (QUEUE_ACTIONS, *JOB_ACTIONS)
+            fill_menu(self._menu, groups, self._on, self._ask, with_keys=True)
 
     def rename(self) -> None:
         """Replace the name with a field to edit it."""
@@ -195,4 +120,4 @@ class JobHeader(QWidget):
     @Slot(str)
     def _rename(self, name: str) -> None:
         if self._view is not None:
-            self._actions.rename_requested.emit(self._view.id, name)
+            self._actions.ask(do.SET_NAME, self._view.id, name)

@@ -17,7 +17,7 @@ from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import SET_NOTES, SET_TAGS, JobActions
 
 _SAVE_AFTER_MS = 800
 
@@ -78,7 +78,7 @@ class NotesTab(QWidget):
 
     @Slot()
     def _save_notes(self) -> None:
-        self._actions.notes_requested.emit(self._job_id, self._text.toPlainText())
+        self._actions.ask(SET_NOTES, self._job_id, self._text.toPlainText())
 
     @Slot()
     def _save_tags(self) -> None:
@@ -86,4 +86,4 @@ class NotesTab(QWidget):
         tags = tuple(dict.fromkeys(word for word in words if word))
         if tags != self._shown_tags:
             self._shown_tags = tags
-            self._actions.tags_requested.emit(self._job_id, tags)
+            self._actions.ask(SET_TAGS, self._job_id, tags)

@@ -15,7 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
 from widgets.common import formats
 from widgets.common.labels import literal
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import EARLIER, NEWEST, JobActions
 from widgets.jobs.detail.warning import JobFinding
 
 _REST = "Curves and log are from this run; the rest is current."
@@ -79,9 +79,9 @@ class EarlierRuns:
 
     def _choose(self, run: JobRun) -> None:
         if run.put_away:
-            self._actions.earlier_requested.emit(self._job_id, run.number)
+            self._actions.ask(EARLIER, self._job_id, run.number)
         elif self.shown is not None:
-            self._actions.newest_requested.emit(self._job_id)
+            self._actions.ask(NEWEST, self._job_id)
 
 
 def run_words(run: JobRun, now: datetime) -> str:

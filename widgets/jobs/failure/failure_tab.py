@@ -29,6 +29,7 @@ from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.header_facts import step_words
 from widgets.jobs.failure.failure_causes import cause_curves
@@ -355,22 +356,22 @@ class FailureTab(QWidget):
     @Slot()
     def _run_again(self) -> None:
         if self._checkpoints == ():
-            self._actions.start_over_requested.emit(self._id())
+            self._actions.ask(do.START_OVER, self._id())
         else:
-            self._actions.resume_requested.emit(self._id(), self._first_checkpoint)
+            self._actions.ask(do.RESUME_FROM, self._id(), self._first_checkpoint)
 
     @Slot()
     def _resume_with(self) -> None:
-        self._actions.resume_with_requested.emit(self._id(), self._remedies.resume)
+        self._actions.ask(do.RESUME_WITH, self._id(), self._remedies.resume)
 
     @Slot()
     def _clone_with(self) -> None:
-        self._actions.clone_with_requested.emit(self._id(), self._remedies.clone)
+        self._actions.ask(do.CLONE_WITH, self._id(), self._remedies.clone)
 
     @Slot()
     def _resume_without(self) -> None:
         placement = list(self._remedies.placement)
-        self._actions.resume_elsewhere_requested.emit(self._id(), placement)
+        self._actions.ask(do.RESUME_ELSEWHERE, self._id(), placement)
 
     @Slot()
     def _copy(self) -> None:

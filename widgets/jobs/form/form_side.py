@@ -22,7 +22,7 @@ from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
 from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
-from widgets.jobs.actions.job_menu import QUEUE_TIP
+from widgets.jobs.actions.job_actions import QUEUE
 from widgets.jobs.form.lr_preview import TITLE, RatePreview
 from widgets.plots.export_menu import PictureButton
 
@@ -52,7 +52,7 @@ class StartButtons:
         tip = f"Start the job ({native_key(START_KEY)})"
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE_TIP)
+        self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE.tip)
         self.take_back = Button("Remove these jobs", icon="arrow-u-up-left")
         self.take_back.hide()
 

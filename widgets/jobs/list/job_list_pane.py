@@ -26,7 +26,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
 from widgets.common.view_style import dress
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import NEW, PAUSE_QUEUE, STUDY, JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import JobListView
@@ -62,7 +62,7 @@ class JobListPane(QWidget):
         self.strip = QueueStrip(actions)
         new = Button("New job", kind="primary", icon="plus")
         new.setToolTip(plain_tip("New job", "Ctrl+N"))
-        new.clicked.connect(actions.new_requested)
+        new.clicked.connect(lambda: actions.ask(NEW))
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
@@ -84,8 +84,7 @@ class JobListPane(QWidget):
         self.ticks = self.model.ticks
         self.ticks.changed.connect(self._show_ticked)
         self._to_tick: tuple[str, ...] = ()
-        self.bar = SelectionBar(stacked=True)
-        self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.model.ticked()))
+        self.bar = SelectionBar(actions, self.model.ticked, stacked=True)
         self.bar.clear.clicked.connect(self.ticks.clear)
         self._below = QWidget()
         self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
@@ -221,7 +220,7 @@ class JobListPane(QWidget):
 def study_button(actions: JobActions) -> IconButton:
     """Return the button next to New job that opens the gallery of studies."""
     study = IconButton("flask", "New study…")
-    study.clicked.connect(actions.study_requested)
+    study.clicked.connect(lambda: actions.ask(STUDY))
     return study
 
 
@@ -283,4 +282,4 @@ class QueueStrip(QWidget):
 
     @Slot()
     def _pause(self) -> None:
-        self._actions.pause_requested.emit(not self._is_paused)
+        self._actions.ask(PAUSE_QUEUE, not self._is_paused)

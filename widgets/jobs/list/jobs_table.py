@@ -21,7 +21,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import REST, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
 from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_actions import NEW, TRASH_ALL, JobActions
 from widgets.jobs.list.filter_panel import JobFunnel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -69,7 +69,7 @@ class JobsTable(QWidget):
         self.funnel = JobFunnel()
         self.funnel.changed.connect(self._asked)
         self.funnel.hide()
-        self.bar = SelectionBar()
+        self.bar = SelectionBar(actions, self.view.chosen)
         self.bar.hide()
         self._make_head()
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
@@ -91,7 +91,6 @@ class JobsTable(QWidget):
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
-        self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.view.chosen()))
         self.bar.clear.clicked.connect(self.view.clearSelection)
         FocusLead(self, self.view)
 
@@ -107,7 +106,7 @@ class JobsTable(QWidget):
         self._funnel_button.toggled.connect(self._toggle_funnel)
         self.back = IconButton("rows", "Show as a list next to the open job")
         new = Button("New job", kind="primary", icon="plus")
-        new.clicked.connect(self._actions.new_requested)
+        new.clicked.connect(lambda: self._actions.ask(NEW))
         self._head = QWidget()
         self._head.setLayout(
             row(
@@ -224,4 +223,4 @@ class JobsTable(QWidget):
     @Slot()
     def _trash(self) -> None:
         if self.view.chosen():
-            self._actions.many_trash_requested.emit(self.view.chosen())
+            self._actions.ask(TRASH_ALL, self.view.chosen())

@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QMenu
 
 from widgets.common import formats
+from widgets.common.actions import fill_menu
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S1, S2, S3
-from widgets.jobs.list.bulk_actions import many_acts
+from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions.job_actions import BULK_ACTIONS, BulkAction, JobActions, JobIds, Selection
 
 _ALL_FROM_W = 900
-_BEHIND_MORE = ("clone", "csv", "export")
-_BEHIND_MORE_STACKED = ("stop", "export", "clone", "csv", "trash")
+_BEHIND_MORE = (do.CLONE_ALL, do.CSV_ALL, do.EXPORT_ALL)
+_BEHIND_MORE_STACKED = BULK_ACTIONS[2:]
 
 
 class SelectionBar(StyledFrame):
     """Shows the number of selected jobs and their actions; in two lines below a list.
 
-    Signals:
-        act_requested: Key of the `ManyAct` whose button was pressed.
+    Args:
+        chosen: Returns the selected jobs.
 
     Attributes:
         clear: The button that clears the selection.
     """
 
-    act_requested = Signal(str)
-
-    def __init__(self, *, stacked: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__("card", parent=parent)
+    def __init__(
+        self, actions: JobActions, chosen: Callable[[], JobIds], *, stacked: bool = False
+    ) -> None:
+        super().__init__("card")
+        self._actions, self._chosen = actions, chosen
         self._stacked = stacked
         self._behind_more = _BEHIND_MORE_STACKED if stacked else _BEHIND_MORE
         self._count = Label("", "strong")
-        self._acts: dict[str, Button] = {}
-        for act in many_acts(2, 0, 0):
-            button = self._acts[act.key] = Button(act.text, icon=act.icon)
-            button.clicked.connect(partial(self.act_requested.emit, act.key))
+        self._on = Selection(2, 0, 0)
+        self._acts = {action: Button(action.text, icon=action.icon) for action in BULK_ACTIONS}
+        for action, button in self._acts.items():
+            button.clicked.connect(partial(self._ask, action))
         self._more = IconButton("dots-three", "More actions")
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_more)
@@ -61,11 +65,9 @@ class SelectionBar(StyledFrame):
     def show_chosen(self, count: int, live: int, waiting: int) -> None:
         """Show how many jobs are selected, and how many of them run or wait."""
         self._count.setText(f"{formats.plural(count, 'job')} selected")
-        for act in many_acts(count, live, waiting):
-            button = self._acts[act.key]
-            button.setText(act.text)
-            button.setEnabled(not act.why_not)
-            button.set_tip(act.why_not)
+        self._on = Selection(count, live, waiting)
+        for action, button in self._acts.items():
+            action.show_on(button, self._on)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -73,13 +75,14 @@ class SelectionBar(StyledFrame):
 
     def _fit(self) -> None:
         narrow = self._stacked or self.width() < _ALL_FROM_W
-        for key in self._behind_more:
-            self._acts[key].setVisible(not narrow)
+        for action in self._behind_more:
+            self._acts[action].setVisible(not narrow)
         self._more.setVisible(narrow)
 
     @Slot()
     def _fill_more(self) -> None:
         self._menu.clear()
-        for button in (self._acts[key] for key in self._behind_more):
-            action = self._menu.addAction(button.text(), button.clicked.emit)
-            action.setEnabled(button.isEnabled())
+        fill_menu(self._menu, (self._behind_more,), self._on, self._ask)
+
+    def _ask(self, action: BulkAction) -> None:
+        self._actions.ask(action, self._chosen())

@@ -13,6 +13,7 @@ from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.records.sweeps.summary import FEWEST
+from widgets.common.actions import fill_menu
 from widgets.common.cards import READING_AFTER_MS, EmptyState
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
@@ -29,21 +30,35 @@ from widgets.common.theme import (
     SIDEBAR_W,
     WIDE_FROM_W,
 )
-from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.actions.job_menu import add_acts, add_main_act, add_queue_acts
+from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions.job_actions import (
+    BULK_ACTIONS,
+    JOB_ACTIONS,
+    KEYED,
+    KEYED_BULK,
+    QUEUE_ACTIONS,
+    BulkAction,
+    JobAction,
+    JobActions,
+    JobFacts,
+    Selection,
+    main_action,
+)
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.bulk_actions import add_many_acts
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.jobs.page.onboarding_strip import OwnStrip
 from widgets.jobs.page.welcome_page import FirstStart
+from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
 
 LIST, TABLE = "list", "table"
+_OF_ROWS = (do.START, do.STOP, do.RESUME, do.START_OVER)
+"""Main actions that are not in the menu of a row anyway."""
 
 _TURN_INTERVAL_MS = 80
 
@@ -77,7 +92,7 @@ class JobsPage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.job_actions = JobActions(self)
+        self.job_actions = JobActions()
         self.list = JobListPane(self.job_actions)
         self.table = JobsTable(self.job_actions)
         self.detail = JobDetail(self.job_actions)
@@ -125,8 +140,9 @@ class JobsPage(QWidget):
         self._add_keys()
 
     def _wire(self) -> None:
-        self.job_actions.back_requested.connect(self._back)
-        self.job_actions.newest_requested.connect(self._reopen)
+        self.job_actions.on(do.BACK, self._back)
+        self.job_actions.on(do.NEWEST, self._reopen)
+        self.job_actions.on(do.PRIORITY, self._ask_priority)
         self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
@@ -161,9 +177,7 @@ class JobsPage(QWidget):
         keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
             (self.split, "J", lambda: self.list.step(1)),
             (self.split, "K", lambda: self.list.step(-1)),
-            (self.split, "Ctrl+E", self.export),
-            (self.split, "Ctrl+.", self.stop),
-            (self.split, "Ctrl+D", self.clone),
+            *((self.split, one.keys, partial(self._act_on_open, one)) for one in KEYED),
             (self.split, "Ctrl+F", self.list.search.setFocus),
             (detail, "[", lambda: detail.step_tab(-1)),
             (detail, "]", lambda: detail.step_tab(1)),
@@ -173,9 +187,7 @@ class JobsPage(QWidget):
             (detail, "S", detail.focus_smoothing),
             (detail, "Ctrl+L", detail.focus_log),
             (table, "Ctrl+L", self._log_of_row),
-            (table, "Ctrl+E", partial(self._act_on_rows, "export")),
-            (table, "Ctrl+.", partial(self._act_on_rows, "stop")),
-            (table, "Ctrl+D", partial(self._act_on_rows, "clone")),
+            *((table, one.keys, partial(self._act_on_rows, one)) for one in KEYED_BULK),
             (table, "Ctrl+F", table.search.setFocus),
         )
         for widget, key, act in keys:
@@ -488,7 +500,6 @@ class JobsPage(QWidget):
         if then is not None:
             then()
 
-    @Slot(str)
     def _reopen(self, job_id: str) -> None:
         """Open the job from its beginning: its page showed an earlier run."""
         view = self._views.get(job_id)
@@ -511,9 +522,8 @@ class JobsPage(QWidget):
     def _request_trash(self) -> None:
         ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
         if ids:
-            self.job_actions.many_trash_requested.emit(ids)
+            self.job_actions.ask(do.TRASH_ALL, ids)
 
-    @Slot()
     def _back(self) -> None:
         self._wants_list = True
         self._fit()
@@ -521,33 +531,33 @@ class JobsPage(QWidget):
 
     # -- actions by key
 
-    @Slot()
-    def export(self) -> None:
-        """Export the open job, or all jobs of the open sweep."""
+    def _act_on_open(self, action: JobAction) -> None:
+        """Act on the open job, or on all jobs of the open sweep."""
         if self._open_sweep:
-            self.sweep.act("export")
-        else:
-            self.detail.export()
+            for bulk in (one for one in KEYED_BULK if one.keys == action.keys):
+                self.sweep.act(bulk)
+        elif self._open_id:
+            self._ask(self._open_id, action)
 
-    @Slot()
-    def stop(self) -> None:
-        """Stop the open job, or all jobs of the open sweep."""
-        if self._open_sweep:
-            self.sweep.act("stop")
-        else:
-            self.job_actions.stop_requested.emit(self._open_id)
-
-    @Slot()
-    def clone(self) -> None:
-        """Clone the open job; not a sweep, since the form holds one job."""
-        if self._open_id:
-            self.job_actions.clone_requested.emit(self._open_id)
-
-    def _act_on_rows(self, key: str) -> None:
+    def _act_on_rows(self, action: BulkAction) -> None:
         """Act on all selected rows, or on the current one."""
         ids = self.table.view.chosen() or self.table.view.current_ids()
         if ids:
-            self.job_actions.act_on_many(key, ids)
+            self.job_actions.ask(action, ids)
+
+    def _ask(self, job_id: str, action: JobAction) -> None:
+        """Request an action on a job; its page is opened first if the action needs it."""
+        if action.on_page:
+            self.open_then(job_id, lambda: self.job_actions.ask(action, job_id))
+        else:
+            self.job_actions.ask(action, job_id)
+
+    def _ask_priority(self, job_id: str) -> None:
+        place = self.model.place(job_id)
+        if place is not None:
+            dialog = QueueDialog(place.entry, self.job_actions, self)
+            dialog.finished.connect(dialog.deleteLater)
+            dialog.open()
 
     @Slot()
     def _log_of_row(self) -> None:
@@ -567,7 +577,8 @@ class JobsPage(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
         if len(chosen) > 1 and line.id in chosen:
-            add_many_acts(menu, chosen, *self.model.going_of(chosen), self.job_actions)
+            on = Selection(len(chosen), *self.model.going_of(chosen))
+            fill_menu(menu, (BULK_ACTIONS,), on, lambda one: self.job_actions.ask(one, chosen))
         elif line.sweep is not None:
             self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
         else:
@@ -575,32 +586,17 @@ class JobsPage(QWidget):
         menu.popup(at)
 
     def _fill_menu(self, menu: QMenu, which: str, index: QModelIndex, line: JobSummary) -> None:
-        """Add the actions of the job's header; the page is opened for those that need it."""
-        detail = self.detail
-        is_known = line.id == self._open_id and detail.has_checkpoints is not None
+        """Add the actions of the job's header."""
+        is_known = line.id == self._open_id and self.detail.has_checkpoints is not None
         # The checkpoints of a job in the list are not known; a job without steps has none.
-        has_checkpoints = detail.has_checkpoints if is_known else line.progress > 0
-
-        def on_page(act: Callable[[], object]) -> Callable[[], object]:
-            return partial(self.open_then, line.id, act)
-
+        has_checkpoints = self.detail.has_checkpoints if is_known else line.progress > 0
+        on = JobFacts(line, has_checkpoints, index.data(QUEUE_ROLE), in_table=which == TABLE)
         if which == TABLE:
             self.table.fill_menu(menu, index)
-            menu.addSeparator()
-        add_main_act(menu, line, self.job_actions, on_page, has_checkpoints)
-        add_queue_acts(menu, line, index.data(QUEUE_ROLE), self.job_actions, has_checkpoints)
-        menu.addSeparator()
-        add_acts(
-            menu,
-            line,
-            self.job_actions,
-            export=on_page(detail.export),
-            elsewhere=on_page(detail.open_elsewhere),
-            # In the table the name is edited in place.
-            rename=None if which == TABLE else on_page(detail.header.rename),
-            on_page=on_page,
-            has_checkpoints=has_checkpoints,
-        )
+        main = main_action(on)
+        first = (main,) if main in _OF_ROWS else ()
+        groups = ((*first, *QUEUE_ACTIONS), *JOB_ACTIONS)
+        fill_menu(menu, groups, on, partial(self._ask, line.id), with_keys=True)
 
 
 def _list_width(page_w: int) -> int:

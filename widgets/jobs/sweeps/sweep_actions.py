@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.sweeps.summary import Folds
-from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.list.bulk_actions import many_acts
+from widgets.common.actions import fill_menu
+from widgets.jobs.actions.job_actions import SWEEP_ACTIONS, JobActions, Selection
 
 _MOST_KEPT = 200
 
@@ -60,15 +60,13 @@ class SweepFolds(QObject):
         self, menu: QMenu, which: str, line: JobSummary, actions: JobActions, *, is_open: bool
     ) -> None:
         """Add the actions on the sweep of a row to the menu."""
-        if line.sweep is None:
+        sweep = line.sweep
+        if sweep is None:
             return
         text = "Fold" if is_open else "Unfold"
         menu.addAction(text, partial(self.fold, which, line.id, is_open))
-        menu.addSeparator()
-        for act in many_acts(len(line.sweep.ids), line.sweep.live, line.sweep.waiting):
-            if act.key != "clone":
-                request = partial(actions.act_on_many, act.key, line.sweep.ids)
-                menu.addAction(act.text, request).setEnabled(not act.why_not)
+        on = Selection(len(sweep.ids), sweep.live, sweep.waiting)
+        fill_menu(menu, (SWEEP_ACTIONS,), on, lambda one: actions.ask(one, sweep.ids))
 
     def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:
         asked, now = self._now.get(which, (query, {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,9 +11,10 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.summary import JobSummary
+from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
 from widgets.common import formats
+from widgets.common.actions import always, fill_menu
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.key_value_row import Fact, KeyValueRow
@@ -21,8 +23,18 @@ from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.list.bulk_actions import MOST_COMPARED, ManyAct, many_acts
+from widgets.jobs.actions.job_actions import (
+    COMPARE_ALL,
+    EXPORT_ALL,
+    MOST_COMPARED,
+    STOP_ALL,
+    SWEEP_ACTIONS,
+    TAG_ALL,
+    TRASH_ALL,
+    BulkAction,
+    JobActions,
+    Selection,
+)
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.job_rows import JobRows
@@ -31,8 +43,9 @@ from widgets.jobs.list.sweep_text import counted
 from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
-_SHOWN = ("compare", "stop", "tag", "export")
-_BEHIND_MORE = ("csv", "trash")
+_COMPARE_BEST = replace(COMPARE_ALL, text=f"Compare the best {MOST_COMPARED}", able=always)
+_SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL, EXPORT_ALL)
+_BEHIND_MORE = tuple(action for action in SWEEP_ACTIONS if action not in _SHOWN)
 _MOST_IN_RING = 64
 RESULT, JOBS = "result", "jobs"
 _PARTS = ((RESULT, "Result"), (JOBS, "Jobs"))
@@ -52,14 +65,14 @@ class SweepPane(QWidget):
         self._actions = actions
         self._line: JobSummary | None = None
         self._best_first: tuple[str, ...] = ()
-        self._acts: dict[str, ManyAct] = {}
+        self._on = Selection(0, 0, 0)
         self._ring = RankRing(96)
         self._name = Label("", "title", elide="right")
         self._badge = StateBadge()
         self._facts = KeyValueRow()
-        self._buttons = {key: Button() for key in _SHOWN}
-        for key, button in self._buttons.items():
-            button.clicked.connect(partial(self.act, key))
+        self._buttons = {action: Button() for action in _SHOWN}
+        for action, button in self._buttons.items():
+            button.clicked.connect(partial(self.act, action))
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_more)
@@ -109,7 +122,7 @@ class SweepPane(QWidget):
         self._name.setText(line.name)
         self._badge.set_state(line.state, line.progress, counted(count))
         self._facts.set_facts(_facts(line))
-        self._show_acts(many_acts(len(count.ids), count.live, count.waiting))
+        self._show_acts(count)
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
         shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
         self.model.show_rows(shown)
@@ -147,39 +160,34 @@ class SweepPane(QWidget):
         self.study.setVisible(shows_result)
         self._card.setVisible(not shows_result)
 
-    def act(self, key: str) -> None:
+    def act(self, action: BulkAction) -> None:
         """Act on all jobs of the sweep, if the action is enabled."""
-        act = self._acts.get(key)
-        if act is None or act.why_not or self._line is None or self._line.sweep is None:
+        count = self._line.sweep if self._line is not None else None
+        if count is None or action not in SWEEP_ACTIONS or not self._now(action).able(self._on):
             return
-        ids = self._best_first[:MOST_COMPARED] if key == "compare" else self._line.sweep.ids
-        self._actions.act_on_many(key, ids)
+        is_compared = action == COMPARE_ALL
+        self._actions.ask(action, self._best_first[:MOST_COMPARED] if is_compared else count.ids)
 
-    def _show_acts(self, acts: Sequence[ManyAct]) -> None:
-        self._acts = {act.key: act for act in acts}
-        if len(self._best_first) > MOST_COMPARED:
-            text = f"Compare the best {MOST_COMPARED}"
-            self._acts["compare"] = ManyAct("compare", text, "chart-line-up")
-        for key, button in self._buttons.items():
-            act = self._acts[key]
-            button.setText(act.text)
-            button.set_icon(act.icon)
-            button.setEnabled(not act.why_not)
-            button.set_tip(act.why_not)
+    def _show_acts(self, count: SweepCount) -> None:
+        self._on = Selection(len(count.ids), count.live, count.waiting)
+        for action, button in self._buttons.items():
+            self._now(action).show_on(button, self._on)
+
+    def _now(self, action: BulkAction) -> BulkAction:
+        is_many = action == COMPARE_ALL and len(self._best_first) > MOST_COMPARED
+        return _COMPARE_BEST if is_many else action
 
     @Slot()
     def _fill_more(self) -> None:
         self._menu.clear()
-        for key in _BEHIND_MORE:
-            act = self._acts[key]
-            self._menu.addAction(act.text, partial(self.act, key)).setEnabled(not act.why_not)
+        fill_menu(self._menu, (_BEHIND_MORE,), self._on, self.act)
 
     @Slot()
     def _trash_chosen(self) -> None:
         chosen = self.view.chosen()
         lines = map(self.model.line, chosen)
         if chosen and not any(line is not None and line.state.is_live for line in lines):
-            self._actions.many_trash_requested.emit(chosen)
+            self._actions.ask(TRASH_ALL, chosen)
 
 
 def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:

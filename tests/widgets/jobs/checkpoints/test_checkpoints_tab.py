@@ -6,8 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from widgets.common import formats
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, marks
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
@@ -62,7 +64,7 @@ def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
 
 def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
     tab._table.selectRow(1)
-    with qtbot.waitSignal(tab._actions.keep_requested) as told:
+    with asks(tab._actions, do.KEEP) as told:
         tab._keep.click()
     assert told.args == [LIVE.id, MADE[0]]
     kept = replace(MADE[0], is_kept=True)
@@ -70,14 +72,14 @@ def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
     assert marks(replace(MADE[0], is_kept=True)) == "kept"
     assert "and 1 that you chose" in tab._policy.text()
     assert tab._keep.text() == "Stop keeping"
-    with qtbot.waitSignal(tab._actions.keep_requested) as told:
+    with asks(tab._actions, do.KEEP) as told:
         tab._keep.click()
     assert told.args == [LIVE.id, kept]
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
-    with qtbot.waitSignal(tab._actions.verify_requested) as told:
+    with asks(tab._actions, do.VERIFY) as told:
         tab._verify.click()
     assert told.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
@@ -90,7 +92,7 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
     tab._table.selectRow(1)
-    with qtbot.waitSignal(tab._actions.try_requested) as asked:
+    with asks(tab._actions, do.TRY) as asked:
         tab._try.click()
     view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)

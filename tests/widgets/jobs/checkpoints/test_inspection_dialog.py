@@ -23,6 +23,7 @@ from backend.training.tools.thumbnails import png
 from tests.windows import on_screen
 from widgets.common import formats
 from widgets.common.labels import Label
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
@@ -162,7 +163,7 @@ class Inspection:
 def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediately):
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
-    actions.inspect_requested.emit("job-1", "epoch-2", MADE)
+    actions.ask(do.INSPECT, "job-1", "epoch-2", MADE)
     dialog = controller.dialog.now
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]

@@ -16,10 +16,12 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
+from tests.asks import asks
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import ExportRequest, JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
 from widgets.jobs.detail.job_detail import JobDetail
@@ -79,20 +81,20 @@ def detail(qtbot):
 
 
 @pytest.mark.parametrize(
-    ("state", "act", "signal"),
+    ("state", "act", "action"),
     [
-        (JobState.CREATED, "Start", "start_requested"),
-        (JobState.TRAINING, "Stop", "stop_requested"),
-        (JobState.SAVING, "Stop", "stop_requested"),
-        (JobState.INTERRUPTED, "Resume", "resume_requested"),
-        (JobState.ERROR, "Resume", "resume_requested"),
-        (JobState.LOST, "Resume", "resume_requested"),
+        (JobState.CREATED, "Start", do.START),
+        (JobState.TRAINING, "Stop", do.STOP),
+        (JobState.SAVING, "Stop", do.STOP),
+        (JobState.INTERRUPTED, "Resume", do.RESUME),
+        (JobState.ERROR, "Resume", do.RESUME),
+        (JobState.LOST, "Resume", do.RESUME),
     ],
 )
-def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
+def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
     detail.open_job(replace(LIVE, state=state))
     assert detail.header.act.text() == act
-    with qtbot.waitSignal(getattr(detail.job_actions, signal)) as wished:
+    with asks(detail.job_actions, action) as wished:
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     assert wished.args[0] == "a"
 
@@ -104,7 +106,7 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     act = detail.header.act
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
-    with qtbot.waitSignal(detail.job_actions.start_over_requested) as wished:
+    with asks(detail.job_actions, do.START_OVER) as wished:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
     assert "Queue resume" not in menu_of(detail)
@@ -121,7 +123,7 @@ def menu_of(detail):
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
     detail.open_job(replace(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
-    with qtbot.waitSignal(detail.job_actions.start_over_requested):
+    with asks(detail.job_actions, do.START_OVER):
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
 
 
@@ -140,7 +142,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
     assert "begins at step 1" in detail.failure._from.text()
-    with qtbot.waitSignal(detail.job_actions.start_over_requested) as wished:
+    with asks(detail.job_actions, do.START_OVER) as wished:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
 
@@ -189,7 +191,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
-    with qtbot.waitSignal(detail.job_actions.kill_requested) as told:
+    with asks(detail.job_actions, do.KILL) as told:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
     # Whoever resumes it has patience again.
@@ -283,7 +285,7 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert "epoch 2, step 20" in detail.failure._from.text()
-    with qtbot.waitSignal(detail.job_actions.resume_requested) as wished:
+    with asks(detail.job_actions, do.RESUME_FROM) as wished:
         qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a", "epoch-0002-step-000020"]
 
@@ -308,7 +310,7 @@ def test_doubt_is_no_state(detail):
 def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
     detail.open_job(LIVE)
     names = []
-    detail.job_actions.rename_requested.connect(lambda _job, name: names.append(name))
+    detail.job_actions.on(do.SET_NAME, lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
         detail.header._name.edit()
         detail.header._name._edit.setText(typed)
@@ -341,12 +343,12 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     qtbot.addWidget(dialog)
     dialog._format.choose("onnx")
     dialog._format_chosen("onnx")
-    with qtbot.waitSignal(actions.export_requested) as wished:
+    with asks(actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
     assert wished.args == [ExportRequest("a", "best", "onnx", "digits 2-workers.onnx")]
     dialog.show_error("No.")
     dialog._checkpoint.choose("epoch-0001-step-000010")
-    with qtbot.waitSignal(actions.export_requested) as wished:
+    with asks(actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
     assert wished.args[0].checkpoint == "epoch-0001-step-000010"
 
@@ -375,7 +377,7 @@ def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detai
     show = dialog._answer.show_in_folder
     assert not show.isVisible()
     detail.exports.show_done("a", "/home/mai/digits.zip")
-    with qtbot.waitSignal(detail.job_actions.file_requested) as asked:
+    with asks(detail.job_actions, do.SHOW_FILE) as asked:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert asked.args == ["/home/mai/digits.zip"]
     dialog._format_chosen("onnx")
@@ -411,7 +413,7 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
     assert dialog._checkpoint.key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
     assert dialog._checkpoint.key() == has
-    with qtbot.waitSignal(detail.job_actions.export_requested) as wished:
+    with asks(detail.job_actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
     assert wished.args[0].checkpoint == wish
     dialog.reject()

@@ -9,10 +9,12 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common import formats
 from widgets.common.buttons import Button
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.detail.run_history_menu import run_words
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -70,7 +72,7 @@ def test_a_run_is_told_in_one_line():
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with qtbot.waitSignal(page.detail.job_actions.runs_requested) as told:
+    with asks(page.detail.job_actions, do.READ_RUNS) as told:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
     page.detail.show_view(replace(LIVE, run=1))
@@ -79,7 +81,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
 
 def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with qtbot.waitSignal(detail.job_actions.earlier_requested) as told:
+    with asks(detail.job_actions, do.EARLIER) as told:
         choose(page, 2)
     assert told.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))

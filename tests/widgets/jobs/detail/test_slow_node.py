@@ -6,9 +6,11 @@ import pytest
 
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
+from tests.asks import asks
 from tests.pictures import lab
 from widgets.common import theme
 from widgets.common.buttons import Button
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.slow_node import culprit, slow_node
@@ -72,7 +74,7 @@ def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
     banner = detail._banner
     assert words(banner._strong.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
-    with qtbot.waitSignal(detail.job_actions.node_requested) as asked:
+    with asks(detail.job_actions, do.SHOW_NODE) as asked:
         button.click()
     assert asked.args == ["gpu07"]
     detail.show_view(replace(SLOWED, slow_ranks=()))

@@ -6,7 +6,9 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCheck
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.form.job_form import JobForm
@@ -21,7 +23,7 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     detail.show_starting("a", "Looking at 2 nodes…")
     assert detail.header.act.text() == "Cancel"
     assert detail._progress._caption.text() == "Looking at 2 nodes…"
-    with qtbot.waitSignal(detail.job_actions.start_cancelled) as wished:
+    with asks(detail.job_actions, do.CANCEL) as wished:
         qtbot.mouseClick(detail.header.act, LEFT)
     assert wished.args == ["a"]
     detail.show_starting("a", "")
@@ -43,7 +45,7 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
     detail.header._fill_menu()
-    with qtbot.waitSignal(detail.job_actions.preflight_requested) as wished:
+    with asks(detail.job_actions, do.PREFLIGHT) as wished:
         next(one for one in detail.header._menu.actions() if "Pre-flight" in one.text()).trigger()
     assert wished.args == ["a"]
 

@@ -10,11 +10,13 @@ from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.config import Placement
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import Fact
 from widgets.common.theme import PAGE_MARGIN
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.remedies import cause_of, remedies
@@ -97,19 +99,19 @@ def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with qtbot.waitSignal(detail.job_actions.resume_with_requested) as told:
+    with asks(detail.job_actions, do.RESUME_WITH) as told:
         qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
     assert told.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
-    with qtbot.waitSignal(detail.job_actions.resume_with_requested) as told:
+    with asks(detail.job_actions, do.RESUME_WITH) as told:
         qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
     assert told.args == ["a", {"learning_rate": 0.01}]
-    with qtbot.waitSignal(detail.job_actions.clone_with_requested) as told:
+    with asks(detail.job_actions, do.CLONE_WITH) as told:
         qtbot.mouseClick(detail.failure._clone, Qt.MouseButton.LeftButton)
     assert told.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with qtbot.waitSignal(detail.job_actions.resume_elsewhere_requested) as told:
+    with asks(detail.job_actions, do.RESUME_ELSEWHERE) as told:
         qtbot.mouseClick(detail.failure._without, Qt.MouseButton.LeftButton)
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert told.args == ["a", rest]

@@ -7,8 +7,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
 ENDED = replace(LIVE, state=JobState.FINISHED, ended="2026-11-20T11:00:00Z")
@@ -97,25 +99,19 @@ def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
 def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     bar = page.list.bar
-    for key, wish in (
-        ("compare", page.job_actions.compare_requested),
-        ("tag", page.job_actions.many_tag_requested),
-        ("csv", page.job_actions.many_csv_requested),
-        ("clone", page.job_actions.many_clone_requested),
-        ("trash", page.job_actions.many_trash_requested),
-    ):
-        with qtbot.waitSignal(wish) as told:
-            bar.act_requested.emit(key)
+    for action in (do.COMPARE_ALL, do.TAG_ALL, do.CSV_ALL, do.CLONE_ALL, do.TRASH_ALL):
+        with asks(page.job_actions, action) as told:
+            bar._acts[action].click()
         assert told.args == [tuple(ids[1:4])]
-    assert not bar._acts["stop"].isEnabled(), "none of them is running"
+    assert not bar._acts[do.STOP_ALL].isEnabled(), "none of them is running"
     page.list.ticks.add(ids[:1])
-    assert bar._acts["stop"].isEnabled()
-    assert not bar._acts["trash"].isEnabled(), "one of them is running"
+    assert bar._acts[do.STOP_ALL].isEnabled()
+    assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them is running"
 
 
 def test_del_asks_about_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
-    with qtbot.waitSignal(page.job_actions.many_trash_requested) as told:
+    with asks(page.job_actions, do.TRASH_ALL) as told:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     assert told.args == [tuple(ids[2:4])]
 
@@ -124,8 +120,8 @@ def test_nine_jobs_can_be_saved_as_csv_and_not_compared(qtbot, page):
     show_jobs(page, views(9))
     page.list.ticks.add(f"job-{n}" for n in range(9))
     acts = page.list.bar._acts
-    assert acts["csv"].isEnabled()
-    assert not acts["compare"].isEnabled()
+    assert acts[do.CSV_ALL].isEnabled()
+    assert not acts[do.COMPARE_ALL].isEnabled()
 
 
 def menu_of(qtbot, page, view, index):
@@ -144,16 +140,16 @@ def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbo
     acts = texts(menu)
     assert acts["Stop"].isEnabled()
     assert not acts["Move to the trash"].isEnabled()
-    with qtbot.waitSignal(page.detail.job_actions.stop_requested) as told:
+    with asks(page.detail.job_actions, do.STOP) as told:
         acts["Stop"].trigger()
     assert told.args == [ids[0]]
     menu.close()
     qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
-    with qtbot.waitSignal(page.detail.job_actions.clone_requested) as told:
+    with asks(page.detail.job_actions, do.CLONE) as told:
         acts["Clone"].trigger()
     assert told.args == [ids[1]]
-    with qtbot.waitSignal(page.detail.job_actions.remove_requested) as told:
+    with asks(page.detail.job_actions, do.TRASH) as told:
         acts["Move to the trash"].trigger()
     assert told.args == [ids[1]]
 
@@ -166,7 +162,7 @@ def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
-    with qtbot.waitSignal(page.detail.job_actions.start_requested) as told:
+    with asks(page.detail.job_actions, do.START) as told:
         acts["Start"].trigger()
     assert told.args == ["draft"]
     assert page.open_id == "draft"
@@ -177,9 +173,9 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
-    with qtbot.waitSignal(page.job_actions.events_requested) as asked:
+    with asks(page.job_actions, do.EVENTS) as asked:
         acts["Open TensorBoard"].trigger()
-    assert asked.args == [ids[1], False]
+    assert asked.args == [ids[1]]
     acts["Export…"].trigger()
     assert page.open_id == ids[1]
     assert page.list.isVisible(), "it is asked about on the page of the job"
@@ -188,24 +184,23 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
 def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
-    with qtbot.waitSignal(page.job_actions.compare_requested) as told:
+    with asks(page.job_actions, do.COMPARE_ALL) as told:
         acts["Compare"].trigger()
     assert told.args == [tuple(ids[1:4])]
 
 
-@pytest.mark.parametrize(("key", "wish"), [("D", "clone"), ("E", "export"), (".", "stop")])
-def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page, ids, key, wish):
+@pytest.mark.parametrize("action", do.KEYED_BULK, ids=lambda one: one.id)
+def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page, ids, action):
     page.show_table()
     view = page.table.view
     view.setCurrentIndex(page.table.model.index(1, 1))
     view.clearSelection()
-    signal = getattr(page.job_actions, f"many_{wish}_requested")
-    number = Qt.Key(ord(key))
-    with qtbot.waitSignal(signal) as told:
+    number = Qt.Key(ord(action.keys[-1]))
+    with asks(page.job_actions, action) as told:
         qtbot.keyClick(view, number, CTRL)
     assert told.args == [(ids[1],)]
     view.choose(ids[2:4])
-    with qtbot.waitSignal(signal) as told:
+    with asks(page.job_actions, action) as told:
         qtbot.keyClick(view, number, CTRL)
     assert told.args == [tuple(ids[2:4])]
 

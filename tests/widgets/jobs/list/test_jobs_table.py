@@ -12,10 +12,12 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
+from tests.asks import asks
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen, owned
 from widgets.common import formats
 from widgets.common.painting import text_width
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
@@ -318,14 +320,14 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     bar = page.table.bar
     assert bar.isVisible()
     assert bar._count.text() == "2 jobs selected"
-    with qtbot.waitSignal(page.job_actions.compare_requested) as compared:
-        bar._acts["compare"].click()
+    with asks(page.job_actions, do.COMPARE_ALL) as compared:
+        bar._acts[do.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
     assert first == names(page)[0]
-    assert bar._acts["stop"].isEnabled(), "one of them runs"
-    assert not bar._acts["trash"].isEnabled(), "one of them runs"
-    assert bar._acts["clone"].isEnabled(), "a draft each"
+    assert bar._acts[do.STOP_ALL].isEnabled(), "one of them runs"
+    assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them runs"
+    assert bar._acts[do.CLONE_ALL].isEnabled(), "a draft each"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 

@@ -15,11 +15,13 @@ from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from tests.asks import asks
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from widgets.common.actions import fill_menu
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions, QueueChange, QueueMove
-from widgets.jobs.actions.job_menu import add_queue_acts
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import MIME
@@ -133,11 +135,11 @@ def drag(page, name, row, upper):
 def test_a_row_is_dragged_before_or_after_another(qtbot, page):
     takes, drop = drag(page, "nightly", 1, upper=True)
     assert takes
-    with qtbot.waitSignal(page.job_actions.move_requested) as moved:
+    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == [QueueMove("nightly", before="retinanet-r50")]
     _, drop = drag(page, "nightly", 2, upper=False)
-    with qtbot.waitSignal(page.job_actions.move_requested) as moved:
+    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == [QueueMove("nightly", after="vit-s16 lr 0.08")]
 
@@ -165,7 +167,7 @@ def test_a_row_that_is_dragged_does_not_open(page, monkeypatch, opened, row):
 def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
     takes, drop = drag(page, "nightly", row, upper=True)
     told = []
-    page.job_actions.move_requested.connect(lambda *args: told.append(args))
+    page.job_actions.on(do.MOVE_QUEUED, lambda *args: told.append(args))
     drop()
     assert not takes
     assert told == []
@@ -177,7 +179,7 @@ def test_a_file_that_is_held_over_the_list_is_the_windows(page, tmp_path):
 
 def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    with qtbot.waitSignal(page.job_actions.move_requested) as moved:
+    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     assert moved.args == [QueueMove("vit-s16 lr 0.08", before="retinanet-r50")]
 
@@ -190,7 +192,8 @@ def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
 
 def acts(page, view, where):
     menu = QMenu(page)
-    add_queue_acts(menu, view, where, page.job_actions, None)
+    on = do.JobFacts(view, None, where)
+    fill_menu(menu, [do.QUEUE_ACTIONS], on, lambda action: page.job_actions.ask(action, view.id))
     return {action.text(): action for action in menu.actions()}, menu
 
 
@@ -201,7 +204,7 @@ def test_the_menu_offers_what_fits(qtbot, page):
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
-    with qtbot.waitSignal(page.job_actions.leave_requested) as told:
+    with asks(page.job_actions, do.LEAVE) as told:
         found["Remove from queue"].trigger()
     assert told.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
@@ -212,11 +215,11 @@ def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in page.detail._banner.accessibleName()
     assert page.detail.header._wait.text() == "Remove from queue"
-    with qtbot.waitSignal(page.job_actions.leave_requested):
+    with asks(page.job_actions, do.LEAVE):
         page.detail.header._wait.click()
     page.open_job("draft")
     assert page.detail.header._wait.text() == "Queue"
-    with qtbot.waitSignal(page.job_actions.queue_requested):
+    with asks(page.job_actions, do.QUEUE):
         page.detail.header._wait.click()
     page.open_job("live")
     assert not page.detail.header._wait.isVisible()
@@ -234,12 +237,12 @@ def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
     assert strip._told.text() == "4 jobs are queued and will start automatically."
-    with qtbot.waitSignal(page.job_actions.pause_requested) as told:
+    with asks(page.job_actions, do.PAUSE_QUEUE) as told:
         strip._button.click()
     assert told.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
     assert strip._told.text() == "The queue is paused by ben."
-    with qtbot.waitSignal(page.job_actions.pause_requested) as told:
+    with asks(page.job_actions, do.PAUSE_QUEUE) as told:
         strip._button.click()
     assert told.args == [False]
     page.show_queue(Queue())
@@ -257,7 +260,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     dialog._time.setText("+2h")
     dialog._priority.setValue(7)
     before = datetime.now().astimezone()
-    with qtbot.waitSignal(actions.change_requested) as told:
+    with asks(actions, do.CHANGE_QUEUED) as told:
         dialog._save.click()
     after = datetime.now().astimezone()
     (change,) = told.args
@@ -265,7 +268,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     begin = change.not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
     dialog._time.clear()
-    with qtbot.waitSignal(actions.change_requested) as told:
+    with asks(actions, do.CHANGE_QUEUED) as told:
         dialog._save.click()
     assert told.args == [QueueChange("nightly", 7, None)]
 

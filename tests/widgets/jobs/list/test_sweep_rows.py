@@ -10,10 +10,12 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, line_of
 from backend.records.sweeps.summary import Folds
 from backend.services.jobs.index import JobIndex
+from tests.asks import asks
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
 from widgets.common import formats
+from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
@@ -191,18 +193,12 @@ def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
 
 
 @pytest.mark.parametrize(
-    ("key", "signal"),
-    [
-        ("compare", "compare_requested"),
-        ("tag", "many_tag_requested"),
-        ("export", "many_export_requested"),
-        ("csv", "many_csv_requested"),
-    ],
+    "action", [do.COMPARE_ALL, do.TAG_ALL, do.EXPORT_ALL, do.CSV_ALL], ids=lambda one: one.id
 )
-def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, qtbot, key, signal):
+def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
-    with qtbot.waitSignal(getattr(page.job_actions, signal)) as told:
-        page.sweep.act(key)
+    with asks(page.job_actions, action) as told:
+        page.sweep.act(action)
     assert sorted(told.args[0]) == sorted(IDS)
 
 
@@ -229,7 +225,7 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
     jobs = [replace(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
-    button = page.sweep._buttons["stop"]
+    button = page.sweep._buttons[do.STOP_ALL]
     assert counted(head(page.model).data(JOB_ROLE).sweep) == words
     assert button.isEnabled() is bool(stop)
     assert button.text() == (stop or "Stop")
@@ -239,12 +235,14 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
-    with qtbot.assertNotEmitted(page.job_actions.many_trash_requested):
-        page.sweep.act("trash")
+    told = []
+    page.job_actions.on(do.TRASH_ALL, told.append)
+    page.sweep.act(do.TRASH_ALL)
+    assert told == []
     ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with qtbot.waitSignal(page.job_actions.many_trash_requested) as told:
-        page.sweep.act("trash")
+    with asks(page.job_actions, do.TRASH_ALL) as told:
+        page.sweep.act(do.TRASH_ALL)
     assert told.args[0] == IDS
 
 
@@ -256,22 +254,22 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with qtbot.waitSignal(page.job_actions.many_stop_requested) as told:
+    with asks(page.job_actions, do.STOP_ALL) as told:
         acts["Stop 2"].trigger()
     assert told.args[0] == IDS
 
 
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
-    with (
-        qtbot.waitSignal(page.job_actions.many_stop_requested),
-        qtbot.assertNotEmitted(page.detail.job_actions.stop_requested),
-    ):
-        page.stop()
-    with qtbot.waitSignal(page.job_actions.many_export_requested):
-        page.export()
-    with qtbot.assertNotEmitted(page.detail.job_actions.clone_requested):
-        page.clone()
+    told = []
+    for action in (do.STOP, do.CLONE, do.CLONE_ALL):
+        page.job_actions.on(action, told.append)
+    with asks(page.job_actions, do.STOP_ALL):
+        qtbot.keyClick(page.list.view, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
+    with asks(page.job_actions, do.EXPORT_ALL):
+        qtbot.keyClick(page.list.view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(page.list.view, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
+    assert told == []
 
 
 # The wide table.
@@ -356,9 +354,9 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     line = head(page.model).data(JOB_ROLE)
     page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
     (act,) = (one for one in menu.actions() if one.text().startswith(text or "Stop"))
-    button = page.sweep._buttons["stop"]
+    button = page.sweep._buttons[do.STOP_ALL]
     page.show_table()
     page.table.view.selectAll()
-    bar = page.table.bar._acts["stop"]
+    bar = page.table.bar._acts[do.STOP_ALL]
     assert {act.text(), button.text(), bar.text()} == {text or "Stop"}
     assert {act.isEnabled(), button.isEnabled(), bar.isEnabled()} == {bool(text)}

@@ -1,0 +1,19 @@
+"""The requests that widgets make of controllers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+
+@contextmanager
+def asks(actions, request):
+    """Asserts that the request is made inside; yields its arguments, as `args`."""
+    told = SimpleNamespace(args=None)
+
+    def take(*args):
+        told.args = list(args)
+
+    actions.on(request, take)
+    yield told
+    assert told.args is not None, f"{request.id} was not requested"

@@ -1,0 +1,105 @@
+"""Actions and requests of the user, each declared once; widgets ask, controllers answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu
+
+from widgets.common.buttons import Button
+
+P = ParamSpec("P")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Request(Generic[P]):
+    """A request of the user; P has the types of its arguments, and `id` is its identity."""
+
+    id: str
+
+
+def always(_subject: object) -> bool:
+    return True
+
+
+def never(_subject: object) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Action(Request[P], Generic[P, S]):
+    """A request that buttons and menus offer; S describes what decides if it is possible.
+
+    Attributes:
+        keys: Its shortcut; ``does`` describes the shortcut in the dialog of all shortcuts.
+        why_not: The tip while it is disabled, in place of ``tip``.
+        titled: Returns the text where it depends on the subject.
+        offered: Menus show it.
+        able: It is enabled.
+        on_page: It needs the page of its subject, which is opened first.
+        is_primary: Its button is highlighted.
+    """
+
+    text: str = field(compare=False)
+    icon: str = field(default="", compare=False)
+    keys: str = field(default="", compare=False)
+    does: str = field(default="", compare=False)
+    tip: str = field(default="", compare=False)
+    why_not: str = field(default="", compare=False)
+    titled: Callable[[S], str] | None = field(default=None, compare=False)
+    offered: Callable[[S], bool] = field(default=always, compare=False)
+    able: Callable[[S], bool] = field(default=always, compare=False)
+    on_page: bool = field(default=False, compare=False)
+    is_primary: bool = field(default=False, compare=False)
+
+    def title(self, subject: S) -> str:
+        return self.text if self.titled is None else self.titled(subject)
+
+    def show_on(self, button: Button, subject: S) -> None:
+        """Show it on a button, as it is for the subject."""
+        is_able = self.able(subject)
+        button.setText(self.title(subject))
+        button.set_tip(self.tip if is_able else self.why_not or self.tip)
+        button.set_icon(self.icon)
+        button.setEnabled(is_able)
+
+
+class Requests:
+    """Passes each request to its handlers, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._handlers: defaultdict[str, list[Callable[..., object]]] = defaultdict(list)
+
+    def on(self, request: Request[P], handler: Callable[P, object]) -> None:
+        self._handlers[request.id].append(handler)
+
+    def ask(self, request: Request[P], *args: P.args, **kwargs: P.kwargs) -> None:
+        for handler in self._handlers[request.id]:
+            handler(*args, **kwargs)
+
+
+def fill_menu(
+    menu: QMenu,
+    groups: Iterable[Iterable[Action[Any, S]]],
+    subject: S,
+    do: Callable[[Action[Any, S]], object],
+    *,
+    with_keys: bool = False,
+) -> None:
+    """Add the actions that are offered, and a separator before each group."""
+    for group in groups:
+        if menu.actions():
+            menu.addSeparator()
+        for action in group:
+            if action.offered(subject):
+                added = menu.addAction(action.title(subject), partial(do, action))
+                added.setEnabled(action.able(subject))
+                # Only displayed next to the text; the page handles the key.
+                added.setShortcut(action.keys if with_keys else "")
+                added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
