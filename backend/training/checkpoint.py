@@ -124,6 +124,13 @@ class Checkpointer:
             self._write(*self._last)
             self.wait()
 
+    def continue_from(self, path: Path) -> None:
+        """Make a checkpoint the job's newest: this run continues from it."""
+        with suppress(OSError):
+            for record in read_checkpoints(self._folder.checkpoints):
+                if Path(record.path).name == path.name:
+                    replace_json(self._folder.latest, record.to_dict())
+
     @property
     def saved(self) -> Checkpoint | None:
         """Return the newest checkpoint that this run wrote and verified."""

@@ -70,6 +70,18 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
     assert disk.has(folder.latest)
 
 
+def test_the_checkpoint_that_a_run_continues_from_is_the_newest_from_then_on(
+    folder: JobFolder,
+) -> None:
+    save(folder, 1, 2)
+    assert read_json(folder.latest)["step"] == 2
+    again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
+    again.continue_from(path_of(folder, 1))
+    assert read_json(folder.latest)["step"] == 1
+    again.continue_from(folder.checkpoints / "removed.pt")
+    assert read_json(folder.latest)["step"] == 1
+
+
 def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 100)
 
