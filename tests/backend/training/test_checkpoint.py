@@ -224,6 +224,26 @@ def test_two_proved_checkpoints_always_stay() -> None:
     assert [c.name for c in gone] == ["c0", "c1"]
 
 
+@pytest.mark.parametrize(
+    ("runs", "keep_latest", "sound_step", "kept"),
+    [
+        ([(1, 10), (1, 20), (1, 30)], 2, None, [20, 30]),
+        ([(1, 10), (2, 15), (1, 20), (1, 30)], 1, 0, [10, 15]),
+        ([(1, 10), (2, 15), (1, 20), (1, 30)], 1, 12, [10, 15]),
+        ([(1, 10), (2, 15), (2, 18), (1, 20), (1, 30)], 2, 17, [15, 18]),
+        ([(1, 10), (2, 15), (2, 18), (1, 20), (1, 30)], 1, 15, [15, 18]),
+        ([(1, 10), (3, 12), (2, 18), (1, 20), (1, 30)], 2, None, [12, 18]),
+    ],
+)
+def test_the_newest_are_those_of_the_newest_run(
+    runs: list[tuple[int, int]], keep_latest: int, sound_step: int | None, kept: list[int]
+) -> None:
+    known = [Checkpoint(f"c{step}", run, 1, step, 0, 1, "", "", "") for run, step in runs]
+    policy = CheckpointPolicy(keep_latest=keep_latest, keep_best=0)
+    gone = {c.name for c in retired(known, policy, sound_step)}
+    assert [c.step for c in known if c.name not in gone] == kept
+
+
 def net(width: int = 3) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(2, width), torch.nn.Linear(width, 1))
 
