@@ -20,8 +20,8 @@ FarSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
 class CommandSearch:
     """All commands and targets of the palette.
 
-    Every word typed must occur in a target's title or its remark. Titles that begin with the text
-    come first, then titles with a word that does, then the rest; commands before targets.
+    Every word typed must occur in a target's title, remark or further words. Titles that begin with
+    the text come first, then titles with a word that does, then the rest; commands before targets.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ def _entry(action: QAction) -> PaletteEntry:
 def _rank(target: PaletteEntry, wanted: Sequence[str]) -> int | None:
     """Return the rank, 0 for the best; None if it does not match."""
     title = target.title.casefold()
-    whole = f"{title} {target.aside.casefold()}"
+    whole = f"{title} {target.aside} {target.words}".casefold()
     if not all(word in whole for word in wanted):
         return None
     if not wanted or title.startswith(" ".join(wanted)):

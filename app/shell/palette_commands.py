@@ -164,7 +164,7 @@ def _if_seen(window: MainWindow, place: str, title: str) -> str:
 
 
 def _job_or_sweep(line: JobSummary) -> PaletteEntry:
-    if line.sweep is None:
-        return PaletteEntry("job", line.id, line.name, line.state.word, _ICONS["jobs"])
-    what = f"sweep of {formats.plural(len(line.sweep.ids), 'job')}"
-    return PaletteEntry("sweep", line.id, line.name, what, _ICONS["jobs"])
+    kind, what = "job", line.state.word
+    if line.sweep is not None:
+        kind, what = "sweep", f"sweep of {formats.plural(len(line.sweep.ids), 'job')}"
+    return PaletteEntry(kind, line.id, line.name, what, _ICONS["jobs"], words=line.called)

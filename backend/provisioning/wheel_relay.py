@@ -2,7 +2,8 @@
 
 A desktop has one connection to all of them, often a slow one, and encrypts each byte that it sends:
 226 MB take a second of its processor, and eight nodes eight. If a node cannot take a wheel from the
-data root, it is sent to the node.
+data root, it is sent to the node. It cannot come from another node: there the cluster's key starts
+training runs and opens no files (`backend.node.agent.ssh_command_filter`).
 """
 
 from __future__ import annotations

@@ -124,6 +124,13 @@ class Checkpointer:
             self._write(*self._last)
             self.wait()
 
+    def continue_from(self, path: Path) -> None:
+        """Make a checkpoint the job's newest: this run continues from it."""
+        with suppress(OSError):
+            for record in read_checkpoints(self._folder.checkpoints):
+                if Path(record.path).name == path.name:
+                    replace_json(self._folder.latest, record.to_dict())
+
     @property
     def saved(self) -> Checkpoint | None:
         """Return the newest checkpoint that this run wrote and verified."""
@@ -264,9 +271,10 @@ def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: fl
 def retired(
     known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
 ) -> list[Checkpoint]:
-    """Return those of ``known`` (oldest first) that need not be kept."""
-    newest = max(policy.keep_latest, 1)
-    keep = {c.name for c in known[-newest:]}
+    """Return those of ``known`` (by their steps) that need not be kept."""
+    # A run that continues from an older one makes the newest, at fewer steps than others have.
+    newest = sorted(known, key=lambda c: (c.run, c.step))[-max(policy.keep_latest, 1) :]
+    keep = {c.name for c in newest}
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
         good = [c.name for c in known if c.step <= sound_step]

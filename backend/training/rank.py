@@ -62,9 +62,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         last = rank.train()
     except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
-        # The handler of a loader whose worker died would interrupt the report.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        rank.record(error)
+        ended: BaseException = error
+        # The handler of a loader whose worker died would interrupt the report. If its signal came
+        # together with the error, this call raises what the handler says.
+        while True:
+            try:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                break
+            except BaseException as said:  # noqa: BLE001 - it is recorded instead
+                ended = said
+        rank.record(ended)
         _leave(1)
     # User programs may rely on atexit; tearing down the interpreter and torch is skipped.
     with suppress(BaseException):
@@ -202,6 +209,8 @@ class Rank:
             has_servers=config.strategy.servers > 0,
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
+        if launch.resume_from:
+            checkpointer.continue_from(Path(launch.resume_from))
         reporter.other_trouble = lambda: checkpointer.trouble
         checkpointer.on_failure = lambda step, sentence: reporter.alarm(
             Alarm(NOT_SAVED, step, sentence)

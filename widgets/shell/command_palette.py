@@ -49,7 +49,7 @@ class PaletteEntry:
     """A target to open, or a command to run.
 
     ``kind`` and ``key`` are for its opener; ``aside`` is a remark after the title: its type or
-    state. ``shortcut`` is the key of the same command.
+    state. ``shortcut`` is the key of the same command. ``words`` are searched and not shown.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class PaletteEntry:
     aside: str = ""
     icon: str = ""
     shortcut: str = ""
+    words: str = ""
 
 
 class Palette(QWidget):

@@ -84,6 +84,12 @@ class JobSummary(NamedTuple):
     """None for a job; the row of a sweep has the sweep's tag as its id."""
 
     @property
+    def called(self) -> str:
+        """Its name and tags; of a sweep its own tag, too."""
+        own = () if self.sweep is None else (self.id,)
+        return " ".join((self.name, *own, *self.tags))
+
+    @property
     def group(self) -> int:
         """`LIVE`, `WAITING` (drafts included) or `ENDED`."""
         if self.state.is_live:

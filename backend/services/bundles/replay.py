@@ -143,7 +143,7 @@ class ReplayService:
             original=original,
             replay=job_id,
             differences=apart,
-            sentence=_sentence(found, apart, tolerance, after.view),
+            sentence=_sentence(found, apart, tolerance, before.view),
         )
 
     def _apart(
@@ -194,16 +194,18 @@ def _shown(value: float) -> float | None:
 
 
 def _sentence(
-    found: ReplayResult, apart: Sequence[str], tolerance: float, replayed: JobView
+    found: ReplayResult, apart: Sequence[str], tolerance: float, original: JobView
 ) -> str:
     what = "; ".join(apart)
+    name = f"{original.name} ({original.id})"
     if found.is_same:
         steps = "the one step" if found.steps == 1 else f"all {found.steps} steps"
-        text = f"The same curve: {steps} that both made agree within {100 * tolerance:g} %."
+        text = f"The same curve: {steps} that this job and {name} made agree within "
+        text += f"{100 * tolerance:g} %."
         return f"{text} Differences between the two: {what}." if apart else text
     text = (
         f"The curves differ from step {found.step} on: {found.metric} was {_figure(found.then)} "
-        f"then and is {_figure(found.now)} now."
+        f"in {name} and is {_figure(found.now)} in this job."
     )
     if apart:
         return f"{text} Differences between the two: {what}."

@@ -239,13 +239,13 @@ class JobIndex:
         return Counter(pin for line in self._present() for pin in line.pins)
 
     def named(self, text: str, most: int) -> tuple[JobSummary, ...]:
-        """Return jobs with every word in their name: those that begin so first, newest first."""
+        """Return jobs with every word in `called`: names that begin so first, newest first."""
         wanted = text.casefold().split()
         found = self._there
         for word in wanted:
-            # The text is folded already, and contains the name.
+            # The text is folded already, and contains the name and the tags.
             found = self._with_word(found, word)
-        found = self._keep(found, lambda line: _all_in(wanted, line.name.casefold()))
+        found = self._keep(found, lambda line: _all_in(wanted, line.called.casefold()))
         slots = np.flatnonzero(found)
         newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
         lines = [self.lines[slot] for slot in newest_first.tolist()]
@@ -255,9 +255,9 @@ class JobIndex:
         return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
 
     def sweeps_named(self, text: str, most: int) -> tuple[JobSummary, ...]:
-        """Return the rows of sweeps with every word in their name."""
+        """Return the rows of sweeps with every word in `called`."""
         wanted = text.casefold().split()
-        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.name.casefold()))
+        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.called.casefold()))
         return tuple(islice(fitting, most))
 
     def _present(self) -> Iterable[JobSummary]:

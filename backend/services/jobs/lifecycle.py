@@ -121,7 +121,7 @@ class JobLifecycle:
             is_changed,
             progress,
             resume_from=record.path,
-            why=", the last good checkpoint" if is_earlier else "",
+            which="the last good checkpoint, " if is_earlier else "",
         )
 
     def prepare(
@@ -220,7 +220,7 @@ class JobLifecycle:
         *,
         resume_from: str = "",
         start_from: str = "",
-        why: str = "",
+        which: str = "",
     ) -> JobView:
         """Start the job as it is in ``file``, from now on so if it ``is_changed``.
 
@@ -241,7 +241,7 @@ class JobLifecycle:
         if began:
             how = "Started over" if run > 1 else "Started"
             if resume_from:
-                how = f"Resumed from {Path(resume_from).stem}{why}"
+                how = f"Resumed from {which}{Path(resume_from).stem}"
             how = f"{how} on {_places(file)}" if is_changed else how
             if of_next_run(file.config) != file.config:
                 how += f". {AWAITS_HOROVOD}"

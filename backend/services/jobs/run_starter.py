@@ -49,6 +49,8 @@ class RunPlan:
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     site: NodePaths
+    config: JobConfig
+    """The job as it can run now, see `of_next_run`."""
     blind: tuple[str, ...] = ()
     """Its nodes that do not see the data root, so that files must be copied to them."""
 
@@ -131,10 +133,10 @@ class RunStarter:
         Raises:
             BackendError: The job cannot run as it was made.
         """
-        file = replace(file, config=of_next_run(file.config))
         for key, pin in file.pins.items():
             self._library.verify(KINDS[key], pin)
         plan = self.plan(file.config, file.id, run)
+        file = replace(file, config=plan.config)
         return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
@@ -143,6 +145,7 @@ class RunStarter:
         Raises:
             BackendError: The chosen nodes cannot run it, or not together.
         """
+        config = of_next_run(config)
         chosen = {placement.node for placement in config.placement}
         if THIS_COMPUTER in chosen and (lack := lack_here()) is not None:
             raise lack
@@ -176,7 +179,7 @@ class RunStarter:
             network=network,
         )
         blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
-        return RunPlan(argv, ranks, site, blind)
+        return RunPlan(argv, ranks, site, config, blind)
 
     def _on_site(self, path: Path, site: NodePaths) -> str:
         """Return one of this desktop's paths as the nodes of a run see it.

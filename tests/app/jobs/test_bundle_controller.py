@@ -149,7 +149,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     controller.see(services.jobs.queries.poll(again.id))
     banner = page.detail._banner
     assert banner.isVisible()
-    said = "The same curve. All 4 steps that both made agree"
+    said = "The same curve. All 4 steps that this job and "
     assert banner.accessibleName().startswith(said)
     page.open_job(job_id)
     controller.see(services.jobs.queries.poll(job_id))

@@ -80,6 +80,9 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     # The newest may still have been under way when the sentence was made.
     good = [name for name in kept if int(name[-6:]) <= 150]
     assert any(f"step {int(name[-6:])}." in remedy for name in good)
+    sound_step = training.error()["sound_step"]
+    assert 100 < sound_step <= 150
+    assert f"step {max(int(name[-6:]) for name in kept if int(name[-6:]) <= sound_step)}." in remedy
 
 
 def alarm_at(losses: list[float]) -> list[int]:

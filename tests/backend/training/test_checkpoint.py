@@ -70,6 +70,18 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
     assert disk.has(folder.latest)
 
 
+def test_the_checkpoint_that_a_run_continues_from_is_the_newest_from_then_on(
+    folder: JobFolder,
+) -> None:
+    save(folder, 1, 2)
+    assert read_json(folder.latest)["step"] == 2
+    again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
+    again.continue_from(path_of(folder, 1))
+    assert read_json(folder.latest)["step"] == 1
+    again.continue_from(folder.checkpoints / "removed.pt")
+    assert read_json(folder.latest)["step"] == 1
+
+
 def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 100)
 
@@ -210,6 +222,26 @@ def test_two_proved_checkpoints_always_stay() -> None:
     assert [c.name for c in gone] == ["c1"]
     gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max"))
     assert [c.name for c in gone] == ["c0", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "keep_latest", "sound_step", "kept"),
+    [
+        ([(1, 10), (1, 20), (1, 30)], 2, None, [20, 30]),
+        ([(1, 10), (2, 15), (1, 20), (1, 30)], 1, 0, [10, 15]),
+        ([(1, 10), (2, 15), (1, 20), (1, 30)], 1, 12, [10, 15]),
+        ([(1, 10), (2, 15), (2, 18), (1, 20), (1, 30)], 2, 17, [15, 18]),
+        ([(1, 10), (2, 15), (2, 18), (1, 20), (1, 30)], 1, 15, [15, 18]),
+        ([(1, 10), (3, 12), (2, 18), (1, 20), (1, 30)], 2, None, [12, 18]),
+    ],
+)
+def test_the_newest_are_those_of_the_newest_run(
+    runs: list[tuple[int, int]], keep_latest: int, sound_step: int | None, kept: list[int]
+) -> None:
+    known = [Checkpoint(f"c{step}", run, 1, step, 0, 1, "", "", "") for run, step in runs]
+    policy = CheckpointPolicy(keep_latest=keep_latest, keep_best=0)
+    gone = {c.name for c in retired(known, policy, sound_step)}
+    assert [c.step for c in known if c.name not in gone] == kept
 
 
 def net(width: int = 3) -> torch.nn.Module:

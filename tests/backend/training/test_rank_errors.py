@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import operator
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import MagicMock
 
 import pytest
 
 from backend.records.jobs.status import RankError
-from backend.training import user_code
+from backend.training import rank, user_code
 from backend.training.error_report import record_of
 from backend.training.strategies.channel import _lost_peer
 from backend.training.train_state import Batch
@@ -201,6 +206,43 @@ def test_a_loader_worker_that_is_killed_while_its_rank_waits_for_others_is_named
     # The signal may come when the rank takes the next batch from the worker.
     assert "is killed by signal: Killed" in sentence or "A loader worker ended" in sentence
     assert training.error(1)["secondary"] is False
+
+
+def fail_with_a_signal(kind: type[BaseException]) -> None:
+    """Raise in C, with a signal that Python has not handled yet."""
+    signal.signal(signal.SIGCHLD, lambda *_: handler())
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    signal.pthread_kill(threading.get_ident(), signal.SIGCHLD)
+    mask = (ctypes.c_ulong * 16)(1 << (signal.SIGCHLD - 1))
+    unblock: Any = ctypes.CDLL(None).pthread_sigmask
+    unblock.restype = {TypeError: operator.itemgetter(0), AttributeError: operator.attrgetter("x")}[
+        kind
+    ]
+    unblock(signal.SIG_UNBLOCK, mask, None)
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError])
+def test_a_signal_that_comes_with_the_error_does_not_cost_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    recorded: list[BaseException] = []
+
+    def leave(code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(rank, "_leave", leave)
+    monkeypatch.setattr(rank.RankHeartbeat, "inherited", MagicMock)
+    monkeypatch.setattr(rank.Rank, "train", lambda _: fail_with_a_signal(kind))
+    monkeypatch.setattr(rank.Rank, "record", lambda _, error: recorded.append(error))
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        with pytest.raises(SystemExit):
+            rank.main(["--job", str(tmp_path), "--run", "1"])
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    (error,) = recorded
+    assert "DataLoader worker (pid 17) is killed" in str(error)
+    assert isinstance(error.__context__, kind)
 
 
 def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:

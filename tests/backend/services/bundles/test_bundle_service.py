@@ -434,7 +434,10 @@ def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Service
     mark_replay(folder, original)
     verdict = other.replays.compare(again)
     assert (verdict.is_same, verdict.steps, verdict.original) == (True, 4, original)
-    assert verdict.sentence.startswith("The same curve: all 4 steps that both made agree")
+    name = f"{other.jobs.queries.show(original).name} ({original})"
+    assert verdict.sentence.startswith(
+        f"The same curve: all 4 steps that this job and {name} made agree"
+    )
     losses = [*LOSSES[:2], 0.6, 0.7]
     block = Block("TRAINING", 1, 1, 4, 1, "2026-11-22T07:30:00Z", {"loss": losses})
     folder.history.write_bytes(encode(block))
@@ -442,7 +445,7 @@ def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Service
     verdict = other.replays.compare(again)
     assert (verdict.is_same, verdict.step) == (False, 3)
     assert verdict.sentence == (
-        "The curves differ from step 3 on: loss was 0.5 then and is 0.6 now. "
+        f"The curves differ from step 3 on: loss was 0.5 in {name} and is 0.6 in this job. "
         "Differences between the two: PyTorch 2.5.1 then, 2.6.0 now; the "
         "variable TOKEN is empty."
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.jobs import history
+from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit
 from backend.records.jobs.view import ALL_LOGS, JobView, earlier_log
 from backend.services.context.container import Services
 from backend.services.tools import tool_process
@@ -157,6 +159,22 @@ def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_t
     assert place.wire.came_bytes - before < 4_000_000
     (told,) = services.jobs.queries.history(view.id).problems
     assert told == "The history is larger than 1 GB; the rest is not shown."
+
+
+def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    names = [add_checkpoint(run, step) for step in (4, 7, 9)]
+    error = RankError("The loss is 9.", 0, cause=LOSS_DIVERGED, sound_step=8)
+    record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended="2026-11-21T07:31:00Z")
+    replace_json(run.folder.attempt(1).exit, record.to_dict())
+    assert services.jobs.lifecycle.resume(view.id).run == 2
+    launch = read_json(run.folder.launch)
+    assert launch["resume_from"] == str(run.folder.checkpoints / f"{names[1]}.pt")
+    told = [act.what for act in services.jobs.acts(view.id)]
+    assert f"Resumed from the last good checkpoint, {names[1]}" in told
 
 
 def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:

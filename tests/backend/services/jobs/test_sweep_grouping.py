@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.shell.command_search import CommandSearch
+from app.shell.palette_commands import _job_or_sweep
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, JobSummary, make_line
 from backend.records.sweeps.spec import sweep_of
@@ -196,6 +198,28 @@ def test_a_sweep_is_found_by_its_name():
     name = index.lines[index.slot("sweep:lr")].name
     assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
     assert index.sweeps_named("zeppelin", 50) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "sweeps", "jobs"),
+    [
+        ("sweep:lr", ["sweep:lr"], 6),
+        ("LR", ["sweep:lr"], 6),
+        ("lr paper", ["sweep:lr"], 6),
+        ("paper", ["sweep:lr"], 7),
+        ("paper old", [], 1),
+        ("zeppelin", [], 0),
+    ],
+)
+def test_ctrl_k_finds_what_has_the_words_in_name_or_tags(text, sweeps, jobs):
+    tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
+    index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
+    assert [one.id for one in index.sweeps_named(text, 50)] == sweeps
+    found = index.named(text, 50)
+    assert len(found) == jobs
+    search = CommandSearch()
+    entries = tuple(map(_job_or_sweep, (*index.sweeps_named(text, 50), *found)))
+    assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
 
 
 def test_a_sweep_used_what_all_its_jobs_used_at_any_moment():

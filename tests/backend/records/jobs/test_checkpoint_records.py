@@ -1,0 +1,31 @@
+"""The checkpoint from which a job resumes by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.records.jobs.checkpoint import Checkpoint, to_resume
+
+
+@pytest.mark.parametrize(
+    ("steps", "latest", "sound_step", "found"),
+    [
+        ((10, 20, 30), 30, None, 30),
+        ((10, 20, 30), 10, None, 10),
+        ((10, 20, 30), 30, 29, 20),
+        ((10, 20, 30), 30, 20, 20),
+        ((10, 20, 30), 30, 30, 30),
+        ((10, 20, 30), 30, 5, 30),
+        ((10, 20, 30), 10, 25, 20),
+        ((10, 20), 0, None, 20),
+        ((), 0, 7, None),
+    ],
+)
+def test_after_a_loss_that_rose_it_is_the_newest_from_before(
+    steps: tuple[int, ...], latest: int, sound_step: int | None, found: int | None
+) -> None:
+    known = [
+        Checkpoint("c", 1, 1, step, step, 1, "", "", "", is_latest=step == latest) for step in steps
+    ]
+    chosen = to_resume(known, sound_step)
+    assert (chosen.step if chosen is not None else None) == found
