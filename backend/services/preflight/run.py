@@ -396,12 +396,12 @@ class PreflightRun:
         facts, offset_s = node_probe.listen(
             shell, python, part.address, self._token, visitors, part.limits
         )
-        if "pid" in facts:
-            after.callback(self._end_listener, shell, int(facts["pid"]))
         part.has_answered = True
         part.load = facts
         part.limits = self._limits.times(node_probe.patience(login_s, facts))
         part.port = int(facts["port"])
+        if part.port:
+            after.callback(self._end_listener, shell, python, part)
         part.listening.set()
         for finding in preflight_findings.clock(node, offset_s):
             self._news.put(finding)
@@ -430,13 +430,13 @@ class PreflightRun:
             if meeting.ident is not None:
                 meeting.join()
 
-    def _end_listener(self, shell: Shell, pid: int) -> None:
+    def _end_listener(self, shell: Shell, python: str, part: NodePreflight) -> None:
         """End a listener once no node can need it: one that was not visited lasts minutes."""
         self._over.wait()
-        # One that all nodes visited has ended by itself. It leads a group, which hardly any process
-        # does that has got its number since.
+        place = {"address": part.address, "port": part.port, "token": self._token}
+        listener = {**place, "visitors": len(self._parts) - 1}
         with suppress(BackendError):
-            shell.run(["kill", "--", f"-{pid}"])
+            node_probe.dismiss(shell, python, listener, part.limits)
 
     @contextlib.contextmanager
     def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:
