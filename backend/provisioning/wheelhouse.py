@@ -29,6 +29,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from backend.base import process_signals
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import swallowed
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
@@ -402,7 +403,7 @@ def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
                 output.append(line)
                 on_line(line)
         except BaseException:
-            process.kill()
+            process_signals.kill(process)
             raise
         finally:
             reader.join()

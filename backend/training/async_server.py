@@ -243,7 +243,7 @@ class AsyncServer(Leader):
                 if stop:
                     return True
                 self._save("policy")
-                self._tell(JobState.TRAINING)
+                self._progress.report(JobState.TRAINING)
             # Otherwise the epoch ends now, with its validation.
             self._resume()
         self._pause()

@@ -7,7 +7,6 @@ checkpoints and the end.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -24,16 +23,15 @@ from backend.records.base.number_format import some
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.state import JobState
-from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint, write_out
-from backend.training.checkpoint import load_weights as read_weights
-from backend.training.checkpoint_content import content, put_buffers
+from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint
+from backend.training.checkpoint_content import put_buffers
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import mean_of
 from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
 from backend.training.loop import load_optimizer, served
 from backend.training.parameter_server import picked
+from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import optimized
@@ -67,7 +65,7 @@ class Leader(ABC):
         self._meeting = meeting
         self._beat = beat
         self._services = services
-        self._state = TrainState()
+        self._progress = RunProgress(launch, beat, services)
         self._workers = range(launch.config.strategy.servers, meeting.world_size)
         self._channels: dict[int, Channel] = {}
         # Everything below is shared with the workers' threads, under the condition's lock.
@@ -89,6 +87,10 @@ class Leader(ABC):
         self._held: tuple[PendingStep, StepResult] | None = None
         others = services.reporter.other_trouble
         services.reporter.other_trouble = lambda: " ".join([others(), *self._lost_texts]).strip()
+
+    @property
+    def _state(self) -> TrainState:
+        return self._progress.state
 
     # --- what a strategy adds ------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class Leader(ABC):
 
     def run(self) -> Outcome:
         self._set_up()
-        outcome = self._train()
+        outcome = self._progress.make_epochs(lambda: self._epoch() or self._end_epoch(), self._save)
         self._end(outcome)
         return outcome
 
@@ -150,17 +152,13 @@ class Leader(ABC):
         self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
         self._parameters = served(self._model)
-        launch = self._launch
-        path = Path(launch.resume_from or launch.start_from)
-        saved = load_checkpoint(path) if launch.resume_from else None
+        path = Path(self._launch.resume_from)
+        saved = load_checkpoint(path) if self._launch.resume_from else None
         if saved is not None:
             fit_weights(self._model, saved["model"], path.name)
-        elif launch.start_from:
-            sentence = fit_weights(self._model, read_weights(path), path.name, subject.pass_batch)
-            if sentence:
-                sys.stdout.write(f"{sentence}\n")
+        elif self._launch.start_from:
+            self._progress.load_weights(subject)
         self._optimizer = self._open()
-        self._last_save = time.monotonic()
         if saved is not None:
             state = saved["optimizer"]
             groups = self._optimizer.state_dict()["param_groups"]
@@ -168,17 +166,13 @@ class Leader(ABC):
                 # Older checkpoints have only those that were trained from the start: the first.
                 group["params"] = own["params"]
             load_optimizer(self._optimizer, state, config.optimizer)
-            self._state = TrainState.of(saved["course"])
+            self._progress.state = TrainState.of(saved["course"])
             put_buffers(self._model, saved["ranks"][0]["buffers"])
-            self._saved_step = self._state.step
             self._restore(saved)
         self._book = StepRecorder(config, self._state, self._services, self._step_samples)
-        state, every = self._state, self._steps_per_epoch
-        epochs_left = config.epochs - state.epoch + 1
-        self._services.reporter.plan(
-            step=state.step,
-            epoch=min(state.epoch, config.epochs),
-            total_steps=state.step + max(0, epochs_left * every - self._epoch_steps),
+        every = self._steps_per_epoch
+        self._progress.plan(
+            left=every - self._epoch_steps,
             steps_per_epoch=every,
             evaluation_batches=-(-self._validation.batches // config.workers),
             step_samples=self._step_samples,
@@ -192,19 +186,8 @@ class Leader(ABC):
         for worker in self._workers:
             self._channels[worker] = Channel(self._meeting, worker, 0, keepalive=True)
 
-    def _train(self) -> Outcome:
-        state = self._state
-        while state.epoch <= self._config.epochs and not state.ended_early:
-            if self._epoch() or self._end_epoch():
-                self._tell(JobState.STOPPING, "Saving a checkpoint")
-                self._save("stop")
-                return Outcome.INTERRUPTED
-        return Outcome.FINISHED
-
     def _begin_epoch(self) -> None:
-        self._tell(JobState.TRAINING)
-        evaluations = self._config.epochs - self._state.epoch + 1 if self._sizes[1] else 0
-        self._services.reporter.epoch(self._state.epoch, evaluations)
+        self._progress.begin_epoch(bool(self._sizes[1]))
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -225,12 +208,8 @@ class Leader(ABC):
         self._book.release(values)
         if config.early_stop is not None:
             state.judge(config.early_stop, measured.get(config.early_stop.metric), measured)
-        is_over = state.epoch >= config.epochs or state.ended_early
-        every = config.checkpoint.every_epochs
-        due = (every is not None and state.epoch % every == 0) or self._is_due()
-        state.next_epoch()
-        if is_over or due:
-            self._save("last" if is_over else "policy", measured)
+        if reason := self._progress.end_epoch(self._is_due()):
+            self._save(reason, measured)
         return False
 
     def _evaluate(self) -> dict[str, float] | None:
@@ -276,15 +255,8 @@ class Leader(ABC):
             self._changed.notify_all()
 
     def _end(self, outcome: Outcome) -> None:
-        self._beat.beat(Phase.SAVING)
-        services = self._services
-        trouble = write_out(services.checkpointer, self._beat, self._config.stall_limit_s)
-        saved = services.checkpointer.saved
-        if self._launch.steps_limit and saved is not None and not trouble:
-            load_checkpoint(Path(saved.path))
-        self._book.release({})
-        if trouble:
-            raise NotSaved(trouble, services.checkpointer.newest_name())
+        self._progress.write_out(self._book)
+        self._require_saved()
         with self._changed:
             self._ending = outcome is Outcome.FINISHED
             self._changed.notify_all()
@@ -292,57 +264,35 @@ class Leader(ABC):
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
                 self._changed.wait(LOOK_S)
 
-    def _tell(self, state: JobState, message: str = "") -> None:
-        self._services.reporter.state(state, message)
-
     # --- checkpoints ---------------------------------------------------------------------------
-
-    _saved_step = 0
 
     def _is_due(self) -> bool:
         """Return whether a checkpoint is due by steps or by time."""
-        minutes = self._config.checkpoint.every_minutes
         every = self._config.checkpoint.every_steps
-        return (minutes is not None and time.monotonic() - self._last_save >= minutes * 60) or (
-            every is not None and self._state.step // every > self._saved_step // every
+        return self._progress.is_due or (
+            every is not None and self._state.step // every > self._progress.saved_step // every
         )
 
     def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
-        self._beat.beat(Phase.SAVING)
-        began = self._last_save = time.monotonic()
-        self._saved_step = self._state.step
-        checkpointer = self._services.checkpointer
-        checkpointer.wait()
-        has_failed = bool(checkpointer.trouble)
+        has_failed = self._progress.begin_save()
         states = self._rank_states()
         if states:
             put_buffers(self._model, states[0]["buffers"])
-        self._tell(JobState.SAVING)
-        state = self._state
-        between = state.epoch_step == 0
-        checkpointer.save(
-            content(
-                self._model.state_dict(),
-                self._optimizer.state_dict(),
-                optimized(self._model, self._optimizer),
-                torch.amp.GradScaler(enabled=False),
-                state,
-                states,
-                measured or {},
-                self._launch,
-            ),
-            epoch=state.epoch - 1 if between else state.epoch,
-            step=state.step,
-            epoch_step=state.epoch_step,
-            metrics=measured or {},
-            reason=reason,
+        self._progress.save(
+            (self._model.state_dict(), self._optimizer.state_dict()),
+            optimized(self._model, self._optimizer),
+            torch.amp.GradScaler(enabled=False),
+            states,
+            measured or {},
+            reason,
         )
-        self._services.reporter.saved(time.monotonic() - began)
-        if has_failed and reason == "policy" and not self._config.continue_unsaved:
-            # The second one that fails is the last.
-            checkpointer.wait()
-            if checkpointer.trouble:
-                raise NotSaved(checkpointer.trouble, checkpointer.newest_name())
+        if self._progress.has_to_be_saved(has_failed, reason):
+            self._require_saved()
+
+    def _require_saved(self) -> None:
+        trouble, newest = self._progress.unsaved()
+        if trouble:
+            raise NotSaved(trouble, newest)
 
     def _gather_workers(self) -> list[Any]:
         """Return random state and buffers of each live worker, by rank."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from backend.base.errors import BackendError
-from backend.records.base.layout import JobFolder
 from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
@@ -25,10 +24,8 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training import user_code
-from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint, write_out
-from backend.training.checkpoint import load_weights as read_weights
+from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint
 from backend.training.checkpoint_content import (
-    content,
     freeze,
     frozen,
     own_buffers,
@@ -46,6 +43,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision
 from backend.training.lbfgs import Lbfgs
+from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.step_times import RankStep
@@ -71,22 +69,29 @@ class Trainer:
     """One rank's training, from an open strategy to the last checkpoint."""
 
     launch: Launch
-    folder: JobFolder
     strategy: Strategy
     device: torch.device
     beat: RankHeartbeat
     workers: Rank0Services | None
-    course: TrainState = field(default_factory=TrainState)
     batch: Batch = field(default_factory=Batch)
+
+    def __post_init__(self) -> None:
+        self._progress = RunProgress(self.launch, self.beat, self.workers)
 
     @property
     def config(self) -> JobConfig:
         return self.launch.config
 
+    @property
+    def course(self) -> TrainState:
+        return self._progress.state
+
     def run(self) -> Outcome:
         self._set_up()
         outcome = self._train()
-        self._write_out()
+        self._progress.write_out(self._book)
+        # No phase follows: Horovod's shutdown also waits for the others.
+        self._require_saved()
         # The loaders' workers end with their iterators; in torch's atexit each may take 5 s.
         del self._loader, self._evaluation
         return outcome
@@ -131,15 +136,10 @@ class Trainer:
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
-        self._last_save = time.monotonic()
         if self.launch.resume_from:
             self._restore(Path(self.launch.resume_from))
         elif self.launch.start_from:
-            source = Path(self.launch.start_from)
-            weights = read_weights(source)
-            sentence = fit_weights(self._model, weights, source.name, subject.pass_batch)
-            if sentence and rank == 0:
-                sys.stdout.write(f"{sentence}\n")
+            self._progress.load_weights(subject)
         self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
@@ -148,16 +148,11 @@ class Trainer:
         self.beat.beat(Phase.SETUP)
         self._rehearse_validation()
         self._order.go_to(self.course.epoch, self.course.position, self.course.done)
-        if self.workers is not None:
-            left = self._order.steps_left
-            left += (config.epochs - self.course.epoch) * self._order.steps_per_epoch
-            self.workers.reporter.plan(
-                step=self.course.step,
-                epoch=min(self.course.epoch, config.epochs),
-                total_steps=self.course.step + max(0, left),
-                steps_per_epoch=self._order.steps_per_epoch,
-                evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
-            )
+        self._progress.plan(
+            left=self._order.steps_left,
+            steps_per_epoch=self._order.steps_per_epoch,
+            evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
+        )
 
     def _rehearse_validation(self) -> None:
         """Try the validation before the first step: after an epoch its errors would cost hours."""
@@ -178,7 +173,7 @@ class Trainer:
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
-        self.course = TrainState.of(state["course"])
+        self._progress.state = TrainState.of(state["course"])
         ranks = state["ranks"]
         # The start state of every rank: `share_model` distributes rank 0's.
         put_buffers(self._model, ranks[0]["buffers"])
@@ -202,27 +197,18 @@ class Trainer:
     # --- training ------------------------------------------------------------------------------
 
     def _train(self) -> Outcome:
-        config, course = self.config, self.course
-        stop = self._anyone(self._wants_stop())
+        stop = self._anyone(self._progress.wants_stop)
         if self._own is not None:
             restore_random_state(self._own["random"], self.device)
             put_buffers(self._model, self._own["buffers"])
-        if stop:
-            return self._interrupted()
-        while course.epoch <= config.epochs and not course.ended_early:
-            if self._epoch():
-                return self._interrupted()
-        return Outcome.FINISHED
+        return self._progress.make_epochs(self._epoch, self._save, stop)
 
     def _epoch(self) -> bool:
         """Train the rest of the current epoch; return True if the ranks agreed to stop in it."""
         course, config = self.course, self.config
         self._order.go_to(course.epoch, course.position, course.done)
         self._model.train()
-        self._tell(JobState.TRAINING)
-        if self.workers is not None:
-            evaluations = config.epochs - course.epoch + 1 if self._evaluation else 0
-            self.workers.reporter.epoch(course.epoch, evaluations)
+        self._progress.begin_epoch(self._evaluation is not None)
         steps = min(self._order.steps_left, self.launch.steps_limit or self._order.steps_left)
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
@@ -258,7 +244,7 @@ class Trainer:
                 return True
             if save and not is_last:
                 self._save("policy")
-                self._tell(JobState.TRAINING)
+                self._progress.report(JobState.TRAINING)
                 began = time.perf_counter()
             elif save:
                 self._save_at_end = True
@@ -288,10 +274,9 @@ class Trainer:
         if not self._adopted:
             self._adopt(metrics)
         wants_others = self._wants_others()
-        wish_stop, wish_save = self._wishes()
         self._ballot.fill(
-            stop=wish_stop,
-            save=wish_save,
+            stop=self._progress.wants_stop,
+            save=self._progress.is_due,
             loss=loss,
             metrics=metrics,
             times=self._times,
@@ -413,14 +398,6 @@ class Trainer:
             self._lay_out()
         return replace(result, metrics=self._ballot.means(everyones))
 
-    def _wishes(self) -> tuple[bool, bool]:
-        """Return rank 0's flags: a stop was requested, a checkpoint is due by time."""
-        if self.workers is None:
-            return False, False
-        minutes = self.config.checkpoint.every_minutes
-        due = minutes is not None and time.monotonic() - self._last_save >= minutes * 60
-        return self.workers.watcher.wanted, due
-
     def _count(self, everything: bool) -> list[StepResult]:
         results = self._ballot.count(everything) if self._adopted else []
         return [one if one.is_complete else self._complete(one) for one in results]
@@ -428,7 +405,6 @@ class Trainer:
     # --- the end of an epoch -------------------------------------------------------------------
 
     def _end_epoch(self) -> bool:
-        course, config = self.course, self.config
         values: dict[str, float] = {}
         if self._evaluation is not None:
             if self._saves_before_validation():
@@ -441,7 +417,7 @@ class Trainer:
             # numbers for each sample: the checkpoint needs those from before.
             self._random_to_keep = random_state(self.device)
             tell = self.workers.reporter.evaluating_at if self.workers is not None else None
-            result = self._evaluation.run(self._model, self._wants_stop, tell)
+            result = self._evaluation.run(self._model, lambda: self._progress.wants_stop, tell)
             if result is None:
                 return True
             self._random_to_keep = None
@@ -453,18 +429,15 @@ class Trainer:
         measured = self._measured(values)
         self._book.release(values)
         self._judge(measured)
-        is_over = course.epoch >= config.epochs or course.ended_early
-        every = config.checkpoint.every_epochs
-        due = self._save_at_end or (every is not None and course.epoch % every == 0)
+        reason = self._progress.end_epoch(self._save_at_end)
         self._save_at_end = False
-        course.next_epoch()
-        if is_over or due:
-            self._save("last" if is_over else "policy", measured)
+        if reason:
+            self._save(reason, measured)
         return False
 
     def _saves_before_validation(self) -> bool:
         """Return whether a failed validation would cost much, as the last checkpoint is old."""
-        is_old = self.workers is not None and time.monotonic() - self._last_save >= LOSS_LIMIT_S
+        is_old = self.workers is not None and self._progress.unsaved_s >= LOSS_LIMIT_S
         return self._anyone(is_old)
 
     def _measured(self, validation: dict[str, float]) -> dict[str, float]:
@@ -481,87 +454,27 @@ class Trainer:
 
     # --- stopping and saving -------------------------------------------------------------------
 
-    def _wants_stop(self) -> bool:
-        return self.workers is not None and self.workers.watcher.wanted
-
     def _anyone(self, says: bool) -> bool:
         """Return whether any rank says so; all ranks call this."""
         return any(self._gather(says))
 
-    def _interrupted(self) -> Outcome:
-        self._tell(JobState.STOPPING, "Saving a checkpoint")
-        self._save("stop")
-        return Outcome.INTERRUPTED
-
     def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
         """Save a checkpoint. Every rank contributes its random state; rank 0 writes."""
-        self.beat.beat(Phase.SAVING)
-        began = self._last_save = time.monotonic()
+        has_failed = self._progress.begin_save()
         random = self._random_to_keep or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = own_buffers(self._model, self.strategy, self._gather)
         own = {"random": random, "buffers": buffers, "frozen": frozen(self._model)}
-        has_failed = False
-        if self.workers is not None:
-            self.workers.checkpointer.wait()
-            has_failed = bool(self.workers.checkpointer.trouble)
         ranks, failures = zip(*self._gather((own, has_failed)), strict=True)
         states = self.strategy.whole_state(self._model, self._optimizer)
-        if self.workers is not None:
-            self._write(states, ranks, measured or {}, reason)
-            self.workers.reporter.saved(time.monotonic() - began)
-        if failures[0] and reason == "policy" and not self.config.continue_unsaved:
-            # The second one that fails is the last.
+        names = optimized(self._model, self._optimizer)
+        self._progress.save(states, names, self._scaler, ranks, measured or {}, reason)
+        if self._progress.has_to_be_saved(failures[0], reason):
             self._require_saved()
-
-    def _write(
-        self,
-        states: tuple[dict[str, Any], dict[str, Any]],
-        ranks: Sequence[Any],
-        measured: dict[str, float],
-        reason: str,
-    ) -> None:
-        assert self.workers is not None
-        self._tell(JobState.SAVING)
-        course = self.course
-        between = course.epoch_step == 0
-        self.workers.checkpointer.save(
-            content(
-                *states,
-                optimized(self._model, self._optimizer),
-                self._scaler,
-                course,
-                list(ranks),
-                measured,
-                self.launch,
-            ),
-            epoch=course.epoch - 1 if between else course.epoch,
-            step=course.step,
-            epoch_step=course.epoch_step,
-            metrics=measured,
-            reason=reason,
-        )
-
-    def _write_out(self) -> None:
-        """Wait until the last checkpoint is on the disk, before any rank reports its end."""
-        self.beat.beat(Phase.SAVING)
-        if self.workers is not None:
-            trouble = write_out(self.workers.checkpointer, self.beat, self.config.stall_limit_s)
-            saved = self.workers.checkpointer.saved
-            if self.launch.steps_limit and saved is not None and not trouble:
-                load_checkpoint(Path(saved.path))
-            self._book.release({})
-        # No phase follows: Horovod's shutdown also waits for the others.
-        self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        self._require_saved()
 
     def _require_saved(self) -> None:
         """End all ranks if rank 0 could not write the last checkpoint."""
-        failure = ("", "")
-        if self.workers is not None:
-            checkpointer = self.workers.checkpointer
-            checkpointer.wait()
-            failure = checkpointer.trouble, checkpointer.newest_name()
+        failure = self._progress.unsaved()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble, newest = self.strategy.gather(failure)[0]
         if trouble:
@@ -574,10 +487,6 @@ class Trainer:
         values = self.strategy.gather(value)
         self.beat.beat(phase)
         return values
-
-    def _tell(self, state: JobState, message: str = "") -> None:
-        if self.workers is not None:
-            self.workers.reporter.state(state, message)
 
 
 def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:

@@ -138,7 +138,7 @@ class Rank:
         if isinstance(strategy, Strategy):
             from backend.training.loop import Trainer
 
-            return Trainer(launch, self._folder, strategy, device, self._beat, services)
+            return Trainer(launch, strategy, device, self._beat, services)
         from backend.training.async_server import AsyncServer, ShardServer
         from backend.training.async_worker import AsyncWorker
         from backend.training.sandblaster import Sandblaster

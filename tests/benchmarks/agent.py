@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system.background_service import ServiceLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from tests.benchmarks.figures import Figure
@@ -65,7 +65,7 @@ def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
     finally:
         agent.terminate()
         agent.wait()
-        AgentLock(node.path).path.unlink(missing_ok=True)
+        ServiceLock(node.path).path.unlink(missing_ok=True)
     context = f"8 GPUs, {JOBS} jobs, each {INTERVAL_S:g} s, fake driver"
     return [
         Figure("P13", "agent: share of one core", tuple(shares), 0.5, "%", context=context),

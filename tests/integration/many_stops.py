@@ -52,9 +52,7 @@ def main() -> None:
         if workers is not None:
             run_start.clear_old_stop_request(folder, run)
             timer.start()
-        trainer = Trainer(
-            this, folder, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers
-        )
+        trainer = Trainer(this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers)
         outcome = trainer.run()
         steps = strategy.gather((trainer.course.epoch, trainer.course.step, outcome.name))
         if workers is not None:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simdjson import Array, Parser
 
+from backend.base.log import swallowed
 from backend.records.jobs import history
 from backend.records.jobs.history import BLOCK_END, BLOCK_START
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -235,7 +236,8 @@ def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | Non
         return None
     try:
         time = datetime.fromisoformat(stamp.decode()).timestamp()
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return None
     end, layout = place + len(_END), tuple(openings)
     return _Block(
@@ -319,14 +321,16 @@ def _any_numbers(text: bytes) -> NDArray[np.float64]:
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text, np.float64, sep=",")
-        except ValueError:
+        except ValueError as error:
+            swallowed(error)
             return np.empty(0)
 
 
 def _name(opening: bytes) -> str | None:
     try:
         name = json.loads(opening[len(_METRIC) : -len(_OPENING)])
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return None
     return name if isinstance(name, str) else None
 

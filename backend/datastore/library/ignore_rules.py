@@ -56,7 +56,7 @@ def path_fault(path: str) -> str:
     """Return why a file of this relative path cannot be imported ("has …"), or ""."""
     try:
         path.encode()
-    except UnicodeEncodeError:
+    except UnicodeEncodeError:  # that is the fault
         return "has a name that is not UTF-8"
     if any(unicodedata.category(character) == "Cc" for character in path):
         return "has a line break or another control character in its name"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.records.base.validation import sanitize
@@ -218,7 +218,8 @@ def _run(shell: Shell, argv: Sequence[str], size: int) -> CommandResult | None:
     limit_s = max(_LEAST_LIMIT_S, size / _SLOWEST_BYTES_PER_S)
     try:
         answer = shell.run(argv, limit_s=limit_s)
-    except LoginRefused:
+    except LoginRefused as error:
+        swallowed(error)
         return None
     return None if answer.code == _NO_PROGRAM else answer
 

@@ -226,7 +226,7 @@ class StagingAccess(Mounted):
         """Do the same for the job of the file ``path``, if its node writes or reads that file."""
         try:
             job_id, name, *_ = path.relative_to(self._root.jobs).parts
-        except ValueError:
+        except ValueError:  # it is no file of a job
             return None
         folder = self._root.job(job_id)
         if name == folder.logs.name and (far := self._rank_is_on(folder, path)) is not None:

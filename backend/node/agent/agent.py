@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -29,8 +28,8 @@ from backend.base.log import suppress
 from backend.node.metrics.history_writer import HistoryWriter, Lines
 from backend.node.metrics.probe import Probe
 from backend.node.run.unrecorded_runs import RunWatch
-from backend.node.system import prctl, process_identity
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system import background_service, process_identity
+from backend.node.system.background_service import ServiceLock
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, NodeFolder
@@ -42,29 +41,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CODE_ROOT = Path(__file__).resolve().parents[3]
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WRITE_LIMIT_S = 2.0
 _RUNS_EVERY_S = 5.0
 _CLOSING_LIMIT_S = 300.0
 """After a reboot many runs may have to be closed, each within some 6 s."""
-_TOUCH_EVERY_S = 3600.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.agent.agent", description=__doc__)
     parser.add_argument("--name", required=True, help="name of the node")
     parser.add_argument("--folder", type=Path, required=True, help="where info and status go")
-    parser.add_argument("--data-root", type=Path, required=True)
-    parser.add_argument("--interval", type=float, default=2.0, help="seconds between readings")
-    parser.add_argument(
-        "--detach", action="store_true", help="return at once and continue in the background"
-    )
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="of a detached agent")
-    options = parser.parse_args(arguments)
-    if not 0.1 <= options.interval <= 60:
-        parser.error("--interval is between 0.1 and 60 seconds")
+    options = background_service.parse(parser, arguments, 2.0)
     folder = NodeFolder(Path(os.path.abspath(options.folder)))
-    lock = AgentLock(folder.path)
+    lock = ServiceLock(folder.path)
     try:
         if not lock.take():
             holder = lock.holder()
@@ -74,16 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if options.detach:
-        if child := os.fork():
-            # Before this process ends: its starter may look for the agent at once, to end it.
-            lock.sign(child)
-            return 0
-        os.setsid()
-        os.chdir("/")
-        prctl.let_go(options.log)
-    else:
-        lock.sign(os.getpid())
+    if not lock.begin(options.detach, options.log):
+        return 0
     if str(options.log) != os.devnull:
         log.to_file(options.log)
     _log.info("Agent of %s started, pid %d, code %s", options.name, os.getpid(), CODE_ROOT)
@@ -110,21 +92,16 @@ class Agent:
         self._beats_before: int | None = None
         self._status = PreallocatedFile(folder.status)
 
-    def work(self, lock: AgentLock) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    def work(self, lock: ServiceLock) -> None:
         next_reading = next_runs = time.monotonic()
-        next_touch = next_reading + _TOUCH_EVERY_S
         while True:
             self.beat()
             now = time.monotonic()
             if now >= next_runs:
                 next_runs = now + _RUNS_EVERY_S
                 self._closing.begin(self._look_after_runs)
-            if now >= next_touch:
-                next_touch = now + _TOUCH_EVERY_S
-                lock.touch()
             next_reading = max(next_reading + self._interval_s, now)
-            if signal.sigtimedwait(_ENDING, next_reading - now) is not None:
+            if lock.wait(next_reading - now):
                 return
 
     def beat(self) -> bool:

@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.node.system import process_cleanup, process_identity
-from backend.node.system.agent_lock import AgentLock
-from backend.node.system.start_supervisor import CODE_ROOT, own_environment
+from backend.node.system.background_service import ServiceLock
+from backend.node.system.start_supervisor import CODE_ROOT, start_detached
 
 _LIMIT_S = 30.0
 _CRONS = ("cron", "crond", "fcron", "dcron", "bcron-start")
@@ -62,8 +63,8 @@ class AgentService:
         return f"# {self._lock.path.stem}"
 
     @property
-    def _lock(self) -> AgentLock:
-        return AgentLock(Path(self.folder))
+    def _lock(self) -> ServiceLock:
+        return ServiceLock(Path(self.folder))
 
     def stop(self) -> None:
         """End the agent of this folder on this computer, if it runs."""
@@ -210,7 +211,8 @@ def _crontab_keeps(service: AgentService) -> bool:
         return False
     try:
         return _write_crontab([*lines, crontab_line(service)])
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return False
 
 
@@ -242,14 +244,9 @@ def _name(pid: int) -> str:
 
 
 def _start(service: AgentService) -> None:
-    subprocess.run(
-        service.command(detach=True),
-        stdin=subprocess.DEVNULL,
-        cwd="/",
-        env=own_environment(service.code_root),
-        timeout=_LIMIT_S,
-        check=True,
-    )
+    fault = start_detached(service.command(detach=True), service.code_root)
+    if fault:
+        raise BackendError(f"The agent of {service.name} did not start: {fault}")
 
 
 def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:

@@ -134,7 +134,7 @@ def main() -> NoReturn:
     try:
         asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
         variables, argv = allowed(asked, ours, home / "carried")
-    except CommandRefused:
+    except CommandRefused:  # its caller only learns that it was refused
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)
     os.execvpe(argv[0], argv, {**os.environ, **variables})

@@ -6,9 +6,9 @@ program and contains no sentences; `backend.services.preflight.checks` has them,
 asked.
 
 ``listen`` leaves a process that accepts connections from the other nodes for a while and prints its
-port and pid. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it is answered;
-a query that exceeds its time has null facts. ``meet`` connects to the listeners of the other nodes
-and, on the head node, logs in there as mpirun does.
+port; ``dismiss`` ends it. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it
+is answered; a query that exceeds its time has null facts. ``meet`` connects to the listeners of the
+other nodes and, on the head node, logs in there as mpirun does.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _IMPORTED_FIRST = (
 
 
 def main(mode: str, request: dict[str, Any]) -> None:
-    {"listen": listen, "check": check, "meet": meet}[mode](request)
+    {"listen": listen, "dismiss": dismiss, "check": check, "meet": meet}[mode](request)
 
 
 def report(**facts: Any) -> None:
@@ -94,7 +94,7 @@ def report(**facts: Any) -> None:
 def listen(request: dict[str, Any]) -> None:
     """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener, ``pid``, ends after ``visitors`` connections, or after ``limit_s``.
+    The listener ends after ``visitors`` connections, or after ``limit_s``.
     """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **load(request)}
     if request["address"]:
@@ -105,12 +105,19 @@ def listen(request: dict[str, Any]) -> None:
         else:
             facts["port"] = listener.getsockname()[1]
             sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
+            if os.fork() == 0:
                 token = request["token"].encode()
                 _serve(listener, token, request["visitors"], request["limit_s"])
-            facts["pid"] = pid
     report(**facts)
+
+
+def dismiss(request: dict[str, Any]) -> None:
+    """End the listener at ``address`` and ``port``: visit it for those that did not come."""
+    for _ in range(request["visitors"]):
+        with contextlib.suppress(OSError):
+            place = request["address"], request["port"]
+            with socket.create_connection(place, _IDLE_S) as own:
+                own.sendall(request["token"].encode())
 
 
 def _listener(address: str) -> socket.socket:
@@ -408,7 +415,7 @@ def imports(request: dict[str, Any]) -> Any:
     )
     try:
         facts = {"code": code, **json.loads(out.splitlines()[-1])}
-    except (ValueError, IndexError):
+    except (ValueError, IndexError):  # why it has no answer is in its other output
         return {"code": code, "failed": "python", "why": _last(words)}
     if code == 0 and "failed" not in facts:
         with contextlib.suppress(OSError):

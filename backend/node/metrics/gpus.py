@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
 from backend.node.system.process_info import Owner, age_s, owner_of
 from backend.node.system.timeout_call import TimeoutCall
@@ -65,7 +65,8 @@ class _Ask:
             return function(self.handle, *arguments)
         except self.nvml.NVMLError_GpuIsLost:
             raise _Lost from None
-        except self.nvml.NVMLError:
+        except self.nvml.NVMLError as error:
+            swallowed(error)
             self.refused.add((question, *arguments))
             return None
 
@@ -97,7 +98,8 @@ class Gpus:
         """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
             gpus, message, self.unreadable = self._bounded.call(self._read)
-        except TimeoutError:
+        except TimeoutError as error:
+            swallowed(error)
             self.unreadable = True
             return (), "GPUs cannot be read: the NVIDIA driver does not respond"
         return gpus, message
@@ -106,7 +108,8 @@ class Gpus:
         """Return the GPUs, why there are none, and whether that is a failure."""
         try:
             import pynvml
-        except ImportError:
+        except ImportError as error:
+            swallowed(error)
             if not os.path.exists("/proc/driver/nvidia"):
                 return (), NO_DRIVER, False
             return (), "GPUs cannot be read: the Python package nvidia-ml-py is not installed", True
@@ -117,7 +120,8 @@ class Gpus:
                 self._nvml = pynvml
                 self.driver = str(pynvml.nvmlSystemGetDriverVersion())
             count = pynvml.nvmlDeviceGetCount()
-        except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as error:
+            swallowed(error)
             self._forget_driver()
             return (), NO_DRIVER, False
         except pynvml.NVMLError as error:
@@ -153,9 +157,11 @@ class Gpus:
                 known.ask = _Ask(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index))
             if known.ask is not None:
                 return self._answers(index, known, known.ask, is_slow_round)
-        except self._nvml.NVMLError_NoPermission:
+        except self._nvml.NVMLError_NoPermission as error:
+            swallowed(error)
             return None
-        except (_Lost, self._nvml.NVMLError):
+        except (_Lost, self._nvml.NVMLError) as error:
+            swallowed(error)
             known.ask = None
         uuid = str(known.fixed.get("uuid", ""))
         return _lost(self._seen.get(uuid, Gpu(index, "", "")))

@@ -9,16 +9,17 @@ keyring.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from backend.base.log import suppress, swallowed
-from backend.node.system.start_supervisor import own_environment
+from backend.node.system import background_service
+from backend.node.system.start_supervisor import start_detached
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.notifications.notification import (
@@ -29,6 +30,7 @@ from backend.records.notifications.notification import (
     settings_name,
 )
 
+_log = logging.getLogger(__name__)
 _AFTER_TROUBLE_S = 60.0
 _MOST_S = 8 * 3600.0
 
@@ -55,20 +57,10 @@ def begin(folder: JobFolder, run: int) -> bool:
     if channels is None or not any(not target.needs_password for target in channels.targets):
         return False
     command = [sys.executable, "-m", "backend.node.notifications.send", "--job", str(folder.path)]
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [*command, "--run", str(run), "--detach"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=own_environment(),
-            start_new_session=True,
-            timeout=60,
-            check=False,
-        )
-        return done.returncode == 0
-    return False
+    fault = start_detached([*command, "--run", str(run), "--detach"])
+    if fault:
+        _log.warning("The notification of run %d was not sent: %s", run, fault)
+    return not fault
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--detach", action="store_true", help="return at once and continue in the background"
     )
     options = parser.parse_args(arguments)
+    folder = JobFolder(options.job.absolute())
     # The agent lives for months: no zombie may stay with it.
-    if options.detach and os.fork():
+    if options.detach and background_service.detach(Path(os.devnull)):
         return 0
     # A supervisor has all signals blocked, and its children inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    folder = JobFolder(options.job.absolute())
     channels = channels_for(folder)
     if channels is not None:
         _tell(folder, options.run, channels)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,34 +18,25 @@ from backend.node.metrics.probe import Probe
 from backend.node.queue.entries import entries, is_led_by
 from backend.node.queue.scheduler import QueueWatch
 from backend.node.run.unrecorded_runs import RunWatch
-from backend.node.system import prctl
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system import background_service
+from backend.node.system.background_service import ServiceLock
 from backend.node.system.machine_id import machine
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.queue.entry import node_key
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ROUND_LIMIT_S = 300.0
-_TOUCH_EVERY_S = 3600.0
 
 
-def lock_of(root: DataRoot) -> AgentLock:
+def lock_of(root: DataRoot) -> ServiceLock:
     """Return the lock that the queue service of a data root on this computer holds."""
-    return AgentLock(Path(os.path.abspath(root.queue)))
+    return ServiceLock(Path(os.path.abspath(root.queue)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.queue.keeper", description=__doc__)
-    parser.add_argument("--data-root", type=Path, required=True)
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two rounds")
-    parser.add_argument(
-        "--detach", action="store_true", help="return at once and continue in the background"
-    )
-    options = parser.parse_args(arguments)
-    if not 0.1 <= options.interval <= 60:
-        parser.error("--interval must be between 0.1 and 60 seconds")
+    options = background_service.parse(parser, arguments, 1.0)
     root = DataRoot(Path(os.path.abspath(options.data_root)))
     lock = lock_of(root)
     try:
@@ -56,16 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if options.detach:
-        if child := os.fork():
-            lock.sign(child)
-            return 0
-        os.setsid()
-        os.chdir("/")
-        prctl.let_go(Path(os.devnull))
-    else:
-        lock.sign(os.getpid())
-    Keeper(root, options.interval).work(lock)
+    if lock.begin(options.detach, Path(os.devnull)):
+        Keeper(root, options.interval).work(lock)
     return 0
 
 
@@ -82,9 +63,7 @@ class Keeper:
         self._rounds = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
         self._begun: set[str] = set()
 
-    def work(self, lock: AgentLock) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        next_touch = time.monotonic() + _TOUCH_EVERY_S
+    def work(self, lock: ServiceLock) -> None:
         while True:
             # What takes longer is waited for in the next rounds.
             with suppress(OSError):
@@ -95,10 +74,7 @@ class Keeper:
                     if not self._has_work() or not lock.take():
                         return
                     lock.sign(os.getpid())
-            if time.monotonic() >= next_touch:
-                next_touch += _TOUCH_EVERY_S
-                lock.touch()
-            if signal.sigtimedwait(_ENDING, self._interval_s) is not None:
+            if lock.wait(self._interval_s):
                 return
 
     def _round(self) -> bool:

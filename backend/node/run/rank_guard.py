@@ -24,7 +24,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from backend.base import log
+from backend.base import log, prctl, process_signals
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
@@ -33,8 +33,7 @@ from backend.node.run import manual_run
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
-from backend.node.system import prctl, process_cleanup
-from backend.node.system.process_identity import process, send_signal
+from backend.node.system import process_cleanup, process_identity
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
 from backend.records.base import read_only, timestamps
@@ -217,9 +216,10 @@ class Guard:
                     return
 
     def _end_launcher(self) -> None:
-        if os.getppid() == self._launcher:
-            with suppress(OSError):
-                os.kill(self._launcher, signal.SIGKILL)
+        with suppress(OSError):
+            process_signals.send(
+                self._launcher, lambda: os.getppid() == self._launcher, signal.SIGKILL
+            )
 
     @property
     def _is_head(self) -> bool:
@@ -381,12 +381,13 @@ class Guard:
     def _ask_where(self) -> None:
         """Have the rank and its workers write their stacks, those that know how to."""
         deadline = time.monotonic() + _LATE_DUMP_S
-        for one in (process(self._child), *process_cleanup.descendants(self._child)):
+        rank = process_identity.process(self._child)
+        for one in (rank, *process_cleanup.descendants(self._child)):
             # An unhandled SIGUSR1 would end it.
             if one is None or not _has_usr1(f"/proc/{one.pid}", "SigCgt"):
                 continue
             before, blocking = os.fstat(self._dump_fd).st_size, _blocking_usr1(one.pid)
-            send_signal(one, signal.SIGUSR1)
+            process_identity.send_signal(one, signal.SIGUSR1)
             _wait_until_dumped(self._dump_fd, before, one.pid, blocking, deadline)
 
     def _dump(self) -> str:

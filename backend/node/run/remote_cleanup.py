@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base import process_signals
 from backend.base.log import suppress
 from backend.node.run import remote_logs
 from backend.node.system import process_cleanup
@@ -81,14 +82,14 @@ def _answer(
     run: int,
     ranks: Sequence[int],
 ) -> CleanupResult:
-    try:
-        output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return CleanupResult(
-            "did not answer, so left-over processes could not be ended", reached=False
-        )
+    with process:
+        try:
+            output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process_signals.kill(process)
+            return CleanupResult(
+                "did not answer, so left-over processes could not be ended", reached=False
+            )
     lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
         sees = _UNSEEN not in lines
@@ -129,7 +130,7 @@ def _sees(folder: str) -> bool:
     try:
         return looking.wait(_SEE_S) == 0
     except subprocess.TimeoutExpired:
-        looking.kill()
+        process_signals.kill(looking)
         return False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import STARTED_OVER, JobFolder
@@ -66,7 +66,8 @@ def clear_old_stop_request(folder: JobFolder, run: int, files: Files = _LOCAL) -
     with suppress(FileNotFoundError):
         try:
             meant = int(read_json(folder.lock)["run"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as error:
+            swallowed(error)
             meant = 0
         if meant < run:
             files.remove(folder.lock)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backend.base import log
+from backend.base import log, prctl
 from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
@@ -29,7 +29,14 @@ from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
-from backend.node.system import mpi, prctl, process_cleanup, process_identity, temp_dirs, wording
+from backend.node.system import (
+    background_service,
+    mpi,
+    process_cleanup,
+    process_identity,
+    temp_dirs,
+    wording,
+)
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
@@ -68,13 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     folder = JobFolder(options.job.absolute())
-    if options.detach and os.fork():
+    own_log = folder.attempt(options.run).supervisor_log
+    if not options.detach:
+        with suppress(PermissionError):
+            os.setsid()
+    elif background_service.detach(own_log):
         return 0
-    with suppress(PermissionError):
-        os.setsid()
-    if options.detach:
-        prctl.let_go(folder.attempt(options.run).supervisor_log)
-    log.to_file_at_end(folder.attempt(options.run).supervisor_log)
+    log.to_file_at_end(own_log)
     Supervisor(folder, options.run).supervise()
     notifications.begin(folder, options.run)
     return 0

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from backend.base.log import swallowed
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -99,7 +100,8 @@ class RunWatch:
             return None
         try:
             supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError) as error:
+            swallowed(error)
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():

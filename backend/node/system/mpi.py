@@ -82,7 +82,7 @@ def asking_for_shells(ssh_config: str) -> dict[str, str]:
     """
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
-    except KeyError:
+    except KeyError:  # a user without an entry in the password file
         shell = ""
     if not ssh_config or shell.endswith(("bash", "zsh")):
         return {}

@@ -1,10 +1,4 @@
-"""Unambiguous identity of a process, and signals that reach only that process.
-
-Pids repeat: six ranks on three nodes had pids from 262 to 310, and after a reboot they count from 1
-again. So a process is identified by host, boot, pid and start time together, and a signal goes
-through a pidfd that was opened *before* the start time was compared: from then on the kernel
-guarantees that it is the same process.
-"""
+"""Unambiguous identity of a process: host, boot, pid and start time together."""
 
 from __future__ import annotations
 
@@ -14,6 +8,7 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
+from backend.base import process_signals
 from backend.records.jobs.status import ProcessIdentity
 
 _PROC = Path("/proc")
@@ -70,29 +65,4 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
     """Signal exactly this process; return False if it has ended (or another one has its pid)."""
-    if identity.boot_id != boot_id():
-        return False
-    try:
-        descriptor = os.pidfd_open(identity.pid)
-    except ProcessLookupError:
-        return False
-    except (AttributeError, OSError):
-        # Before Linux 5.3, or forbidden by a sandbox: compare, then signal at once.
-        return is_alive(identity) and _kill(identity.pid, number)
-    try:
-        if not is_alive(identity):
-            return False
-        signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _kill(pid: int, number: signal.Signals) -> bool:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
+    return process_signals.send(identity.pid, lambda: is_alive(identity), number)

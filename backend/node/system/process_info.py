@@ -31,7 +31,7 @@ def owner_of(pid: int) -> Owner:
         uid = os.stat(f"/proc/{pid}").st_uid
         try:
             user = pwd.getpwuid(uid).pw_name
-        except KeyError:
+        except KeyError:  # a user without an entry in the password file
             user = str(uid)
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             raw = file.read(4 * _COMMAND_LENGTH)

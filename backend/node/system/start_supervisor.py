@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from backend.base.errors import BackendError
@@ -16,6 +17,8 @@ _FOREIGN = (
     *("PYTHONINSPECT", "PYTHONPLATLIBDIR"),
 )
 """Variables by which the user's own Python finds modules: with them, ours would find others."""
+
+_START_S = 60.0
 
 
 def own_environment(code_root: str = "") -> dict[str, str]:
@@ -42,27 +45,30 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: st
     Raises:
         BackendError: It did not start.
     """
+    fault = start_detached(supervisor_command(python, str(job_folder.path), run), code_root)
+    if fault:
+        raise BackendError(
+            f"The supervisor of run {run} could not be started with {python}: {fault}",
+            "Check that this Python exists and starts.",
+        )
+
+
+def start_detached(command: Sequence[str], code_root: str = "") -> str:
+    """Run a module that detaches itself, and return at once: "", or why it did not start."""
     try:
         done = subprocess.run(
-            supervisor_command(python, str(job_folder.path), run),
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",
             env=own_environment(code_root),
             start_new_session=True,
-            timeout=60,
+            timeout=_START_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendError(
-            f"The supervisor of run {run} could not be started with {python}: {error}.",
-            "Check that this Python exists and starts.",
-        ) from error
-    if done.returncode != 0:
-        raise BackendError(
-            f"The supervisor of run {run} exited at once with code {done.returncode}: "
-            f"{last_line(done.stderr)}"
-        )
+        return f"{error}."
+    return last_line(done.stderr) if done.returncode else ""
 
 
 def last_line(output: bytes) -> str:

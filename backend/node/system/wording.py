@@ -29,7 +29,7 @@ def who(plan: RankPlan) -> str:
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
 from backend.records.base.validation import job_name_fault, name_fault, sanitize
@@ -63,7 +64,8 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
         return f"the checkpoint {sanitize(name)} is missing from it"
     try:
         record = Checkpoint.from_dict(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        swallowed(error)
         return f"the record of the checkpoint {sanitize(name)} cannot be used"
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
         return f"the checkpoint {sanitize(name)} does not match its record"
@@ -99,5 +101,6 @@ def _minor(version: str) -> tuple[int, int]:
     try:
         major, minor = version.split(".")[:2]
         return int(major), int(minor)
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return 0, 0

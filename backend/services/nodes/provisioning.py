@@ -418,7 +418,8 @@ class SetUpService:
         path = str(NodeHome(PurePosixPath(entry.facts.home)).ssh / cluster_key.PRIVATE_NAME)
         try:
             return cluster_key.parse_key(self._with_shell(entry, lambda shell: shell.read(path)))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError) as error:
+            swallowed(error)
             return None
 
     def _with_shell(self, entry: NodeEntry, work: Callable[[Shell], T]) -> T:

@@ -56,7 +56,7 @@ class PreflightLimits:
         text = environment.get(VARIABLE, "").strip()
         try:
             whole_s = float(text or cls.whole_s)
-        except ValueError:
+        except ValueError:  # refused below
             whole_s = math.nan
         if not 1 <= whole_s <= 3600:
             raise BackendError(

@@ -50,6 +50,11 @@ def listen(
         raise NoPython(_why(answer)) from error
 
 
+def dismiss(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
+    """End the listener on a node; it has ended by itself if all visitors came."""
+    shell.run(_argv(python, "dismiss", listener), input=_source(), limit_s=limits.listen_s)
+
+
 def probe_node(
     shell: Shell, python: str, request: Request, limits: PreflightLimits
 ) -> dict[str, Any]:
@@ -122,7 +127,7 @@ class _Lines:
     def hear(self, line: str) -> None:
         try:
             found = json.loads(line)
-        except ValueError:
+        except ValueError:  # a login shell may print its own lines
             return
         if isinstance(found, dict) and "facts" in found:
             self._take(found)

@@ -241,8 +241,8 @@ class PreflightRun:
         node.heard, node.clock_offset_s = node_probe.listen(
             shell, python, node.address, self._token, visitors, node.limits
         )
-        if "pid" in node.heard:
-            after.callback(self._end_listener, shell, int(node.heard["pid"]))
+        if node.port:
+            after.callback(self._end_listener, shell, python, node)
         node.has_answered = True
         node.limits = self._limits.for_node(login_s, node.heard)
         node.listening.set()
@@ -260,13 +260,13 @@ class PreflightRun:
             if meeting.ident is not None:
                 meeting.join()
 
-    def _end_listener(self, shell: Shell, pid: int) -> None:
+    def _end_listener(self, shell: Shell, python: str, node: NodePreflight) -> None:
         """End a listener once no node can need it: one that was not visited lasts minutes."""
         self._over.wait()
-        # One that all nodes visited has ended by itself. It leads a group, which hardly any process
-        # does that has got its number since.
+        place = {"address": node.address, "port": node.port, "token": self._token}
+        listener = {**place, "visitors": len(self.job.asked) - 1}
         with suppress(BackendError):
-            shell.run(["kill", "--", f"-{pid}"])
+            node_probe.dismiss(shell, python, listener, node.limits)
 
     @contextlib.contextmanager
     def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:

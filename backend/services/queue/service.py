@@ -8,7 +8,6 @@ leads are started by a keeper, a small process that outlives the window.
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from backend.node.queue.entries import entry_of, is_led_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system.machine_id import machine
-from backend.node.system.start_supervisor import last_line, own_environment
+from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
@@ -54,8 +53,6 @@ from backend.records.queue.scheduling import (
 )
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
-
-_KEEPER_LIMIT_S = 60.0
 
 
 class QueueService:
@@ -236,22 +233,10 @@ class QueueService:
             self._start_keeper()
 
     def _start_keeper(self) -> None:
-        command = (self._python, "-m", "backend.node.queue.keeper")
-        try:
-            done = subprocess.run(
-                (*command, "--data-root", str(self._root.path.absolute()), "--detach"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                cwd="/",
-                env=own_environment(),
-                start_new_session=True,
-                timeout=_KEEPER_LIMIT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BackendError(f"The queue service is not running here: {error}.") from error
-        if done.returncode != 0:
-            raise BackendError(f"The queue service is not running here: {last_line(done.stderr)}")
+        command = (self._python, "-m", "backend.node.queue.keeper", "--detach")
+        fault = start_detached((*command, "--data-root", str(self._root.path.absolute())))
+        if fault:
+            raise BackendError(f"The queue service is not running here: {fault}")
 
     def _lay(self, entries: list[QueueEntry], index: int) -> None:
         """Write the place of the entry at ``index``; without room, those of its equals too."""

@@ -12,8 +12,9 @@ import threading
 import time
 from pathlib import Path
 
+from backend.base import process_signals
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.system.start_supervisor import own_environment
@@ -116,18 +117,14 @@ def _answer(process: subprocess.Popen[str], progress: Progress) -> dict[str, str
             return {"error": f"no answer within {_START_S:.0f} s"}
     try:
         return dict(json.loads(process.stdout.readline()))
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return {"error": "its process ended"}
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Close its standard input, at which it ends; kill it if it does not."""
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             with suppress(OSError):
                 stream.close()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process_signals.end(process, _END_S)

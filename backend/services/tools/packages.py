@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
+from backend.base import process_signals
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.base.validation import sanitize
@@ -93,9 +94,7 @@ def install_package(package: str, progress: Progress) -> None:
                 except subprocess.TimeoutExpired:
                     continue
         finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait(_END_S)
+            process_signals.end(process, _END_S)
         if process.returncode == 0:
             return
         said.seek(0)

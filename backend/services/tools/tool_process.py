@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from backend.base import process_signals
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.node.system import process_identity
-from backend.node.system.process_cleanup import descendants, tagged
+from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
@@ -43,7 +43,6 @@ _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
 _SHOWN_OUTPUT = 4_000
 _LOOK_S = 0.05
-_KILL_S = 5.0
 
 T = TypeVar("T")
 
@@ -424,19 +423,13 @@ class _Run:
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        deadline = time.monotonic() + _KILL_S
-        while time.monotonic() < deadline:
-            below = descendants(process.pid) if process.pid is not None else ()
-            left = [one for one in (*tagged(self._tag), *below) if one.pid != process.pid]
-            for one in left:
+        below = process_cleanup.descendants(process.pid) if process.pid is not None else ()
+        # The pid of a tool that was collected may be another program's now.
+        if process.poll() is None:
+            for one in below:
                 process_identity.send_signal(one, signal.SIGKILL)
-            if process.poll() is None:
-                process.kill()
-            elif not left:
-                break
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LOOK_S)
-            time.sleep(0 if process.poll() is None else 0.01)
+            process_signals.kill(process)
+        process_cleanup.end(lambda: process_cleanup.tagged(self._tag), 0.0)
         self._reader.join(1.0)
         if not self._reader.is_alive() and process.stdout is not None:
             process.stdout.close()

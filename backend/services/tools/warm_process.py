@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from backend.base import process_signals
 from backend.base.log import suppress
 
 _SERVER = "backend.training.tools.fork_server"
@@ -74,8 +75,7 @@ class ForkedTool:
     def kill(self) -> None:
         """Kill it; before it was forked, give the request up."""
         if self._pidfd >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            process_signals.send_by(self._pidfd, signal.SIGKILL)
         elif self.returncode is None:
             self.returncode = -signal.SIGKILL
             self._close()
@@ -145,8 +145,7 @@ class WarmProcess:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            process_signals.kill(self._process)
             self._process = None
 
     def close(self) -> None:

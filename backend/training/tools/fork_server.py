@@ -10,7 +10,6 @@ This process ends when the desktop does, and after a time without a child.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -23,12 +22,11 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import psutil
-
+from backend.base import process_signals
 from backend.base.log import suppress
+from backend.training.tools import children
 
 IDLE_S = 600.0
-_PR_SET_CHILD_SUBREAPER = 36
 _MESSAGE_BYTES = 1 << 20
 _PRELOADED = (
     "torch.utils.data",
@@ -67,7 +65,7 @@ class _Server:
                 self._finish(call)
             for call in [one for one in self._calls if one.socket.fileno() in ready]:
                 # Nothing is sent on it: the desktop has closed it.
-                signal.pidfd_send_signal(call.pidfd, signal.SIGKILL)
+                process_signals.send_by(call.pidfd, signal.SIGKILL)
                 self._finish(call)
             if self._desktop.fileno() in ready and not self._serve():
                 return
@@ -119,31 +117,17 @@ class _Server:
 
     def _finish(self, call: _Call) -> None:
         """Collect a child, kill what it left behind, and report its exit code."""
-        os.waitid(os.P_PIDFD, call.pidfd, os.WEXITED | os.WNOWAIT)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(call.pid, signal.SIGKILL)
         _, status = os.waitpid(call.pid, 0)
         self._calls.remove(call)
-        self._kill_orphans()
+        children.kill_all(but={one.pid for one in self._calls})
         with suppress(OSError):
             call.socket.send(b"%d\n" % os.waitstatus_to_exitcode(status))
         call.socket.close()
         os.close(call.pidfd)
 
-    def _kill_orphans(self) -> None:
-        """Kill descendants of dead children, which are children of this subreaper now."""
-        known = {call.pid for call in self._calls}
-        while left := [one for one in psutil.Process().children() if one.pid not in known]:
-            for child in left:
-                with suppress(psutil.Error):
-                    child.kill()
-                with suppress(ChildProcessError):
-                    os.waitpid(child.pid, 0)
-
 
 def main() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    children.adopt()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for name in _PRELOADED:
         importlib.import_module(name)

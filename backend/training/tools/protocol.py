@@ -12,7 +12,6 @@ has the result; 1: it has an error. No RESULT: the process was ended.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -25,21 +24,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
-
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base import read_only
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.launch import Launch
+from backend.training.tools import children
 from backend.training.user_code import UserCodeError, is_out_of_memory
 
-_PR_SET_CHILD_SUBREAPER = 36
 _REPORT_INTERVAL_S = 0.1
 _SOURCES = ("model", "loader", "dataset", "validation_loader", "validation_dataset")
 """The folders of the user's files in a request."""
-_KILL_S = 3.0
-"""A killed process ends within milliseconds, or hangs in a share and stays."""
 
 
 class Report:
@@ -111,7 +106,7 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
-    _end_descendants()
+    children.kill_all()
     # Threads and exit handlers of user code would keep the process alive.
     os._exit(0 if answer["ok"] else 1)
 
@@ -139,8 +134,7 @@ def _settle(asked: Mapping[str, Any]) -> None:
     with suppress(OSError):
         # If memory runs out, the kernel ends this process before the desktop.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    children.adopt()
     rope = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -151,18 +145,5 @@ def _settle(asked: Mapping[str, Any]) -> None:
 def _hold(rope: int) -> None:
     while os.read(rope, 1):
         pass
-    _end_descendants()
+    children.kill_all()
     os._exit(1)
-
-
-def _end_descendants() -> None:
-    """Kill processes that user code left: all become children of this subreaper, layer by layer."""
-    deadline = time.monotonic() + _KILL_S
-    while (children := psutil.Process().children()) and time.monotonic() < deadline:
-        for child in children:
-            with suppress(psutil.Error):
-                child.kill()
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        time.sleep(0.01)

@@ -18,7 +18,7 @@ from backend.node.agent import agent as agent_module
 from backend.node.agent.agent import Agent
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system.background_service import ServiceLock
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.jobs.state import JobState
@@ -67,13 +67,13 @@ def start(root: DataRoot, folder: NodeFolder) -> Iterator[Start]:
         return begun[-1]
 
     yield begin
-    holder = AgentLock(folder.path).holder()
+    holder = ServiceLock(folder.path).holder()
     if holder is not None:
         process_identity.send_signal(holder, signal.SIGKILL)
     for one in begun:
         one.kill()
         one.communicate()
-    AgentLock(folder.path).path.unlink(missing_ok=True)
+    ServiceLock(folder.path).path.unlink(missing_ok=True)
 
 
 def reading(folder: NodeFolder) -> NodeReading:
@@ -372,7 +372,7 @@ def test_a_data_root_that_cannot_be_read_is_the_callers_to_know(root: DataRoot) 
 
 
 def test_the_lock_of_another_kind_of_file_is_refused(folder: NodeFolder, start: Start) -> None:
-    lock = AgentLock(folder.path)
+    lock = ServiceLock(folder.path)
     lock.path.symlink_to(folder.path / "elsewhere")
     agent = start()
     _, complaint = agent.communicate(timeout=LIMIT_S)

@@ -15,7 +15,7 @@ import pytest
 from backend.node.agent import autostart as agent_autostart
 from backend.node.agent.autostart import AgentService, Autostart
 from backend.node.system import process_cleanup, process_identity
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system.background_service import ServiceLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
 from backend.records.jobs.status import ProcessIdentity
@@ -80,7 +80,7 @@ def service(tmp_path: Path) -> Iterator[AgentService]:
     folder = tmp_path / "node 1"
     folder.mkdir()
     yield AgentService("gpu 1", str(folder), str(tmp_path), interval_s=0.2)
-    lock = AgentLock(folder)
+    lock = ServiceLock(folder)
     holder = lock.holder()
     if holder is not None:
         process_identity.send_signal(holder, signal.SIGKILL)
@@ -192,9 +192,9 @@ def test_cron_keeps_it_where_systemd_would_not(
     assert machine.units == []
     line = agent_autostart.crontab_line(service)
     assert machine.table.read_text() == f"0 1 * * * backup\n{line}\n"
-    first = wait_for(AgentLock(Path(service.folder)).holder)
+    first = wait_for(ServiceLock(Path(service.folder)).holder)
     agent_autostart.install(service)
-    second = wait_for(AgentLock(Path(service.folder)).holder)
+    second = wait_for(ServiceLock(Path(service.folder)).holder)
     assert machine.table.read_text() == f"0 1 * * * backup\n{line}\n"
     assert second != first
     assert not process_identity.is_alive(first)
@@ -260,5 +260,5 @@ def test_the_command_line_says_which_way_was_taken(
         "sentence": "cron starts the agent again after a reboot.",
     }
     assert agent_autostart.main(["remove", *options]) == 0
-    assert AgentLock(Path(service.folder)).holder() is None
+    assert ServiceLock(Path(service.folder)).holder() is None
     assert machine.table.read_text() == ""

@@ -249,14 +249,18 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
     assert code == 124 or len(count.read_text().split()) == tries
 
 
-@pytest.mark.parametrize("shell", [["sh", "-c", '"$@"', "sh"], []], ids=["of sh", "a program"])
-def test_a_listener_without_visitors_ends_by_the_pid_that_it_gave(shell: list[str]) -> None:
-    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
+@pytest.mark.parametrize("came", range(3))
+@pytest.mark.parametrize("strangers", [0, 1])
+def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
+    came: int, strangers: int
+) -> None:
+    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS, "visitors": 3})
     place = ("127.0.0.1", there["port"])
-    socket.create_connection(place).close()
-    # As `PreflightRun` does.
-    kill = [*shell, "kill", "--", f"-{there['pid']}"]
-    wait_for(lambda: not subprocess.run(kill, check=False).returncode, "its group")
+    for token in [TOKEN] * came + ["another"] * strangers:
+        with socket.create_connection(place) as visitor:
+            visitor.sendall(token.encode())
+    listener = {"address": place[0], "port": place[1], "token": TOKEN, "visitors": 3}
+    assert tell("dismiss", listener) == []
 
     def is_refused() -> bool:
         with socket.socket() as visitor:

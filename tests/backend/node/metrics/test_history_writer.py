@@ -14,7 +14,7 @@ import pytest
 
 from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import LIMIT_BYTES, HistoryWriter, Lines
-from backend.node.system.agent_lock import AgentLock
+from backend.node.system.background_service import ServiceLock
 from backend.records.base.layout import DataRoot, NodeFolder
 from backend.records.nodes.history import (
     WEEK_EVERY_S,
@@ -141,7 +141,7 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
     finally:
         agent.terminate()
         agent.wait()
-        AgentLock(folder.path).path.unlink(missing_ok=True)
+        ServiceLock(folder.path).path.unlink(missing_ok=True)
     assert line is not None
     assert [gpu.unwell for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
     assert line.gpus[1].temperature_c == 91

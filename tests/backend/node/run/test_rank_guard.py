@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -228,7 +228,13 @@ def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
     guard._plan, guard._attempt, guard._launcher = ranks[1], attempt, os.getppid()
     guard._launch = SimpleNamespace(can_lose_nodes=True, ranks=ranks)  # type: ignore[assignment]
     killed: list[int] = []
-    monkeypatch.setattr(rank_guard.os, "kill", lambda pid, _: killed.append(pid))
+
+    def send(pid: int, is_it: Callable[[], bool], number: signal.Signals) -> None:
+        assert is_it()
+        assert number is signal.SIGKILL
+        killed.append(pid)
+
+    monkeypatch.setattr(rank_guard.process_signals, "send", send)
     left = list(looks)
 
     def wait(_signals: object, _limit_s: float) -> signal.Signals | None:

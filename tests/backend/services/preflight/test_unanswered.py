@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -68,7 +69,8 @@ class Nodes:
         if self.hangs and name == "gpu2":
             self.over.wait()
             raise BROKEN
-        return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"")
+        nothing: Any = lambda *_, **__: None  # noqa: E731
+        return SimpleNamespace(name=name, close=nothing, run=nothing, read=lambda *_: b"")
 
     def probe(self, shell: Any, python: str, request: Any, limits: Any) -> dict[str, Any]:
         if shell.name == "gpu2" and self.probe_fault is not None:
@@ -88,8 +90,8 @@ class Nodes:
         if not self.hangs or not self.began:
             self.began = True
             return 0.0
-        is_busy = any(thread.name == "gpu1" for thread in threading.enumerate())
-        return LIMITS.meeting_s if is_busy else LIMITS.whole_s + 1
+        (gpu1,) = (one for one in self.run.job.asked if one.name == "gpu1")
+        return LIMITS.whole_s + 1 if gpu1.over.is_set() else LIMITS.meeting_s
 
     def check(self) -> Preflight:
         entries = [
@@ -104,7 +106,8 @@ class Nodes:
         ground = PreflightContext(
             DataRoot(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
-        return PreflightRun(ground, config, 0).fly(lambda: False)
+        self.run = PreflightRun(ground, config, 0)
+        return self.run.fly(lambda: False)
 
 
 @pytest.fixture
@@ -131,12 +134,13 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
 def test_listeners_end_with_the_check_and_not_before(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    ended: queue.Queue[tuple[str, list[str], bool]] = queue.Queue()
+    ended: queue.Queue[tuple[str, str, int, int, bool]] = queue.Queue()
     is_over = False
 
     def open_shell(name: str) -> Any:
-        def end(argv: list[str]) -> None:
-            ended.put((name, argv, is_over))
+        def end(argv: list[str], **_: object) -> None:
+            listener = json.loads(argv[-1])
+            ended.put((name, argv[-2], listener["port"], listener["visitors"], is_over))
 
         return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"", run=end)
 
@@ -145,14 +149,13 @@ def test_listeners_end_with_the_check_and_not_before(
         is_over = True
         return (), ()
 
-    monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1, "pid": 7}, 0.0))
     monkeypatch.setattr(preflight_run, "judge", judge)
     monkeypatch.setattr(nodes, "open_shell", open_shell)
     if fault:
         setattr(nodes, fault, BROKEN)
     nodes.check()
     told = sorted(ended.get(timeout=LIMIT_S) for _ in NODES)
-    assert told == [(name, ["kill", "--", "-7"], True) for name in NODES]
+    assert told == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 
 def test_a_node_that_is_silent_blocks_in_every_view(

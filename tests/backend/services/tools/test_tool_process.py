@@ -17,6 +17,7 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -297,6 +298,17 @@ def test_a_tool_does_not_see_the_users_pythonpath(
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     (tmp_path / "source").mkdir()
     assert "here" in str(refused(model(tmp_path / "source", "raise ValueError('here')")))
+
+
+def test_the_pid_of_a_tool_that_has_ended_may_be_another_program_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        below = process_identity.process(other.pid)
+        monkeypatch.setattr(process_cleanup, "descendants", lambda _pid: (below,))
+        tool_process.check_model(model(tmp_path, GOOD))
+        assert other.poll() is None
+        other.kill()
 
 
 def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:

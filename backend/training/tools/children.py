@@ -1,0 +1,39 @@
+"""Processes that user code leaves in a tool: adopted by it, and ended with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection
+
+import psutil
+
+from backend.base import prctl, process_signals
+from backend.base.log import suppress
+
+_LIMIT_S = 3.0
+"""A killed process ends within milliseconds, or hangs in a share and stays."""
+
+
+def adopt() -> None:
+    """Make descendants whose parent ends children of this process, where the system can."""
+    with suppress(OSError, AttributeError):
+        prctl.become_subreaper()
+
+
+def kill_all(but: Collection[int] = ()) -> None:
+    """Kill the children of this process, and those of theirs that it adopts by that.
+
+    ``but``: pids of children that go on.
+    """
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        left = [one for one in psutil.Process().children() if one.pid not in but]
+        if not left:
+            return
+        for one in left:
+            process_signals.send(one.pid, one.is_running, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(one.pid, os.WNOHANG)
+        time.sleep(0.001)
