@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.cli.main import run
-from backend.records.base.remote_root import RemoteRoot
-from backend.records.studies.table import StudyTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backend.records.base.remote_root import RemoteRoot
+    from backend.records.studies.table import StudyTable
 
 
 def open_window(
@@ -33,4 +38,8 @@ def draw_study(table: StudyTable, ending: str) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:], open_window, draw_study))
+    code = run(sys.argv[1:], open_window, draw_study)
+    # Otherwise Python looks for garbage among all objects once more, which takes a quarter of the
+    # time of `job list` (tests/benchmarks/startup.py).
+    gc.freeze()
+    sys.exit(code)

@@ -341,7 +341,7 @@ class Program(QObject):
         self._poller = StatusPoller(
             services.jobs.queries.poll,
             JobList(services.jobs.queries).poll,
-            services.jobs.lifecycle.reap,
+            services.reaper.reap,
             runner,
             LOOK_INTERVAL_MS,
             self,

@@ -98,7 +98,8 @@ class Opening(QObject):
             # A keyring that stays locked must not block a data root that is open now.
             with suppress(BackendError):
                 services.cluster.keep_passphrase(self._locked_key)
-        return services
+        # None is imported or made later, in the thread of the window.
+        return services.make_all()
 
     @Slot()
     def _again(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from backend.catalogue.tables import Base
+from backend.catalogue.tables import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -7,69 +7,68 @@ by has a column.
 
 from __future__ import annotations
 
-from sqlalchemy import Float, Index, Text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text
 
 HEAD = "0004"
 """Newest revision in ``versions``, so that opening a current catalogue imports no Alembic."""
+METADATA = MetaData()
 
 
-class Base(DeclarativeBase):
-    pass
+def _text(name: str, default: str | None = None) -> Column[str]:
+    return Column(name, Text, nullable=False, server_default=default)
 
 
-class LibraryItemRow(Base):
-    """One version of a dataset, model or loader."""
-
-    __tablename__ = "library_item"
-
-    kind: Mapped[str] = mapped_column(Text, primary_key=True)
-    name: Mapped[str] = mapped_column(Text, primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    sha256: Mapped[str] = mapped_column(Text)
-    bytes: Mapped[int]
-    files: Mapped[int]
-    created: Mapped[str] = mapped_column(Text)
-    source: Mapped[str] = mapped_column(Text)
-    facts: Mapped[str] = mapped_column(Text)
-    trusted: Mapped[str] = mapped_column(Text, server_default="")
-    """Fingerprint of its files (names, sizes, times) when their hash was last verified."""
+def _integer(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
 
 
-class JobRow(Base):
-    """One job as it was last seen."""
-
-    __tablename__ = "job"
-
-    id: Mapped[str] = mapped_column(Text, primary_key=True)
-    name: Mapped[str] = mapped_column(Text(collation="NOCASE"))
-    state: Mapped[str] = mapped_column(Text)
-    created: Mapped[str] = mapped_column(Text)
-    started: Mapped[str] = mapped_column(Text)
-    ended: Mapped[str] = mapped_column(Text)
-    earlier_s: Mapped[float] = mapped_column(Float, server_default="0")
-    earlier_gpu_s: Mapped[float | None] = mapped_column(Float)
-    energy_j: Mapped[float | None] = mapped_column(Float)
-    user: Mapped[str] = mapped_column(Text)
-    run: Mapped[int]
-    epoch: Mapped[int]
-    step: Mapped[int]
-    total_steps: Mapped[int]
-    steps_per_epoch: Mapped[int]
-    best_name: Mapped[str | None] = mapped_column(Text)
-    best_value: Mapped[float | None] = mapped_column(Float)
-    metrics: Mapped[str] = mapped_column(Text)
-    message: Mapped[str] = mapped_column(Text)
-    error: Mapped[str] = mapped_column(Text)
-    notes: Mapped[str] = mapped_column(Text)
-    tags: Mapped[str] = mapped_column(Text)
-    config: Mapped[str] = mapped_column(Text)
-    pins: Mapped[str] = mapped_column(Text)
-    search: Mapped[str] = mapped_column(Text, server_default="")
-    """Id, name, notes and tags, folded: LIKE alone is case-sensitive for letters such as Ä."""
-
-    __table_args__ = (
-        Index("job_created", "created"),
-        Index("job_name", "name"),
-        Index("job_state", "state"),
-    )
+# One version of a dataset, model or loader. ``trusted`` is the fingerprint of its files (names,
+# sizes, times) when their hash was last verified.
+ITEMS = Table(
+    "library_item",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    _text("sha256"),
+    _integer("bytes"),
+    _integer("files"),
+    _text("created"),
+    _text("source"),
+    _text("facts"),
+    _text("trusted", default=""),
+)
+# One job as it was last seen. ``search`` is its id, name, notes and tags, folded: LIKE alone is
+# case-sensitive for letters such as Ä.
+JOBS = Table(
+    "job",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("name", Text(collation="NOCASE"), nullable=False),
+    _text("state"),
+    _text("created"),
+    _text("started"),
+    _text("ended"),
+    Column("earlier_s", Float, nullable=False, server_default="0"),
+    Column("earlier_gpu_s", Float),
+    Column("energy_j", Float),
+    _text("user"),
+    _integer("run"),
+    _integer("epoch"),
+    _integer("step"),
+    _integer("total_steps"),
+    _integer("steps_per_epoch"),
+    Column("best_name", Text),
+    Column("best_value", Float),
+    _text("metrics"),
+    _text("message"),
+    _text("error"),
+    _text("notes"),
+    _text("tags"),
+    _text("config"),
+    _text("pins"),
+    _text("search", default=""),
+    Index("job_created", "created"),
+    Index("job_name", "name"),
+    Index("job_state", "state"),
+)

@@ -14,12 +14,53 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
 """Exit codes; argparse uses 2."""
+
+
+class Note(str):
+    """A line for standard error: it is not a result."""
+
+
+class Raw(str):
+    """Text that is written as it is."""
+
+
+class Table(NamedTuple):
+    """Rows below a head; without rows, ``empty`` is a note."""
+
+    head: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    empty: str = ""
+
+
+class Facts(NamedTuple):
+    """Names and values in two columns; empty values are left out."""
+
+    pairs: Iterable[tuple[str, str]]
+
+
+Part = str | Table | Facts | Iterable["Part"]
+"""A piece of a result as text: a ``str`` is a line."""
+
+
+class Answer:
+    """The result of a command, which the printer shows as JSON or as text.
+
+    Attributes:
+        data: What JSON shows, or a function that returns it.
+        parts: What text shows, in this order; iterators are read only if it is shown.
+        failed: The exit code is `FAILED`.
+    """
+
+    def __init__(self, data: object, *parts: Part, failed: bool = False) -> None:
+        self.data = data
+        self.parts = parts
+        self.failed = failed
 
 
 def plain(value: Any) -> Any:
@@ -56,6 +97,29 @@ def shown(text: str) -> str:
     )
 
 
+def as_toml(raw: Mapping[str, Any]) -> Answer:
+    """Return settings, as the file that users edit."""
+    import tomli_w
+
+    return Answer(raw, Raw(tomli_w.dumps(raw)))
+
+
+def print_part(part: Part) -> None:
+    if isinstance(part, Raw):
+        sys.stdout.write(part)
+    elif isinstance(part, Note):
+        print_note(part)
+    elif isinstance(part, str):
+        print_line(part)
+    elif isinstance(part, Table):
+        print_table(*part)
+    elif isinstance(part, Facts):
+        print_facts(part.pairs)
+    else:
+        for one in part:
+            print_part(one)
+
+
 def print_line(text: str = "") -> None:
     sys.stdout.write(shown(text) + "\n")
 
@@ -79,7 +143,6 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) 
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print names and values in two columns; empty values are left out."""
     pairs = [(name, value) for name, value in facts if value]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:

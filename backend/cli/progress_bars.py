@@ -4,76 +4,58 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import Any
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any
 
 from backend.base.progress import Progress
 from backend.cli.printing import in_figures
-from backend.records.jobs.metric_names import OF_NO_DATA
-from backend.records.jobs.view import JobView
+
+if TYPE_CHECKING:
+    from backend.records.jobs.view import JobView
 
 
-class Bar(Progress):
-    """One bar for work whose total may become known later."""
+class Bars(Progress):
+    """One bar for work, or two for a run: its epoch and all of it, with the newest metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_quiet: bool = False) -> None:
         super().__init__()
-        self._bar: Any = None
+        self._is_quiet = is_quiet
+        self._shown: list[Any] = []
         self._what = ""
 
     def report(self, done: float, total: float, what: str) -> None:
-        if what != self._what:
+        """Show work whose total may become known later."""
+        if self._is_quiet:
+            return
+        if what != self._what or len(self._shown) != 1:
             self.close()
             self._what = what
-            self._bar = tqdm(
-                desc=what,
-                file=sys.stderr,
-                unit_scale=True,
-                leave=False,
-                ncols=shutil.get_terminal_size().columns,
-            )
-        self._bar.total = total or None
-        self._bar.n = done
-        self._bar.refresh()
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class RunBars:
-    """A bar for the epoch and one for the whole run, with the newest metrics."""
-
-    def __init__(self) -> None:
-        self._waiting: Any = None
-        self._epoch: Any = None
-        self._run: Any = None
+            self._shown = [_line(0, total=None, desc=what, unit_scale=True, leave=False)]
+        (bar,) = self._shown
+        bar.total = total or None
+        bar.n = done
+        bar.refresh()
 
     def show(self, view: JobView) -> None:
+        """Show a run; only its state until the number of steps is known."""
+        if self._is_quiet:
+            return
         if not view.total_steps or not view.steps_per_epoch:
             self._wait(view)
             return
-        if self._run is None:
+        if len(self._shown) != 2:
             self.close()
-            self._epoch = _line(
-                0, "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}{postfix}"
-            )
-            self._run = _line(
-                1,
-                "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]",
-            )
+            form = "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}"
+            self._shown = [
+                _line(0, bar_format=form + "{postfix}"),
+                _line(1, bar_format=form + " [{elapsed}<{remaining}]"),
+            ]
+        from backend.records.jobs.metric_names import OF_NO_DATA
+
+        epoch_bar, run_bar = self._shown
         epoch = max(1, view.epoch)
-        self._epoch.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
-        self._epoch.total = view.steps_per_epoch
-        self._epoch.n = min(
+        epoch_bar.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
+        epoch_bar.total = view.steps_per_epoch
+        epoch_bar.n = min(
             view.steps_per_epoch, max(0, view.step - (epoch - 1) * view.steps_per_epoch)
         )
         figures = [
@@ -81,40 +63,29 @@ class RunBars:
             for name, value in view.metrics.items()
             if name not in OF_NO_DATA
         ]
-        self._epoch.set_postfix_str("  ".join(figures[:4]), refresh=False)
-        self._run.set_description_str(view.state.word, refresh=False)
-        self._run.total = view.total_steps
-        self._run.n = min(view.step, view.total_steps)
-        self._epoch.refresh()
-        self._run.refresh()
+        epoch_bar.set_postfix_str("  ".join(figures[:4]), refresh=False)
+        run_bar.set_description_str(view.state.word, refresh=False)
+        run_bar.total = view.total_steps
+        run_bar.n = min(view.step, view.total_steps)
+        epoch_bar.refresh()
+        run_bar.refresh()
 
     def _wait(self, view: JobView) -> None:
-        """Show only the state until the number of steps is known."""
-        if self._waiting is None:
-            self._waiting = _line(0, "{desc} {elapsed}", leave=False)
-        self._waiting.set_description_str(view.state.word)
+        if len(self._shown) != 1 or self._what:
+            self.close()
+            self._shown = [_line(0, bar_format="{desc} {elapsed}", leave=False)]
+        self._shown[0].set_description_str(view.state.word)
 
     def close(self) -> None:
-        for bar in (self._waiting, self._epoch, self._run):
-            if bar is not None:
-                bar.close()
-        self._waiting = self._epoch = self._run = None
-
-    def __enter__(self) -> RunBars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        for bar in self._shown:
+            bar.close()
+        self._shown = []
+        self._what = ""
 
 
-def _line(position: int, bar_format: str, *, leave: bool = True) -> Any:
+def _line(position: int, *, total: float | None = 1, **how: Any) -> Any:
+    from tqdm import tqdm
+
     # Some terminals (serial lines, CI) report 0 columns; nothing would be drawn.
     width = shutil.get_terminal_size().columns
-    return tqdm(
-        total=1,
-        file=sys.stderr,
-        position=position,
-        bar_format=bar_format,
-        leave=leave,
-        ncols=width,
-    )
+    return tqdm(total=total, file=sys.stderr, position=position, ncols=width, **how)

@@ -7,6 +7,7 @@ checkpoints and the end.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod

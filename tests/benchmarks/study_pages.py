@@ -44,7 +44,7 @@ def measure(services: Services, name: str) -> bool:
         # Between the queue and the start of its run a job is a draft for a moment.
         ended = services.jobs.queries.wait(view.id, until=lambda now: now.state.is_over)
         ends.append(ended)
-        services.jobs.lifecycle.reap(view.id)
+        services.reaper.reap(view.id)
         sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.word}\n")
     write_table(services, name, made.tag)
     return all(view.state is JobState.FINISHED for view in ends)

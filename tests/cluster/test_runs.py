@@ -194,7 +194,7 @@ def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     status = stocked.services.data_root.node("node1").status
     wait_for(lambda: time.time() - status.stat().st_mtime > SILENT_S, "silence")
-    assert stocked.services.jobs.lifecycle.head(view.id) == "node1"
+    assert stocked.services.reaper.head(view.id) == "node1"
     assert stocked.services.set_up.wake_silent(("node1", "node2")) == {"node1": True}
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR

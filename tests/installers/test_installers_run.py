@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from backend.cli.main import _COMMANDS
+from backend.cli.command import groups
 
-COMMANDS = sorted({command for command, _ in _COMMANDS} - {"demo"})
+COMMANDS = sorted({*groups()} - {"demo"})
 Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from argparse import Namespace
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +15,6 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.cli.preflight import preflight
 from backend.node.run import run_start
 from backend.records.base import number_format
 from backend.records.base.atomic_files import replace_json
@@ -28,6 +26,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.preflight import checks as words
 from backend.services.preflight.service import PreflightFailed, PreflightService
+from tests.fakes.command_line import call
 from tests.integration.tiny import ALONE, raw_job
 
 
@@ -67,10 +66,9 @@ def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
 
 def test_the_command_line_tells_it(services: Services, capsys: pytest.CaptureFixture[str]) -> None:
     job = services.jobs.create(raw_job())
-    asked = Namespace(id=job.id, fix=False, canary=False)
-    assert preflight(services, asked, False) == 0
+    assert call(services, "job", "preflight", job.id) == 0
     assert "The job can start; checked this-computer in" in capsys.readouterr().out
-    assert preflight(services, asked, True) == 0
+    assert call(services, "job", "preflight", job.id, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["passed"] is True
     assert document["canary"] is None
@@ -82,7 +80,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
 ) -> None:
     job = services.jobs.create(raw_job())
     monkeypatch.setattr(words, "LEAST_OPEN_FILES", 10**9)
-    assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
+    assert call(services, "job", "preflight", job.id, "--fix", "--canary") == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in told
     assert "1 problem prevents the job from starting" in told

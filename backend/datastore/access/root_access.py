@@ -130,6 +130,13 @@ class DataRootAccess(Files, Protocol):
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         """Fetch everything of the newest run, if it has ended and was on another node."""
 
+    def open(self) -> None:
+        """Connect to it, once, before any other call.
+
+        Raises:
+            BackendError: It cannot be reached, or is not a data root.
+        """
+
     def close(self) -> None: ...
 
 
@@ -243,6 +250,9 @@ class Mounted(LocalFiles, NotStaging):
         pass
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
+        pass
+
+    def open(self) -> None:
         pass
 
     def close(self) -> None:

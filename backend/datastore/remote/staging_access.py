@@ -13,14 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
-from backend.datastore.remote.staged_root import StagedRoot, made_by
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -35,6 +34,9 @@ from backend.records.jobs.launch import launch_of
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
+
+if TYPE_CHECKING:
+    from backend.datastore.remote.staged_root import StagedRoot
 
 _AGAIN_S = 60.0
 """Time until files are fetched again after a failure."""
@@ -251,6 +253,8 @@ class StagingAccess(Mounted):
         """Return whether a local file exists that a run in progress does not write."""
         if path.suffix != CHECKPOINT_SUFFIX or not path.exists():
             return False
+        from backend.datastore.remote.staged_root import made_by
+
         folder = JobFolder(path.parent.parent)
         # A run from an older checkpoint uses some of the same names again.
         return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
@@ -269,6 +273,9 @@ class StagingAccess(Mounted):
         return [one for one in node_files.entries(self._root) if one.no_share and one.is_ready]
 
     def _root_of(self, entry: NodeEntry) -> StagedRoot:
+        # Most data roots have no such node.
+        from backend.datastore.remote.staged_root import StagedRoot
+
         key = (entry.name, entry.address, entry.data_root)
         with self._lock:
             if key not in self._far:

@@ -1,91 +1,343 @@
 """Opens a data root: its catalogue, and the services that use it.
 
 By default the catalogue is in the user's own data folder, under a name made of the data root's
-path, so that two data roots never share one.
+path, so that two data roots never share one. A service is imported and made when it is first used:
+a command uses few of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from backend.base.errors import BackendError
-from backend.catalogue.store import Catalogue, open_catalogue, set_aside
-from backend.datastore.access.root_access import DataRootAccess
-from backend.datastore.remote.staging_access import StagingAccess
-from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
-from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.services.bundles.replay import ReplayService
-from backend.services.bundles.service import BundleService
-from backend.services.jobs.comparison import ComparisonService
-from backend.services.jobs.forecast import JobForecasts
-from backend.services.jobs.inspection import InspectionService
-from backend.services.jobs.logs import LogService
-from backend.services.jobs.prediction import PredictionService
-from backend.services.jobs.run_starter import RunStarter
-from backend.services.jobs.service import JobService
-from backend.services.jobs.templates import TemplateService
-from backend.services.jobs.trial_run import CanaryService
-from backend.services.library.data_scan import DataScanService
-from backend.services.library.service import LibraryService
-from backend.services.nodes.head_node import HeadNodeLauncher
-from backend.services.nodes.provisioning import SetUpService, default_places
-from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
-from backend.services.nodes.service import NodeService
-from backend.services.notifications.service import NoticeService
-from backend.services.preflight.limits import PreflightLimits
-from backend.services.preflight.service import PreflightService
-from backend.services.queue.service import QueueService
-from backend.services.studies.service import StudyService
-from backend.services.sweeps.service import SweepService
-from backend.services.tools.event_viewer import EventViewers
-from backend.services.tools.packages import PackageService
-from backend.ssh import persistent_connection
-from backend.ssh.interface import Shell
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.datastore.access.root_access import DataRootAccess
+    from backend.records.nodes.entry import NodeAddress
+    from backend.services.bundles.replay import ReplayService
+    from backend.services.bundles.service import BundleService
+    from backend.services.jobs.comparison import ComparisonService
+    from backend.services.jobs.inspection import InspectionService
+    from backend.services.jobs.logs import LogService
+    from backend.services.jobs.prediction import PredictionService
+    from backend.services.jobs.queries import JobQueries
+    from backend.services.jobs.run_reaper import RunReaper
+    from backend.services.jobs.service import JobService
+    from backend.services.jobs.templates import TemplateService
+    from backend.services.jobs.trial_run import CanaryService
+    from backend.services.library.data_scan import DataScanService
+    from backend.services.library.service import LibraryService
+    from backend.services.nodes.provisioning import SetUpService
+    from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
+    from backend.services.nodes.service import NodeService
+    from backend.services.notifications.service import NoticeService
+    from backend.services.preflight.service import PreflightService
+    from backend.services.queue.service import QueueService
+    from backend.services.studies.service import StudyService
+    from backend.services.sweeps.service import SweepService
+    from backend.services.tools.event_viewer import EventViewers
+    from backend.services.tools.packages import PackageService
+    from backend.ssh.interface import Shell
+
+_Made = TypeVar("_Made")
 
 
-@dataclass(frozen=True)
+class _made_once(Generic[_Made]):  # noqa: N801 - a decorator, as functools.cached_property
+    """A service that is made when it is first used, by one thread."""
+
+    def __init__(self, make: Callable[[Any], _Made]) -> None:
+        self._make = make
+
+    def __get__(self, services: Services, _: object) -> _Made:
+        made, name = vars(services), self._make.__name__
+        with services.making:
+            if name not in made:
+                made[name] = self._make(services)
+            found: _Made = made[name]
+            return found
+
+
 class Services:
-    """The services of one data root. Close it at the end."""
+    """The services of one data root. Any thread may be the first to use one; close it at the end.
 
-    library: LibraryService
-    scans: DataScanService
-    event_viewers: EventViewers
-    jobs: JobService
-    nodes: NodeService
-    cluster: ClusterService
-    set_up: SetUpService
-    packages: PackageService
-    preflight: PreflightService
-    canary: CanaryService
-    logs: LogService
-    queue: QueueService
-    notices: NoticeService
-    comparison: ComparisonService
-    predictions: PredictionService
-    bundles: BundleService
-    replays: ReplayService
-    sweeps: SweepService
-    studies: StudyService
-    templates: TemplateService
-    inspection: InspectionService
-    data_root: DataRoot
-    share: DataRootAccess
-    catalogue: Catalogue
+    Attributes:
+        data_root: The data root, or its local mirror.
+        making: Held while a service is made.
+    """
+
+    def __init__(
+        self,
+        data_root: Path | RemoteRoot,
+        catalogue: Path | None,
+        accept: Accept | None,
+        passphrase: AskPassphrase | None,
+        given: Accept,
+    ) -> None:
+        self._key = _key(data_root)
+        if catalogue is None:
+            import platformdirs
+
+            self._place = default_catalogue(data_root)
+            self._cache = platformdirs.user_cache_path("ringmaster") / self._key
+            mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / self._key
+            # One file for all data roots: the identity of a machine does not depend on them.
+            self._profile = platformdirs.user_data_path("ringmaster") / "cluster"
+        else:
+            self._place = place = expanded(catalogue).absolute()
+            self._cache = place.with_name(f"{place.name}.cache")
+            mirror = place.with_name(f"{place.name}.mirror")
+            self._profile = place.with_name(f"{place.name}.cluster")
+        self._remote = data_root if isinstance(data_root, RemoteRoot) else None
+        self._accept = accept
+        self._passphrase = passphrase
+        self._given = given
+        self.making = threading.RLock()
+        self.data_root = (
+            DataRoot(mirror, data_root.label)
+            if isinstance(data_root, RemoteRoot)
+            else DataRoot(data_root)
+        )
+
+    @property
+    def trash(self) -> str:
+        """The path of the trash, as users know it."""
+        return self.share.shown(self.data_root.trash)
+
+    def make_all(self) -> Services:
+        """Make every service, so that a window never waits for one; return the services."""
+        for name, part in vars(Services).items():
+            if isinstance(part, _made_once):
+                getattr(self, name)
+        return self
 
     def close(self) -> None:
-        self.event_viewers.close()
-        self.share.close()
-        self.catalogue.close()
+        for name in ("event_viewers", "share", "catalogue"):
+            if name in vars(self):
+                getattr(self, name).close()
 
+    @_made_once
+    def share(self) -> DataRootAccess:
+        if self._remote is None:
+            from backend.datastore.remote.staging_access import StagingAccess
 
-def default_data_root() -> Path:
-    return Path.home() / "ringmaster"
+            return StagingAccess(self.data_root, lambda entry: self._connect(entry.address))
+        from backend.datastore.remote.mirror import Mirror
+        from backend.records.nodes.entry import NodeAddress
+
+        ask = self._accept, self._passphrase
+        address = NodeAddress(self._remote.host, self._remote.port, self._remote.user)
+        return Mirror(self.data_root, self._remote, lambda: self._connect(address, *ask))
+
+    def _connect(
+        self,
+        address: NodeAddress,
+        accept: Accept | None = None,
+        passphrase: AskPassphrase | None = None,
+    ) -> Shell:
+        from backend.ssh.persistent_connection import SILENCE_S
+
+        return self.cluster.connect(
+            address, accept, passphrase, limit_s=SILENCE_S, silence_s=SILENCE_S
+        )
+
+    @_made_once
+    def catalogue(self) -> Catalogue:
+        from backend.catalogue.store import open_catalogue
+
+        opened = open_catalogue(self._place)
+        if opened.is_new:
+            from backend.base.progress import Progress
+            from backend.datastore.jobs.scan import JobFolderReader
+            from backend.services.library.rescan import Rescan
+
+            jobs = JobFolderReader(self.data_root)
+            Rescan(self.data_root, opened, jobs, self.share).everything(Progress())
+        return opened
+
+    @_made_once
+    def cluster(self) -> ClusterService:
+        from backend.services.nodes.registry import ClusterService
+
+        return ClusterService(self.data_root, self._profile, given=self._given, share=self.share)
+
+    @_made_once
+    def queries(self) -> JobQueries:
+        from backend.services.jobs.queries import JobQueries
+
+        return JobQueries(self.data_root, self.catalogue, self._cache, self.share)
+
+    @_made_once
+    def reaper(self) -> RunReaper:
+        from backend.services.jobs.run_reaper import RunReaper
+
+        return RunReaper(self.queries, self.share)
+
+    @_made_once
+    def library(self) -> LibraryService:
+        from backend.services.library.service import LibraryService
+
+        looks = self._cache / "looks"
+        return LibraryService(
+            self.data_root, self.catalogue, looks, self.queries.show, share=self.share
+        )
+
+    @_made_once
+    def set_up(self) -> SetUpService:
+        from backend.node.system.start_supervisor import CODE_ROOT
+        from backend.services.nodes.provisioning import SetUpService, default_places
+
+        return SetUpService(
+            self.data_root,
+            default_places(self._key, CODE_ROOT / "installers" / "constraints.txt"),
+            open_shell=lambda entry: self.cluster.open_shell(entry.name),
+            look=lambda entry, shell: self.cluster.facts(entry, shell),
+            host_key=lambda entry: self.cluster.host_key(entry.name),
+            share=self.share,
+        )
+
+    @_made_once
+    def packages(self) -> PackageService:
+        from backend.services.tools.packages import PackageService
+
+        return PackageService(self.cluster, self.set_up)
+
+    @_made_once
+    def nodes(self) -> NodeService:
+        from backend.services.nodes.head_node import HeadNodeLauncher
+        from backend.services.nodes.service import NodeService
+
+        heads = HeadNodeLauncher(self.cluster, self.set_up)
+        return NodeService(self.data_root, self.cluster, heads, self._place, share=self.share)
+
+    @_made_once
+    def preflight(self) -> PreflightService:
+        from backend.services.jobs.forecast import JobForecasts
+        from backend.services.preflight.limits import PreflightLimits
+        from backend.services.preflight.service import PreflightService
+
+        forecasts = JobForecasts(self.data_root, self.library, self.catalogue, self.share)
+        return PreflightService(
+            self.data_root,
+            self.cluster,
+            self.set_up,
+            share=self.share,
+            first_bytes=forecasts.needed_bytes,
+            limits=PreflightLimits.of(os.environ),
+        )
+
+    @_made_once
+    def jobs(self) -> JobService:
+        from backend.services.jobs.service import JobService
+
+        return JobService(
+            self.data_root,
+            self.library,
+            self.nodes,
+            self.preflight,
+            self.catalogue,
+            self._cache,
+            self.queries,
+            self.reaper,
+            self.share,
+        )
+
+    @_made_once
+    def canary(self) -> CanaryService:
+        from backend.services.jobs.run_starter import RunStarter
+        from backend.services.jobs.trial_run import CanaryService
+
+        starter = RunStarter(self.data_root, self.library, self.nodes, self.share)
+        return CanaryService(self.data_root, self.cluster, starter, self.share)
+
+    @_made_once
+    def logs(self) -> LogService:
+        from backend.services.jobs.logs import LogService
+
+        return LogService(self.data_root, self.share)
+
+    @_made_once
+    def queue(self) -> QueueService:
+        from backend.services.queue.service import QueueService
+
+        needed_bytes = self.preflight.needed_bytes
+        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes, self.share)
+
+    @_made_once
+    def sweeps(self) -> SweepService:
+        from backend.services.sweeps.service import SweepService
+
+        return SweepService(self.jobs, self.queue)
+
+    @_made_once
+    def studies(self) -> StudyService:
+        from backend.services.studies.service import StudyService
+
+        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.share)
+
+    @_made_once
+    def scans(self) -> DataScanService:
+        from backend.services.library.data_scan import DataScanService
+
+        return DataScanService(self.library, self._cache / "looks")
+
+    @_made_once
+    def event_viewers(self) -> EventViewers:
+        from backend.services.tools.event_viewer import EventViewers
+
+        return EventViewers(self.data_root, self.share)
+
+    @_made_once
+    def notices(self) -> NoticeService:
+        from backend.services.notifications.service import NoticeService
+
+        cluster = self.cluster
+        return NoticeService(self.data_root, self.share, cluster.list, cluster.open_shell)
+
+    @_made_once
+    def comparison(self) -> ComparisonService:
+        from backend.services.jobs.comparison import ComparisonService
+
+        return ComparisonService(self.queries)
+
+    @_made_once
+    def predictions(self) -> PredictionService:
+        from backend.services.jobs.prediction import PredictionService
+
+        kept = self._cache / "predictions"
+        return PredictionService(self.queries, self.library, kept, self.share)
+
+    @_made_once
+    def bundles(self) -> BundleService:
+        from backend.services.bundles.service import BundleService
+
+        return BundleService(self.data_root, self.library, self.jobs, self.catalogue, self.share)
+
+    @_made_once
+    def replays(self) -> ReplayService:
+        from backend.services.bundles.replay import ReplayService
+
+        return ReplayService(self.data_root, self.library, self.nodes, self.jobs, self.share)
+
+    @_made_once
+    def templates(self) -> TemplateService:
+        from backend.services.jobs.templates import TemplateService
+
+        return TemplateService(self.data_root, self.share)
+
+    @_made_once
+    def inspection(self) -> InspectionService:
+        from backend.services.jobs.inspection import InspectionService
+
+        return InspectionService(self.library, self.queries, self.share, self._cache / "looks")
 
 
 def default_catalogue(data_root: Path | RemoteRoot) -> Path:
@@ -106,88 +358,17 @@ def open_services(
     """Open a data root; create its folder if only that is missing.
 
     ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH; for
-    ``given`` see `ClusterService`.
+    ``given`` see `ClusterService`. A catalogue that cannot be used raises a `CatalogueError` when
+    it is first used.
 
     Raises:
         BackendError: The data root is missing or cannot be reached (`HostKeyUnknown`,
-            `PassphraseNeeded`), or the catalogue cannot be used (then a `CatalogueError`).
-            Nothing was changed.
+            `PassphraseNeeded`). Nothing was changed.
     """
     if not isinstance(data_root, RemoteRoot):
         data_root = _checked(data_root)
-    key = _key(data_root)
-    if catalogue is None:
-        import platformdirs
-
-        place = default_catalogue(data_root)
-        cache = platformdirs.user_cache_path("ringmaster") / key
-        mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / key
-        # One file for all data roots: the identity of a machine does not depend on them.
-        profile = platformdirs.user_data_path("ringmaster") / "cluster"
-    else:
-        place = expanded(catalogue).absolute()
-        cache = place.with_name(f"{place.name}.cache")
-        mirror = place.with_name(f"{place.name}.mirror")
-        profile = place.with_name(f"{place.name}.cluster")
-    if isinstance(data_root, RemoteRoot):
-        root = DataRoot(mirror, data_root.label)
-        cluster = ClusterService(root, profile, given=given)
-        cluster.share = _reached(root, data_root, cluster, accept, passphrase)
-    else:
-        root = DataRoot(data_root)
-        cluster = ClusterService(root, profile, given=given)
-        cluster.share = _carrying(root, cluster)
-    share = cluster.share
-    opened = open_catalogue(place)
-    library = LibraryService(root, opened, cache / "looks", share=share)
-    set_up = SetUpService(
-        root,
-        default_places(key, CODE_ROOT / "installers" / "constraints.txt"),
-        open_shell=lambda entry: cluster.open_shell(entry.name),
-        look=lambda entry, shell: cluster.facts(entry, shell),
-        host_key=lambda entry: cluster.host_key(entry.name),
-        share=share,
-    )
-    nodes = NodeService(root, cluster, HeadNodeLauncher(cluster, set_up), place, share=share)
-    first_bytes = JobForecasts(root, library, opened, share).needed_bytes
-    limits = PreflightLimits.of(os.environ)
-    preflight = PreflightService(
-        root, cluster, set_up, share=share, first_bytes=first_bytes, limits=limits
-    )
-    jobs = JobService(root, library, nodes, preflight, opened, cache, share)
-    library.see_job = jobs.queries.show
-    canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
-    logs = LogService(root, share)
-    queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
-    sweeps = SweepService(jobs, queue)
-    services = Services(
-        library=library,
-        scans=DataScanService(library, cache / "looks"),
-        event_viewers=EventViewers(root, share),
-        jobs=jobs,
-        nodes=nodes,
-        cluster=cluster,
-        set_up=set_up,
-        packages=PackageService(cluster, set_up),
-        preflight=preflight,
-        canary=canary,
-        logs=logs,
-        queue=queue,
-        notices=NoticeService(root, share, cluster.list, cluster.open_shell),
-        comparison=ComparisonService(jobs.queries),
-        predictions=PredictionService(jobs.queries, library, cache / "predictions", share),
-        bundles=BundleService(root, library, jobs, opened, share),
-        replays=ReplayService(root, library, nodes, jobs, share),
-        sweeps=sweeps,
-        studies=StudyService(root, library, jobs.queries, sweeps, share),
-        templates=TemplateService(root, share),
-        inspection=InspectionService(library, jobs.queries, share, cache / "looks"),
-        data_root=root,
-        share=share,
-        catalogue=opened,
-    )
-    if opened.is_new:
-        library.rescan()
+    services = Services(data_root, catalogue, accept, passphrase, given)
+    services.share.open()
     return services
 
 
@@ -197,6 +378,8 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     Raises:
         BackendError: It cannot be renamed; nothing was changed.
     """
+    from backend.catalogue.store import set_aside
+
     root = expanded(data_root).absolute() if isinstance(data_root, Path) else data_root
     place = default_catalogue(root) if catalogue is None else expanded(catalogue).absolute()
     return set_aside(place)
@@ -205,42 +388,6 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
 def _key(data_root: Path | RemoteRoot) -> str:
     place = data_root.resolve() if isinstance(data_root, Path) else data_root
     return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def _reached(
-    root: DataRoot,
-    far: RemoteRoot,
-    cluster: ClusterService,
-    accept: Accept | None,
-    passphrase: AskPassphrase | None,
-) -> DataRootAccess:
-    from backend.datastore.remote.mirror import Mirror
-
-    address = NodeAddress(far.host, far.port, far.user)
-
-    def connect() -> Shell:
-        return cluster.connect(
-            address,
-            accept,
-            passphrase,
-            limit_s=persistent_connection.SILENCE_S,
-            silence_s=persistent_connection.SILENCE_S,
-        )
-
-    mirror = Mirror(root, far, connect)
-    mirror.open()
-    return mirror
-
-
-def _carrying(root: DataRoot, cluster: ClusterService) -> DataRootAccess:
-    def connect(entry: NodeEntry) -> Shell:
-        return cluster.connect(
-            entry.address,
-            limit_s=persistent_connection.SILENCE_S,
-            silence_s=persistent_connection.SILENCE_S,
-        )
-
-    return StagingAccess(root, connect)
 
 
 def _checked(data_root: Path) -> Path:

@@ -19,15 +19,14 @@ from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
-from backend.datastore.jobs.reaper import reap
 from backend.records.base.layout import JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import Prepared, RunStarter
 from backend.services.jobs.validation import JobChecker
 from backend.services.preflight.service import PreflightService
@@ -44,12 +43,14 @@ class JobLifecycle:
     def __init__(
         self,
         queries: JobQueries,
+        reaper: RunReaper,
         checker: JobChecker,
         starter: RunStarter,
         preflight: PreflightService,
         share: DataRootAccess = MOUNTED,
     ) -> None:
         self._queries = queries
+        self._reaper = reaper
         self._share = share
         self._checker = checker
         self._starter = starter
@@ -72,7 +73,7 @@ class JobLifecycle:
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """
-        folder, file, view = self.reaped(job_id)
+        folder, file, view = self._reaper.reaped(job_id)
         if view.state.is_live:
             return view
         self.bring_home(folder, progress)
@@ -100,7 +101,7 @@ class JobLifecycle:
         Raises:
             See `start`.
         """
-        folder, file, view = self.reaped(job_id)
+        folder, file, view = self._reaper.reaped(job_id)
         if view.state.is_live:
             return view
         self.bring_home(folder, progress)
@@ -131,7 +132,7 @@ class JobLifecycle:
 
         A job that has run before continues from `to_resume`, unless it starts over.
         """
-        folder, file, view = self.reaped(job_id)
+        folder, file, view = self._reaper.reaped(job_id)
         file = _placed(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
@@ -143,41 +144,6 @@ class JobLifecycle:
             file, view.run + 1, resume_from=resume_from, start_from=weights
         )
         return folder, view, prepared
-
-    def reap(self, job_id: str) -> UnrecordedEnd | None:
-        """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
-
-        Raises:
-            BackendError: There is no such job, or its end cannot be written.
-        """
-        return reap(self._queries.folder(job_id), self._share)
-
-    def not_known_over(self) -> tuple[str, ...]:
-        """Return the ids of all jobs that the catalogue does not know to be over."""
-        over = {line.id for line in self._queries.lines() if line.state.is_over}
-        return tuple(job_id for job_id in self._queries.ids() if job_id not in over)
-
-    def head(self, job_id: str) -> str:
-        """Return the node whose agent has to be alive for a job; "" if none has to.
-
-        It records the end of a run whose supervisor is lost, and starts the job from the queue.
-
-        Raises:
-            BackendError: There is no such job, or it cannot be read.
-        """
-        folder = self._queries.folder(job_id)
-        if not (folder.newest_run() or folder.queued.exists()):
-            return ""
-        _, file, view = self._queries.read(job_id)
-        waits = view.state.is_live or view.state is JobState.QUEUED
-        node = file.config.placement[0].node if waits else THIS_COMPUTER
-        return "" if node == THIS_COMPUTER else node
-
-    def reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
-        """Read a job about to be started, after reaping its last run."""
-        with suppress(Unreachable):
-            self.reap(job_id)
-        return self._queries.read(job_id)
 
     def stop(self, job_id: str) -> JobView:
         """Request the run to stop after a checkpoint. Without a live run it changes nothing."""

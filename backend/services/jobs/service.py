@@ -17,7 +17,7 @@ import tomli_w
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
@@ -52,6 +52,7 @@ from backend.services.jobs.dataset_size import DataSizes
 from backend.services.jobs.forecast import JobForecasts
 from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.simulation import simulate
 from backend.services.jobs.validation import Checked, JobChecker, check_size, rates
@@ -85,8 +86,12 @@ class JobService:
         preflight: PreflightService,
         index: Catalogue,
         cache: Path,
-        share: DataRootAccess = MOUNTED,
+        queries: JobQueries,
+        reaper: RunReaper,
+        share: DataRootAccess,
     ) -> None:
+        self.queries = queries
+        self._reaper = reaper
         self._root = root
         self._library = library
         self._preflight = preflight
@@ -94,8 +99,9 @@ class JobService:
         self._share = share
         self._checker = JobChecker(root, library, nodes, share)
         self._starter = RunStarter(root, library, nodes, share)
-        self.queries = JobQueries(root, index, cache, share)
-        self.lifecycle = JobLifecycle(self.queries, self._checker, self._starter, preflight, share)
+        self.lifecycle = JobLifecycle(
+            queries, reaper, self._checker, self._starter, preflight, share
+        )
         self._sizes = DataSizes(library, cache / "sizes")
         self._forecasts = JobForecasts(root, library, index, share)
 
@@ -450,7 +456,7 @@ class JobService:
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self.lifecycle.reaped(job_id)
+        folder, _, view = self._reaper.reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)

@@ -80,7 +80,7 @@ class LibraryService:
         self._kept = KeptResults(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs, share)
-        self.see_job = see_job or self._jobs.read
+        self._see_job = see_job or self._jobs.read
 
     def watch(self, changed: Callable[[Kind], object]) -> None:
         """Call ``changed`` after each write of items to the catalogue, on the writing thread."""
@@ -464,7 +464,7 @@ class LibraryService:
                 continue
             used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
             if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
-                yield self.see_job(job_id)
+                yield self._see_job(job_id)
 
     def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
         merged = {**item.facts, **facts, "warning": warning}

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.events_controller import EventsController
 from backend.base.errors import BackendError
-from backend.cli import tensorboard
 from backend.services.jobs.inspection import NO_GRAPH
 from tests.conftest import Immediately
+from tests.fakes.command_line import call
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -119,10 +118,12 @@ def test_the_command_serves_until_it_is_interrupted(
 
     monkeypatch.setattr(signal, "pause", interrupt)
     queries = SimpleNamespace(find=lambda reference: f"{reference}-found")
+    reaper = SimpleNamespace(reap=lambda _id: None, head=lambda _id: "")
     services = SimpleNamespace(
-        event_viewers=viewers, inspection=inspection, jobs=SimpleNamespace(queries=queries)
+        event_viewers=viewers, inspection=inspection, queries=queries, reaper=reaper
     )
-    assert tensorboard.serve(services, Namespace(id="j", weights=True), as_json) == 0
+    words = ("job", "tensorboard", "j", "--weights", *(["--json"] if as_json else []))
+    assert call(services, *words) == 0
     assert viewers.asked == inspection.asked == ["j-found"]
     out = capsys.readouterr().out
     assert (json.loads(out)["url"] if as_json else out.splitlines()[0]) == URL

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from backend.catalogue import migrate
 from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
-from backend.catalogue.tables import HEAD, Base
+from backend.catalogue.tables import HEAD, METADATA
 from backend.node.system.mounts import network_mount
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
@@ -293,7 +293,7 @@ def test_the_migrations_lead_to_just_the_tables_in_the_code(tmp_path: Path) -> N
 
     opened = open_catalogue(tmp_path / "c.sqlite")
     with opened._engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     opened.close()
     assert ScriptDirectory.from_config(migrate._config()).get_current_head() == HEAD
 

@@ -1,7 +1,8 @@
-"""Every word of the command line, with the common options before it or after it."""
+"""Every command, with the common options before it or after it; and what each one imports."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,104 +10,35 @@ from pathlib import Path
 
 import pytest
 
-from backend.cli.arguments import make_parser
-from backend.cli.main import _COMMANDS
+from backend.cli import commands
+from backend.cli.command import Command, everything
+from backend.cli.main import run
+from backend.cli.parser import make_parser
 
 MAIN = Path(__file__).parents[3] / "main.py"
-
-WORDS = {
-    ("demo", ""): [],
-    ("doctor", ""): [],
-    ("rescan", ""): [],
-    ("mirror", "clear"): [],
-    **{
-        (kind, action): words
-        for kind in ("dataset", "model", "loader")
-        for action, words in (
-            ("import", ["PATH", "--name", "N"]),
-            ("list", []),
-            ("show", ["N"]),
-            ("changes", ["N", "--since", "N@1"]),
-            ("remove-added", ["N"]),
-            ("remove", ["N"]),
-        )
-    },
-    ("project", "import"): ["PATH", "--name", "N"],
-    ("dataset", "preview"): ["N", "--loader", "L"],
-    ("dataset", "scan"): ["N", "--loader", "L"],
-    ("model", "check"): ["N"],
-    ("model", "layers"): ["N", "--dataset", "D", "--loader", "L"],
-    ("model", "weights"): ["N", "FILE"],
-    ("node", "add"): ["HOST"],
-    ("node", "list"): [],
-    ("node", "forget"): ["HOST"],
-    ("node", "forget-passphrase"): ["N"],
-    ("node", "remove"): ["N"],
-    ("node", "check"): [],
-    ("node", "orphans"): [],
-    ("node", "provision"): [],
-    ("node", "unprovision"): ["N", "M"],
-    ("job", "create"): ["FILE"],
-    **{
-        ("job", action): ["ID"]
-        for action in (
-            *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
-            *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
-            *("bundle", "unbundle", "replay", "replayed", "runs", "restore", "acts"),
-            *("tensorboard",),
-        )
-    },
-    ("job", "keep"): ["ID", "--checkpoint", "C"],
-    ("job", "layers"): ["ID", "--checkpoint", "C"],
-    ("job", "compare"): ["ID", "ID"],
-    ("job", "sweep"): ["ID", "--set", "lr=0.1,0.2"],
-    ("job", "reorder"): ["ID", "--first"],
-    ("job", "tag"): ["ID", "--add", "T"],
-    ("queue", "list"): [],
-    ("queue", "pause"): [],
-    ("queue", "resume"): [],
-    ("study", "list"): [],
-    ("study", "start"): ["N", "--full"],
-    ("study", "show"): ["ID"],
-    ("study", "stop"): ["ID"],
-    ("study", "resume"): ["ID"],
-    ("study", "export"): ["ID", "--output", "FILE.md"],
-    ("template", "list"): [],
-    ("template", "show"): ["N"],
-    ("template", "save"): ["N", "FILE"],
-    ("template", "rename"): ["N", "M"],
-    ("template", "remove"): ["N"],
-    ("notice", "show"): [],
-    ("notice", "webhook"): ["https://chat.example/x"],
-    ("notice", "mail"): ["you@lab.example"],
-    ("notice", "set"): ["--finished", "off"],
-    ("notice", "test"): ["mail"],
-    ("job", "simulate"): ["FILE", "--staleness", "2"],
-    ("job", "list"): [],
-    ("job", "predict"): ["ID", "--checkpoint", "C", "--file", "F", "G", "--output", "O"],
-    ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],
-}
 COMMON = ["--data-root", "/data", "--catalogue", "/c.sqlite", "--json"]
 
 
-def test_each_command_that_can_be_said_does_something() -> None:
-    assert set(WORDS) == set(_COMMANDS)
+def needed(command: Command) -> list[str]:
+    """Return the least that has to be typed after the words of a command."""
+    words: list[str] = []
+    for one in command.parameters():
+        if one.is_required or one.name == next(iter(command.one_of), ""):
+            value = (one.word.choices or ("2",))[0]
+            words += [f"--{one.name.replace('_', '-')}", value] if one.is_option else [value]
+    return words
 
 
-@pytest.mark.parametrize("command", WORDS)
+@pytest.mark.parametrize("command", everything(), ids=lambda one: " ".join(one.words))
 @pytest.mark.parametrize("place", ["before", "between", "after"])
-def test_common_options_stand_anywhere(command: tuple[str, str], place: str) -> None:
-    words = [*filter(None, command), *WORDS[command]]
-    if place == "before":
-        argv = [*COMMON, *words]
-    elif place == "between":
-        argv = [words[0], *COMMON, *words[1:]]
-    else:
-        argv = [*words, *COMMON]
-    parsed = make_parser().parse_args(argv)
+def test_common_options_stand_anywhere(command: Command, place: str) -> None:
+    words = [*command.words, *needed(command)]
+    at = {"before": 0, "between": 1, "after": len(words)}[place]
+    argv = [*words[:at], *COMMON, *words[at:]]
+    parsed = make_parser(argv).parse_args(argv)
     assert (parsed.data_root, parsed.catalogue) == (Path("/data"), Path("/c.sqlite"))
     assert parsed.json is True
-    assert (parsed.command, getattr(parsed, "action", "")) == command
+    assert parsed.chosen == command
 
 
 @pytest.mark.parametrize(
@@ -114,8 +46,12 @@ def test_common_options_stand_anywhere(command: tuple[str, str], place: str) -> 
     [
         ["job"],
         ["job", "fly"],
+        ["fly"],
         ["job", "create"],
+        ["job", "create", "FILE", "--template", "T"],
+        ["job", "reorder", "x"],
         ["node", "add"],
+        ["node", "add", "h", "--no-share", "--node-data-root", "/d"],
         ["node", "unprovision"],
         ["demo", "--workers", "0"],
         ["demo", "--workers", "two"],
@@ -126,9 +62,104 @@ def test_common_options_stand_anywhere(command: tuple[str, str], place: str) -> 
 )
 def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        make_parser().parse_args(argv)
+        make_parser(argv).parse_args(argv)
     assert end.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ([], "2 [] None calm True"),
+        (["--times", "3"], "3 [] None calm True"),
+        (["a.txt", "--how", "wild", "--no-loud"], "2 [] a.txt wild False"),
+        (["--to", "x", "--to", "y"], "2 ['x', 'y'] None calm True"),
+        (["b.txt", "--to", "x"], "2 ['x'] b.txt calm True"),
+    ],
+)
+def test_a_command_is_one_function_in_one_module(
+    typed: list[str],
+    given: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "greet.py").write_text('''"""Greetings of all kinds."""
+from __future__ import annotations
+from pathlib import Path
+from typing import Annotated
+from backend.cli.command import Word, command
+from backend.cli.printing import Answer
+
+@command("greet wave")
+def wave(
+    file: Annotated[Path | None, Word("FILE")] = None,
+    *,
+    times: Annotated[int, Word("N", "how often")] = 2,
+    to: Annotated[tuple[str, ...], Word("NAME")] = (),
+    how: Annotated[str, Word(choices=("calm", "wild"))] = "calm",
+    loud: bool = True,
+) -> Answer:
+    """Wave to others."""
+    return Answer({"times": times}, f"{times} {list(to)} {file} {how} {loud}")
+''')
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    assert run(["greet", "wave", *typed], lambda *_: 0) == 0
+    assert capsys.readouterr().out.strip() == given
+    assert run(["greet", "wave", *typed, "--json"], lambda *_: 0) == 0
+    assert json.loads(capsys.readouterr().out) == {"times": int(given[0])}
+    with pytest.raises(SystemExit):
+        run(["greet", "--help"], lambda *_: 0)
+    assert "wave to others" in capsys.readouterr().out
+    del sys.modules[f"{commands.__name__}.greet"]
+
+
+HEAVY = ("alembic", "fabric", "keyring", "numpy", "paramiko", "sqlalchemy.orm", "tqdm")
+RULES = "backend.node.diagnosis.explainer"
+SERVICES = ("backend.provisioning", "backend.services.preflight", "backend.services.jobs.service")
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        ("--version", ("backend.base", "backend.services", "dataclasses", "logging", "sqlalchemy")),
+        ("--help", (*HEAVY, "backend.services.context", "sqlalchemy")),
+        ("job --help", (*HEAVY, "backend.services.context", "sqlalchemy")),
+        (
+            "job list",
+            (
+                *HEAVY,
+                *SERVICES,
+                "backend.node.diagnosis.explainer",
+                "backend.cli.commands.job.sweep",
+            ),
+        ),
+        ("job list --json", (*HEAVY, *SERVICES)),
+        ("job show x", (*HEAVY, *SERVICES)),
+        ("job create x.toml", ("sqlalchemy", *HEAVY, *SERVICES)),
+        ("template list", ("sqlalchemy", *HEAVY, *SERVICES)),
+        ("mirror clear", ("sqlalchemy", *HEAVY, *SERVICES)),
+        ("dataset list", (*HEAVY, "backend.provisioning", "backend.services.nodes")),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(
+    words: str, without: tuple[str, ...], tmp_path: Path
+) -> None:
+    places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+    # Only the first command makes a catalogue, which takes more.
+    assert run(["job", "list", *places], lambda *_: 0) == 0
+    code = (
+        "import sys; from backend.cli.main import run\n"
+        "try: run(sys.argv[1:], None)\n"
+        "except SystemExit: pass\n"
+        "sys.stdout.write('\\n'.join(['', 'imported', *sys.modules]))"
+    )
+    argv = [sys.executable, "-c", code, *words.split(), *places]
+    done = subprocess.run(argv, cwd=MAIN.parent, capture_output=True, text=True)
+    imported = done.stdout.partition("\nimported\n")[2].split()
+    assert "backend.cli.command" in imported, done.stderr
+    tops = tuple(f"{name}." for name in without)
+    assert [name for name in imported if f"{name}.".startswith(tops)] == []
 
 
 @pytest.mark.parametrize("name", ["ringmaster", "/a path/100% mine"])

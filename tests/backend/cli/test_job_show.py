@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,14 +11,16 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cli import jobs
+from backend.cli import runs
+from backend.datastore.access.root_access import MOUNTED
 from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
+from tests.fakes.command_line import call
 
 NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
 SLOW = JobView(
@@ -35,12 +36,13 @@ SLOW = JobView(
 
 def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = False) -> str:
     queries = SimpleNamespace(find=str, show=lambda _job_id: view)
-    services: Any = SimpleNamespace(
-        jobs=SimpleNamespace(queries=queries),
+    services = SimpleNamespace(
+        queries=queries,
+        reaper=SimpleNamespace(reap=lambda _id: None, head=lambda _id: ""),
         share=SimpleNamespace(shown=str),
         data_root=SimpleNamespace(job=lambda _job_id: SimpleNamespace(path=Path("j1"))),
     )
-    jobs.show(services, Namespace(id=view.id), as_json)
+    assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
     return capsys.readouterr().out
 
 
@@ -117,8 +119,8 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
         folder=lambda _id: folder,
         read=lambda _id: (folder, SimpleNamespace(config=config), view),
     )
-    lifecycle = JobLifecycle(queries, *([None] * 3))  # type: ignore[arg-type]
-    lifecycle.reap = lambda _id: None  # type: ignore[method-assign]
+    reaper = RunReaper(queries, MOUNTED)
+    reaper.reap = lambda _id: None  # type: ignore[method-assign]
     woken: list[str] = []
 
     def wake_silent(names: list[str]) -> dict[str, object]:
@@ -126,10 +128,11 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
         return found
 
     services: Any = SimpleNamespace(
-        jobs=SimpleNamespace(queries=queries, lifecycle=lifecycle),
+        queries=queries,
+        reaper=reaper,
         set_up=SimpleNamespace(wake_silent=wake_silent),
     )
-    jobs.reap(services, Namespace(id="j1"))
+    runs.reap(services, ["j1"])
     assert woken == asked
     told = capsys.readouterr().err
     assert said in told

@@ -11,7 +11,7 @@ from typing import Any
 import keyring
 import pytest
 
-from backend.cli import notice
+from backend.cli.commands import notice
 from backend.cli.main import run
 from tests.backend.services.nodes.test_node_registry import Memory
 from tests.fakes.mail_server import MailServer

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from backend.cli import nodes, preflight
+from backend.cli import questions
+from backend.cli.commands.job.preflight import fixed_any
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import HostKey
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
@@ -44,10 +45,10 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     trusted: list[HostKey],
 ) -> None:
     kept: list[HostKey] = []
-    monkeypatch.setattr(nodes, "asked", lambda key: answer)
+    monkeypatch.setattr(questions, "accepts", lambda key: answer)
     cluster: Any = SimpleNamespace(trust=kept.append)
     set_up: Any = SimpleNamespace(let_in_again=None)
     mender = PreflightMender(DataRoot(Path("unused")), cluster, set_up, PreflightLimits())
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=mender.fix))
-    done = preflight._mend(services, Preflight(("gpu1",), (finding,), 1.0), asks)
+    done = fixed_any(services, Preflight(("gpu1",), (finding,), 1.0), asks)
     assert (kept, done) == (trusted, bool(trusted))

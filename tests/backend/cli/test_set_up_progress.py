@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from backend.cli.nodes import _Told
+from backend.cli.commands.node import SetUpSteps
+from backend.cli.session import Session
 from backend.provisioning.provisioner import _Work
 from backend.provisioning.step_reporter import Steps
 
@@ -32,7 +34,8 @@ SENT = [f"Sending torch: {done} of 206 MB" for done in range(0, 206, 50)]
 def test_each_wait_is_said_once_when_it_begins(
     capsys: pytest.CaptureFixture[str], said: list[str], printed: list[str], quiet: bool
 ) -> None:
-    steps = Steps("gpu1", ("PyTorch", "Agent"), _Told(quiet).hear, lambda: False)
+    session = Session(Namespace(json=quiet), lambda *_: 0)
+    steps = Steps("gpu1", ("PyTorch", "Agent"), SetUpSteps(session.say).hear, lambda: False)
 
     def work() -> str:
         for sentence in said:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +17,7 @@ from backend.services.context.container import Services, open_services
 from backend.services.jobs import feed as job_feed
 from backend.services.jobs.feed import JobList
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
+from tests.fakes.command_line import call
 
 
 @pytest.fixture
@@ -192,10 +192,6 @@ def test_a_jobs_size_is_all_that_lies_in_its_folder(desktops):
 
 
 def test_the_command_line_tags_several_jobs_at_once(desktops, capsys):
-    from backend.cli.main import _COMMANDS
-
-    services = desktops[0]
-    ids = [create(services) for _ in range(2)]
-    arguments = argparse.Namespace(ids=ids, add=["night"], remove=[])
-    assert _COMMANDS["job", "tag"](services, arguments, False) == 0
+    ids = [create(desktops[0]) for _ in range(2)]
+    assert call(desktops[0], "job", "tag", *ids, "--add", "night") == 0
     assert capsys.readouterr().out.splitlines() == [f"{job_id}  digits: night" for job_id in ids]

@@ -305,22 +305,23 @@ def test_removing_moves_to_the_trash_and_says_where(
 
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.STOPPING])
 def test_what_a_live_job_uses_cannot_be_removed(
-    library: LibraryService, root: Path, source: Path, state: JobState
+    services: Services, root: Path, source: Path, tmp_path: Path, state: JobState
 ) -> None:
+    states = [state]
+
+    def see(job_id: str) -> JobView:
+        return JobView(job_id, "my job", states[-1], CONFIG, "")
+
+    library = LibraryService(services.data_root, services.catalogue, tmp_path / "looks", see)
     item = library.import_item(Kind.MODEL, source, "mlp")
     other = library.import_item(Kind.MODEL, source, "mlp")
     job = a_job(root, item, JobState.TRAINING)
-
-    def see(job_id: str) -> JobView:
-        return JobView(job_id, "my job", state, CONFIG, "")
-
-    library.see_job = see
     with pytest.raises(BackendError, match=f"in use by the job “my job” .{job.id}.") as caught:
         library.remove(Kind.MODEL, item.reference)
     assert caught.value.remedy == "Stop the job first."
     assert (root / "models/mlp/v1/meta.json").exists()
     library.remove(Kind.MODEL, other.reference)
-    library.see_job = lambda job_id: replace(see(job_id), state=JobState.ERROR)
+    states.append(JobState.ERROR)
     library.remove(Kind.MODEL, item.reference)
 
 
@@ -501,7 +502,7 @@ def test_f37_a_damaged_catalogue_does_not_keep_a_new_one_from_being_built(
     damaged = tmp_path / "damaged.sqlite"
     damaged.touch()
     with pytest.raises(BackendError, match="0 bytes") as caught:
-        open_services(root, damaged)
+        open_services(root, damaged).make_all()
     assert "--catalogue FILE" in caught.value.remedy
     again = open_services(root, tmp_path / "new.sqlite")
     assert again.library.rescan().datasets == 1

@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.cli import nodes
-from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.provisioner import SetUpPlan
@@ -32,6 +29,7 @@ from backend.services.tools.packages import PackageService
 from backend.ssh.interface import Unreachable
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import HOST_KEY, NAMES, Cluster, cluster_of
+from tests.fakes.command_line import call
 
 
 @pytest.fixture(scope="session")
@@ -160,9 +158,8 @@ def test_a_node_is_set_up_without_horovod_and_keeps_that_until_it_is_chosen_agai
     cluster: Cluster,
 ) -> None:
     (cluster.folder / "horovod").rename(cluster.folder / "built")
-    asked = make_parser().parse_args(["node", "provision", "gpu1", "--without-horovod"])
-    services: Any = SimpleNamespace(set_up=cluster.service())
-    assert nodes.provision(services, asked, True) == OK
+    services = SimpleNamespace(set_up=cluster.service())
+    assert call(services, "node", "provision", "gpu1", "--without-horovod") == OK
     lacks = cluster.entry("gpu1")
     assert options_of(lacks) == SetUpOptions(without_horovod=True)
     cluster.set_up("gpu1", options=options_of(lacks))
@@ -263,22 +260,21 @@ def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
         return 4_000_000
 
     monkeypatch.setattr(SetUpService, "un_provision", take)
-    services: Any = SimpleNamespace(set_up=cluster.service())
-    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1"])
-    assert nodes.unprovision(services, asked, False) == FAILED
+    services = SimpleNamespace(set_up=cluster.service())
+    words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
+    assert call(services, *words) == FAILED
     told = capsys.readouterr()
     assert told.out.splitlines() == ["Removed 4.0 MB from gpu1.", "Removed 4.0 MB from gpu3."]
     assert told.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
-    assert nodes.unprovision(services, asked, True) == FAILED
+    assert call(services, *words, "--json") == FAILED
     error = {"sentence": "gpu2 does not answer.", "remedy": "Look whether it is on."}
     assert json.loads(capsys.readouterr().out) == [
         {"name": "gpu1", "bytes": 4_000_000, "error": None},
         {"name": "gpu2", "bytes": None, "error": error},
         {"name": "gpu3", "bytes": 4_000_000, "error": None},
     ]
-    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu9"])
     with pytest.raises(BackendError, match="no node “gpu9”"):
-        nodes.unprovision(services, asked, False)
+        call(services, "node", "unprovision", "gpu1", "gpu9")
     assert capsys.readouterr().out == "", "of a name that is wrong nothing is taken"
 
 

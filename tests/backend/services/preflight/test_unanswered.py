@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cli import preflight as cli
+from backend.cli.commands.job.preflight import lines as finding_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
 from backend.records.base.layout import DataRoot
@@ -170,8 +170,7 @@ def test_a_node_that_is_silent_blocks_in_every_view(
     document = found.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
-    cli._print(found)
-    told = capsys.readouterr().out
+    told = "\n".join(finding_lines(found))
     assert sentence in told
     assert "1 problem prevents the job from starting" in told
     assert "Not checked: " in told

@@ -1,0 +1,78 @@
+"""``demo``: the built-in example from import to exported file, as a user would run it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from backend.base.errors import BackendError
+from backend.cli.command import Word, command
+from backend.cli.parameters import count
+from backend.cli.printing import Answer, in_bytes, print_note
+from backend.cli.runs import watch
+from backend.cli.session import Session
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.state import JobState
+
+if TYPE_CHECKING:
+    from backend.records.jobs.view import JobView
+
+
+@command("demo")
+def demo(
+    session: Session,
+    *,
+    workers: Annotated[int, Word("N", "processes, default 2", parse=count)] = 2,
+    headless: Annotated[bool, "train in the terminal, no window"] = False,
+) -> Answer | int:
+    """Import the built-in example and train it on this computer."""
+    if not headless and not session.as_json and _has_display():
+        return session.open_window(*session.places, workers)
+    from backend.services.context.example import create_example
+    from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
+
+    services = session.services
+    view = create_example(services, workers)
+    print_note(f"Training “{view.name}” on this computer, {view.world_size} processes ({view.id})")
+    services.jobs.lifecycle.start(view.id)
+    if awaits_horovod():
+        print_note(AWAITS_HOROVOD)
+    view = watch(session, view.id)
+    if view.state is JobState.FINISHED:
+        return _exported(session, view)
+    if session.as_json:
+        return Answer(view, failed=True)
+    raise BackendError(
+        view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
+        f"Show the details: {COMMAND} job show {view.id}",
+    )
+
+
+def _exported(session: Session, view: JobView) -> Answer:
+    services = session.services
+    best = next(record for record in services.queries.checkpoints(view.id) if record.is_best)
+    output = services.data_root.path / "exports" / f"{view.id}.zip"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    exported = services.jobs.export(view.id, best.name, "zip", output).absolute()
+    accuracy = best.metrics.get("validation/accuracy")
+    checkpoint = Path(best.path).absolute()
+    return Answer(
+        {
+            **view.to_json(),
+            "validation_accuracy": accuracy,
+            "checkpoint": str(checkpoint),
+            "export": str(exported),
+        },
+        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best.epoch} "
+        f"of {view.epochs}.",
+        f"Checkpoint: {checkpoint}",
+        f"Exported:   {exported} ({in_bytes(exported.stat().st_size)})",
+    )
+
+
+def _has_display() -> bool:
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

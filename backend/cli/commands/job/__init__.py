@@ -1,0 +1,1 @@
+"""Create, start, queue, watch and stop jobs."""

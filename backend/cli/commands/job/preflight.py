@@ -1,0 +1,95 @@
+"""``job preflight``: everything that prevents a job from starting, and how to fix it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from backend.cli import questions
+from backend.cli.command import command
+from backend.cli.parameters import JobId
+from backend.cli.printing import Answer, print_note
+from backend.cli.session import Session
+from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+
+if TYPE_CHECKING:
+    from backend.records.nodes.entry import SetUp
+    from backend.services.context.container import Services
+
+
+@command("job preflight")
+def preflight(
+    session: Session,
+    id: JobId,
+    *,
+    canary: Annotated[bool, "then train one batch on its nodes as a test"] = False,
+    fix: Annotated[bool, "fix what can be fixed, and check again"] = False,
+) -> Answer:
+    """Find what prevents a job from starting, and how to fix it."""
+    services = session.services
+    config = services.queries.show(id).config
+    found = services.preflight.run(config, id)
+    if fix and fixed_any(services, found, session.asks):
+        found = services.preflight.run(config, id)
+    trial = services.canary.run(id) if canary and found.passed else None
+    return Answer(
+        {**found.to_dict(), "canary": trial},
+        lines(found),
+        () if trial is None else _trial_lines(trial),
+        failed=not found.passed or (trial is not None and not trial.passed),
+    )
+
+
+def _trial_lines(canary: Canary) -> Iterator[str]:
+    state = "ok   " if canary.passed else "FAULT"
+    yield f"{state}  trial of {canary.took_s:.0f} s: {canary.sentence}"
+    for line in canary.traceback.splitlines():
+        yield f"       {line}"
+
+
+def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
+    """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
+    wanted = [
+        finding
+        for finding in (*found.faults, *found.warnings)
+        if not finding.fix.needs_a_person
+        or (asks and finding.host_key is not None and questions.accepts(finding.host_key))
+    ]
+    for finding in wanted:
+        print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")
+    failed = services.preflight.fix_all(wanted, _tell)
+    for error in dict.fromkeys(failed.values()):
+        print_note(" ".join(filter(None, (error.sentence, error.remedy))))
+    return bool(wanted)
+
+
+def _tell(news: SetUp) -> None:
+    if news.is_over and news.failed is None:
+        print_note(f"{news.node} is set up.")
+
+
+def lines(found: Preflight) -> Iterator[str]:
+    for finding in found.findings:
+        if not finding.ok:
+            yield from _finding_lines(finding)
+    passed = [finding.check for finding in found.findings if finding.ok]
+    yield f"{len(passed)} passed: {', '.join(passed)}"
+    if found.unchecked:
+        yield found.unchecked_words
+    many = len(found.faults)
+    things = "1 problem prevents" if many == 1 else f"{many} problems prevent"
+    outcome = "The job can start" if found.passed else f"{things} the job from starting"
+    yield f"{outcome}; checked {' and '.join(found.nodes)} in {found.took_s:.1f} s."
+    if found.smaller:
+        on = " ".join(
+            f"--on {one.node}={','.join(one.gpus) or one.processes}" for one in found.smaller
+        )
+        yield f"It could start with {on}"
+
+
+def _finding_lines(finding: PreflightFinding) -> Iterator[str]:
+    state = "warn " if finding.is_warning else "FAULT"
+    where = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
+    yield f"{state}  {finding.check}{where}: {finding.sentence}"
+    if finding.remedy:
+        yield f"       {finding.remedy}"

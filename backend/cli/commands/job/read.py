@@ -1,0 +1,195 @@
+"""``job list|show|runs|history|log|acts``."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from backend.cli.command import Word, command
+from backend.cli.parameters import JobId, RunNumber
+from backend.cli.printing import (
+    Answer,
+    Facts,
+    Raw,
+    Table,
+    in_figures,
+    in_local_time,
+    in_time,
+    print_note,
+)
+from backend.cli.runs import cause
+from backend.records.base.program_name import COMMAND
+from backend.records.base.terminal_text import last_state, plain
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JOULES_A_KWH
+
+if TYPE_CHECKING:
+    from backend.records.jobs.history_update import HistoryUpdate
+    from backend.records.jobs.view import JobView
+    from backend.services.context.container import Services
+
+_LOG_PIECE = 256 * 1024
+
+
+@command("job list", reads_jobs=True)
+def list_jobs(services: Services) -> Answer:
+    """Every job."""
+    views = services.queries.list()
+    rows = (
+        (view.id, view.state.word, f"{view.progress:.0%}", view.name, cause(view) or view.message)
+        for view in views
+    )
+    empty = f"There are no jobs yet. Make one: {COMMAND} job create FILE.toml"
+    return Answer(views, Table(("ID", "STATE", "PROGRESS", "NAME", "MESSAGE"), rows, empty))
+
+
+@command("job show", reads_jobs=True)
+def show(services: Services, id: JobId) -> Answer:
+    """One job."""
+    view = services.queries.show(id)
+    return Answer(view, Facts(_facts(services, view)))
+
+
+def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
+    config = view.config
+    servers = config.strategy.servers
+    place = services.queue.read().of(view.id) if view.state is JobState.QUEUED else None
+    yield from (
+        ("Job", view.id),
+        ("Name", view.name),
+        ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
+        ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
+        ("Cause", cause(view)),
+        ("Fix", view.error.remedy if view.error else ""),
+        ("Message", view.message),
+        *(("Warning", alarm.sentence) for alarm in view.alarms),
+        ("Run", str(view.run) if view.run else ""),
+        ("Epoch", f"{view.epoch} of {view.epochs}"),
+        ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),
+        ("Time left", in_time(view.eta_s) if view.state.is_live else ""),
+        ("Slow", view.why_slow()),
+        *((name, in_figures(value)) for name, value in view.metrics.items()),
+        *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
+        (
+            "Optimizer",
+            f"{config.optimizer.name}, rate {config.optimizer.lr:g}, {config.schedule.name}",
+        ),
+        ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
+        (
+            "Batch",
+            f"{config.batch_size} × {config.global_batch_size // config.batch_size} = "
+            f"{config.global_batch_size}",
+        ),
+        (
+            "Placement",
+            ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement),
+        ),
+        ("Tags", ", ".join(view.tags)),
+        ("Notes", view.notes),
+        ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
+        ("Started", in_local_time(view.started)),
+        ("Ended", in_local_time(view.ended)),
+        ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
+        ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
+        ("Folder", services.share.shown(services.data_root.job(view.id).path)),
+        ("Evidence", _evidence(view)),
+        ("Traceback", view.error.traceback if view.error else ""),
+    )
+
+
+def _evidence(view: JobView) -> str:
+    lines = view.error.evidence if view.error is not None else ()
+    return "\n".join(f"{line.place}: {line.text}" if line.file else line.text for line in lines)
+
+
+def _figure(value: float | None, each: float, unit: str = "") -> str:
+    return "" if value is None else f"{value / each:.3g}{unit}"
+
+
+@command("job runs", reads_jobs=True)
+def runs(services: Services, id: JobId) -> Answer:
+    """The runs of a job, and their results."""
+    found = services.queries.runs(id)
+    rows = (
+        (
+            str(run.number),
+            run.state.word,
+            in_local_time(run.started),
+            f"{run.first_step} to {run.last_step}" if run.last_step else "",
+            f"runs/{run.put_away}" if run.put_away else "",
+            run.message,
+        )
+        for run in found
+    )
+    head = ("RUN", "STATE", "STARTED", "STEPS", "PUT AWAY", "MESSAGE")
+    return Answer(found, Table(head, rows, "It never ran."))
+
+
+@command("job history", reads_jobs=True)
+def history(services: Services, id: JobId, *, run: RunNumber = 0) -> Answer:
+    """Every step's metrics."""
+    update = services.queries.history(id, run)
+    for problem in update.problems:
+        print_note(problem)
+    names = list(update.metrics)
+    rows = (
+        (str(step), str(epoch), *(in_figures(float(update.metrics[n][k])) for n in names))
+        for k, (step, epoch) in enumerate(zip(update.steps, update.epochs, strict=True))
+    )
+    head = ("STEP", "EPOCH", *(name.upper() for name in names))
+    return Answer(lambda: _columns(update), Table(head, rows, "No step has been made yet."))
+
+
+def _columns(update: HistoryUpdate) -> dict[str, Any]:
+    return {
+        "step": [int(step) for step in update.steps],
+        "epoch": [int(epoch) for epoch in update.epochs],
+        "metrics": {
+            name: [float(value) for value in values] for name, values in update.metrics.items()
+        },
+    }
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"“{text}” should be a rank's number, 0 or more")
+    return int(text)
+
+
+@command("job log", reads_jobs=True)
+def log(
+    services: Services,
+    id: JobId,
+    *,
+    rank: Annotated[int | None, Word("R", "default: mpirun's log", parse=_rank)] = None,
+    run: RunNumber = 0,
+) -> Answer:
+    """The log of a rank or of mpirun."""
+    pieces = _log_pieces(services, id, rank, run)
+    return Answer(lambda: {"rank": rank, "text": "".join(pieces)}, map(Raw, pieces))
+
+
+def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> Iterator[str]:
+    """A log as the window shows it, some whole lines at a time."""
+    offset, rest = 0, ""
+    while True:
+        chunk = services.queries.log(job_id, rank, offset, _LOG_PIECE, run)
+        lines, end, rest = (rest + chunk.text).rpartition("\n")
+        yield plain(lines + end)
+        if "\r" in rest:
+            # A progress bar without ends of lines can be megabytes long.
+            rest = last_state(rest) + "\r" * rest.endswith("\r")
+        if chunk.offset == offset or chunk.offset >= chunk.size:
+            break
+        offset = chunk.offset
+    yield plain(rest)
+
+
+@command("job acts", reads_jobs=True)
+def acts(services: Services, id: JobId) -> Answer:
+    """The users who started, stopped and changed a job."""
+    found = services.jobs.acts(id)
+    rows = ((in_local_time(one.time), one.sentence) for one in found)
+    return Answer(found, Table(("TIME", "WHAT"), rows))

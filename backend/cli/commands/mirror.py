@@ -1,0 +1,20 @@
+"""The local copy of a data root over SSH."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.cli.command import command
+from backend.cli.printing import Answer, in_bytes
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+
+@command("mirror clear")
+def clear(services: Services) -> Answer:
+    """Remove local copies that can be fetched again."""
+    freed = services.share.clear()
+    name = services.data_root.name
+    line = f"Freed {in_bytes(freed)} on this computer; {name} still has all of it."
+    return Answer({"bytes": freed}, line)

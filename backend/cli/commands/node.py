@@ -1,0 +1,336 @@
+"""Add, set up, check and remove nodes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from backend.base.errors import BackendError
+from backend.cli import questions
+from backend.cli.command import Word, command
+from backend.cli.commands.doctor import finding_lines
+from backend.cli.parameters import port
+from backend.cli.printing import (
+    Answer,
+    Facts,
+    Note,
+    Part,
+    Table,
+    in_bytes,
+    in_time,
+    print_note,
+    shown,
+)
+from backend.cli.runs import wake
+from backend.cli.session import Session
+from backend.records.nodes.entry import NodeAddress, NodeEntry, SetUp, StepState
+from backend.records.nodes.reading import Finding
+
+if TYPE_CHECKING:
+    from backend.records.nodes.reading import NodeReading
+    from backend.services.context.container import Services
+
+_Name = Annotated[str, Word("NAME")]
+_MaybeName = Annotated[str, Word("NAME", "default: all nodes")]
+
+
+@command("node add", at_most_one_of=("node_data_root", "no_share"))
+def add(
+    session: Session,
+    host: Annotated[str, Word("HOST", "name, IP address, or Host of ~/.ssh/config")],
+    *,
+    name: Annotated[str, Word("N", "default: HOST")] = "",
+    port: Annotated[int, Word("P", parse=port)] = 0,
+    user: Annotated[str, Word("U")] = "",
+    identity: Annotated[str, Word("FILE", "private key to log in with")] = "",
+    jump: Annotated[str, Word("[USER@]HOST[:PORT]", "connect through this host")] = "",
+    node_data_root: Annotated[str, Word("PATH", "default: the same path as here")] = "",
+    no_share: Annotated[
+        bool, "the node does not see the data root: files are copied over SSH"
+    ] = False,
+    keep_passphrase: Annotated[
+        bool, "store the passphrase of the key in the system keyring"
+    ] = False,
+) -> Answer:
+    """Inspect a machine over SSH and add it as a node."""
+    services = session.services
+    typed: list[str] = []
+
+    def ask(identity: str) -> str:
+        typed.append(identity)
+        return questions.passphrase(identity)
+
+    fault = services.cluster.keyring.fault() if keep_passphrase else ""
+    if fault:
+        raise BackendError(fault, "Remove --keep-passphrase; nothing was added.")
+    entry = services.cluster.add(
+        name,
+        NodeAddress(host, port=port, user=user, identity=identity, jump=jump),
+        accept=session.accepts,
+        passphrase=ask if session.asks else None,
+        node_data_root=node_data_root,
+        no_share=no_share,
+    )
+    for one in dict.fromkeys(typed) if keep_passphrase else ():
+        services.cluster.keep_passphrase(one)
+        print_note(f"The system keyring stores the passphrase of {one}.")
+    return Answer(entry, _added(services, entry))
+
+
+def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
+    facts = entry.facts
+    assert facts is not None, "an added node was inspected"
+    gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
+    free = facts.home_free_bytes
+    yield f"Added {entry.name}."
+    yield Facts(
+        [
+            ("Host", facts.hostname),
+            ("System", f"{facts.system}, {facts.machine}, kernel {facts.kernel}"),
+            ("User", facts.user),
+            ("Processor", f"{facts.cores} × {facts.cpu_model}"),
+            ("Memory", in_bytes(facts.memory_bytes)),
+            ("GPUs", f"{gpus}, driver {facts.driver}" if facts.driver else gpus),
+            ("Home", facts.home + ("" if free is None else f", {in_bytes(free)} free")),
+            ("Python", ", ".join(f"{one.version} ({one.path})" for one in facts.pythons)),
+            ("MPI", f"{facts.mpi_version} ({facts.mpirun})" if facts.mpirun else "none"),
+            ("Data root", _data_root(entry)),
+            ("Address", entry.ranks_address),
+            ("Clock", f"{facts.clock_offset_s:+.2f} s" if facts.clock_offset_s is not None else ""),
+        ]
+    )
+    if not entry.data_root:
+        root = services.share.shown(services.data_root.path)
+        yield Note(
+            f"{entry.name} does not see the data root {root}. Mount it at "
+            f"the same path on {entry.name}, or add the node again with --node-data-root "
+            "PATH; or with --no-share, to copy files over SSH."
+        )
+
+
+def _data_root(entry: NodeEntry) -> str:
+    if entry.facts is None or not entry.data_root:
+        return "not seen"
+    if entry.no_share:
+        return f"not seen; files are copied over SSH, to {entry.data_root}"
+    return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
+
+
+@command("node forget-passphrase")
+def remove_passphrase(services: Services, name: _Name) -> Answer:
+    """Remove the stored passphrase of a node's key."""
+    keys = services.cluster.remove_passphrase(name)
+    removed = f"Removed the passphrase of {', '.join(keys)}."
+    none = f"There was no stored passphrase of a key of {name}."
+    return Answer({"name": name, "keys": keys}, removed if keys else none)
+
+
+@command("node provision")
+def provision(
+    session: Session,
+    names: Annotated[tuple[str, ...], Word("NAME", "default: all nodes")] = (),
+    *,
+    cpu_only: Annotated[bool, "leave the GPUs unused"] = False,
+    system_mpi: Annotated[bool, "use the Open MPI of the nodes"] = False,
+    shared: Annotated[bool, "one environment on the data root for similar nodes"] = False,
+    own_key: Annotated[
+        str,
+        Word("PATH", "private key on the nodes that connects them already; default: a new key"),
+    ] = "",
+    limit_key: Annotated[
+        bool, "restrict the new key to training runs, which is the default, or do not"
+    ] = True,
+    without_horovod: Annotated[bool, "train by DDP; nothing is built here"] = False,
+) -> Answer:
+    """Set nodes up: Python, Open MPI, PyTorch, agent, a trial."""
+    from backend.records.nodes.provisioning_options import SetUpOptions
+
+    services = session.services
+    steps = SetUpSteps(session.say)
+    # Ctrl+C ends each node's step in order; the next set-up finds what was done.
+    cancelled = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
+    try:
+        outcome = services.set_up.set_up(
+            names or [entry.name for entry in services.cluster.list()],
+            steps.hear,
+            lambda _name: cancelled.is_set(),
+            SetUpOptions(cpu_only, system_mpi, own_key, shared, limit_key, without_horovod),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
+    return Answer(
+        [steps.to_json(name, failed.get(name)) for name in outcome],
+        (_failure(name, error) for name, error in failed.items()),
+        failed=bool(failed),
+    )
+
+
+def _failure(name: str, error: BackendError) -> Note:
+    return Note(" ".join(filter(None, (f"{name}: {error.sentence}", error.remedy))))
+
+
+def _error(error: BackendError | None) -> dict[str, str] | None:
+    return None if error is None else {"sentence": error.sentence, "remedy": error.remedy}
+
+
+class SetUpSteps:
+    """Progress of set-ups: a line for each step that has ended, and for what a step waits for."""
+
+    def __init__(self, say: Callable[[Note], None]) -> None:
+        self._say = say
+        self._newest: dict[str, SetUp] = {}
+        self._waits: dict[str, str] = {}
+
+    def hear(self, news: SetUp) -> None:
+        before = self._newest.get(news.node)
+        self._newest[news.node] = news
+        for number, step in enumerate(news.steps):
+            was = before.steps[number].state if before is not None else StepState.WAITING
+            if step.state is StepState.DONE and was is not step.state:
+                self._say(
+                    Note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+                )
+            if step.state is StepState.RUNNING and step.sentence:
+                # Of a count of bytes, only its beginning.
+                what = step.sentence.partition(":")[0]
+                if self._waits.get(news.node) != what:
+                    self._waits[news.node] = what
+                    self._say(Note(f"{news.node}  {step.title:<9}      …    {step.sentence}"))
+
+    def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
+        steps = self._newest[name].steps if name in self._newest else ()
+        return {
+            "name": name,
+            "error": _error(error),
+            "steps": [
+                {
+                    "step": step.title,
+                    "state": step.state.value,
+                    "sentence": step.sentence,
+                    "seconds": round(step.seconds, 3),
+                }
+                for step in steps
+            ],
+        }
+
+
+@command("node unprovision")
+def unprovision(session: Session, names: Annotated[tuple[str, ...], Word("NAME")]) -> Answer:
+    """Remove everything of Ringmaster from nodes."""
+    outcome: dict[str, int | BackendError] = {}
+    for name, freed in session.services.set_up.un_provision_all(names):
+        outcome[name] = freed
+        if isinstance(freed, BackendError):
+            session.say(_failure(name, freed))
+        else:
+            session.say(f"Removed {in_bytes(freed)} from {name}.")
+    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
+    return Answer(
+        [
+            {
+                "name": name,
+                "error": _error(failed.get(name)),
+                "bytes": None if name in failed else freed,
+            }
+            for name, freed in outcome.items()
+        ],
+        failed=bool(failed),
+    )
+
+
+@command("node remove")
+def remove(services: Services, name: _Name) -> Answer:
+    """Move the records of a node to the trash of the data root."""
+    entry = services.cluster.remove(name)
+    return Answer(entry, f"Moved node {entry.name} to {services.trash}.")
+
+
+@command("node forget")
+def remove_host_key(
+    services: Services,
+    host: Annotated[str, Word("HOST")],
+    *,
+    port: Annotated[int, Word("P", parse=port)] = 22,
+) -> Answer:
+    """Remove the accepted host key of a machine."""
+    count = services.cluster.remove_host_key(host, port)
+    data = {"host": host, "port": port, "keys": count}
+    return Answer(data, f"Removed {count} host {'key' if count == 1 else 'keys'} of {host}.")
+
+
+@command("node list")
+def list_nodes(services: Services) -> Answer:
+    """The nodes and their equipment."""
+    wake(services, [entry.name for entry in services.cluster.entries_known()])
+    nodes = services.nodes.list()
+    rows = (
+        (node.name, node.presence.value, *_equipment(node.reading, node.message)) for node in nodes
+    )
+    head = ("NAME", "STATE", "CORES", "MEMORY", "GPUS")
+    return Answer(nodes, Table(head, rows, "There are no nodes."))
+
+
+def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str]:
+    if reading is None:
+        return "", "", message
+    gpus = ", ".join(gpu.name for gpu in reading.gpus) or reading.gpu_message
+    return str(reading.cpu.cores), in_bytes(reading.memory_total_bytes), gpus
+
+
+@command("node orphans")
+def orphans(
+    services: Services, name: _MaybeName = "", *, end: Annotated[bool, "end them"] = False
+) -> Answer:
+    """Processes that survived their runs on the nodes."""
+    names = [name] if name else [node.name for node in services.nodes.list()]
+    found = {one: services.nodes.orphans(one) for one in names}
+    if end:
+        found = {one: services.nodes.end_orphans(one, some) for one, some in found.items()}
+    rows = (
+        (
+            *(node, str(one.process.pid), one.user, in_time(one.age_s)),
+            *(in_bytes(one.memory_bytes), one.run_tag, one.why, shown(one.command)[:60]),
+        )
+        for node, some in found.items()
+        for one in some
+    )
+    return Answer(
+        [{"node": node, **one.to_dict()} for node, some in found.items() for one in some],
+        Table(
+            ("NODE", "PID", "USER", "AGE", "MEMORY", "RUN", "WHY", "COMMAND"),
+            rows,
+            "No process of an ended run remains." if end else "There are none.",
+        ),
+    )
+
+
+@command("node check")
+def check(services: Services, name: _MaybeName = "") -> Answer:
+    """Check whether a node can train, and how to fix it."""
+    known = [entry.name for entry in services.cluster.entries_known()]
+    wake(services, [name] if name else known)
+    nodes = [
+        replace(node, findings=_checked(services, node.name))
+        for node in services.nodes.list()
+        if not name or node.name == name
+    ]
+    if not nodes:
+        services.nodes.check(name)
+    return Answer(
+        nodes,
+        ((f"{one.name}: {one.presence.value}", finding_lines(one.findings)) for one in nodes),
+        failed=not all(finding.ok for node in nodes for finding in node.findings),
+    )
+
+
+def _checked(services: Services, name: str) -> tuple[Finding, ...]:
+    """Check a node; one that cannot be checked does not keep the others from it."""
+    try:
+        return services.nodes.check(name)
+    except BackendError as error:
+        return (Finding("node", False, error.sentence, error.remedy),)

@@ -1,0 +1,35 @@
+"""Import model, loader and data at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.cli.command import command
+from backend.cli.commands._library import Source, imported
+from backend.cli.printing import Answer
+from backend.records.base.validation import sanitize
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+
+@command("project import")
+def import_project(
+    services: Services,
+    progress: Progress,
+    path: Source,
+    *,
+    name: Annotated[str, "name of all three"],
+) -> Answer:
+    """Import a model, a loader and a dataset from one folder or zip."""
+    project = services.library.inspect(path).project
+    if project is None:
+        raise BackendError(
+            f"No model with its loader was found in {path}.",
+            "It needs bks_model.py and bks_dataset.py at its top or in one of its folders.",
+        )
+    items = services.library.import_project(path, project, name, progress)
+    rest = f"Not imported: {', '.join(map(sanitize, project.rest))}."
+    return Answer(items, map(imported, items), [rest] if project.rest else [])

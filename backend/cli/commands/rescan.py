@@ -1,0 +1,19 @@
+"""``rescan``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.base.progress import Progress
+from backend.cli.command import command
+from backend.cli.commands._library import record
+from backend.cli.printing import Answer
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+
+@command("rescan", reads_jobs=True)
+def rescan(services: Services, progress: Progress) -> Answer:
+    """Rebuild the catalogue from the files of the data root."""
+    return record(services.library.rescan(progress=progress))

@@ -1,0 +1,184 @@
+"""Published tables: train their jobs, and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from backend.base.progress import Progress
+from backend.cli.command import Word, command
+from backend.cli.parameters import placement
+from backend.cli.printing import Answer, Note, Part, Table
+from backend.cli.session import Session
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.config import Placement
+from backend.records.jobs.view import JobView
+from backend.records.studies.study import FormName, StartedStudy
+from backend.records.studies.table import Cell, StudyTable, figure, interval, spread
+from backend.records.sweeps.spec import sweep_name
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+_Study = Annotated[str, Word("ID", "name of a started study, or the beginning of it")]
+
+
+@command("study list")
+def list_studies(services: Services) -> Answer:
+    """The studies that can be started, and those that were."""
+    gallery, started = services.studies.list(), services.studies.started()
+    studies = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "question": one.question,
+            "source": one.source,
+            "jobs": {form.value: size.jobs for form, size in one.sizes.items()},
+            "minutes": {form.value: size.minutes for form, size in one.sizes.items()},
+        }
+        for one in gallery
+    ]
+    runs = [{"sweep": one.sweep, "form": one.form, "jobs": len(one.jobs)} for one in started]
+    small = ((one, one.sizes[FormName.SMALL]) for one in gallery)
+    rows = (
+        (one.name, str(size.jobs), f"{size.minutes:g} min", one.question) for one, size in small
+    )
+    lines = ((one.sweep, one.form.value, str(len(one.jobs))) for one in started)
+    return Answer(
+        {"studies": studies, "started": runs},
+        Table(("NAME", "JOBS", "TAKES", "QUESTION"), rows, "There are no studies."),
+        ("", Table(("STARTED", "FORM", "JOBS"), lines)) if started else (),
+    )
+
+
+@command("study start")
+def start(
+    services: Services,
+    progress: Progress,
+    study: Annotated[str, Word("NAME|PATH", "a study of the gallery, or a study file")],
+    *,
+    full: Annotated[bool, "as published; default: minutes"] = False,
+    on: Annotated[
+        tuple[Placement, ...],
+        Word(
+            "NODE=N",
+            "N processes or these GPUs of a node; may be repeated; default: this computer",
+            parse=str,
+            resolve=placement,
+        ),
+    ] = (),
+) -> Answer:
+    """Queue the jobs of a study."""
+    form = FormName.FULL if full else FormName.SMALL
+    made = services.studies.start(study, form, on, progress)
+    name = sweep_name(made.tag)
+    line = f"{len(made.jobs)} jobs of the study {name} are queued."
+    table = Note(f"Its table: {COMMAND} study show {name}")
+    return Answer({"sweep": name, "jobs": _in_short(made.jobs)}, line, table)
+
+
+@command("study show", reads_jobs=True)
+def show(services: Services, study: _Study) -> Answer:
+    """The table of a started study.
+
+    --json prints sweep, form, title, question, source, note, seeds, remarks, measure {label, unit}
+    and rows, each with name, series, place, jobs, n, mean, sd, interval (the 95 % interval of the
+    mean), published, difference, best, busy, and also: a list of {label, unit, n, mean, sd,
+    interval}.
+    """
+    started = services.studies.named(study)
+    table = services.studies.table(started)
+    return Answer(_in_json(started, table), _table_parts(table))
+
+
+def _table_parts(table: StudyTable) -> Iterator[Part]:
+    yield Note(f"{table.title}. {table.question}")
+    yield Note(f"Source: {table.source}")
+    head = [
+        f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.also)
+    ]
+    rows = (
+        (
+            row.label,
+            f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
+            spread(row.value),
+            interval(row.value),
+            figure(row.published),
+            *[figure(row.difference, "+")] * table.compares,
+            *map(spread, row.also),
+        )
+        for row in table.rows
+    )
+    titles = ("ROW", "JOBS", head[0], "95 % INTERVAL", "PUBLISHED")
+    yield Table((*titles, *["DIFFERENCE"] * table.compares, *head[1:]), rows)
+    yield from map(Note, table.remarks)
+
+
+@command("study stop", reads_jobs=True)
+def stop(services: Services, study: _Study) -> Answer:
+    """Stop the jobs of a study; waiting ones leave the queue."""
+    return _changed(services.sweeps.stop(services.studies.named(study).sweep))
+
+
+@command("study resume", reads_jobs=True)
+def resume(services: Services, study: _Study) -> Answer:
+    """Queue the jobs of a study that are not finished."""
+    return _changed(services.sweeps.resume(services.studies.named(study).sweep))
+
+
+@command("study export", reads_jobs=True)
+def export(
+    session: Session,
+    study: _Study,
+    *,
+    output: Annotated[Path, Word("FILE.md|.csv|.png|.svg|.pdf")],
+) -> Answer:
+    """Write the table or the plot of a started study to a file."""
+    studies = session.services.studies
+    path = studies.export(studies.named(study), output, draw=session.draw)
+    return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
+
+
+def _changed(views: Iterable[JobView]) -> Answer:
+    rows = [(one.id, one.state.word, one.name) for one in views]
+    return Answer(_in_short(views), Table(("ID", "STATE", "NAME"), rows))
+
+
+def _in_short(views: Iterable[JobView]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "name": one.name, "state": one.state} for one in views]
+
+
+def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
+    def cell(value: Cell) -> dict[str, Any]:
+        return {"n": value.n, "mean": value.mean, "sd": value.sd, "interval": value.interval}
+
+    return {
+        "sweep": started.sweep,
+        "form": table.form,
+        "title": table.title,
+        "question": table.question,
+        "source": table.source,
+        "note": table.note,
+        "seeds": table.seeds,
+        "remarks": table.remarks,
+        "measure": {"label": table.value.label, "unit": table.value.unit},
+        "rows": [
+            {
+                "name": row.name,
+                "series": row.series,
+                "place": row.place,
+                "jobs": row.jobs,
+                **cell(row.value),
+                "published": row.published,
+                "difference": row.difference,
+                "best": row.is_best,
+                "busy": row.busy,
+                "also": [
+                    {"label": column.label, "unit": column.unit, **cell(value)}
+                    for column, value in zip(table.also, row.also, strict=True)
+                ],
+            }
+            for row in table.rows
+        ],
+    }

@@ -1,0 +1,100 @@
+"""Reap and watch the runs of jobs, start silent agents, and show the state of a job."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError
+from backend.cli.printing import Answer, print_note
+from backend.records.base.program_name import COMMAND
+
+if TYPE_CHECKING:
+    from backend.cli.session import Session
+    from backend.records.jobs.view import JobView, RunUpdate
+    from backend.services.context.container import Services
+
+_log = logging.getLogger(__name__)
+_WAKE_EVERY_S = 30.0
+
+
+def reap(services: Services, named: Iterable[str] | None) -> None:
+    """Reap the jobs that a command names, or all, before it reads them; start silent agents.
+
+    A job that cannot be read or reaped is reported by the command itself.
+    """
+    heads = []
+    for text in services.reaper.not_known_over() if named is None else named:
+        try:
+            job_id = text if named is None else services.queries.find(text)
+            services.reaper.reap(job_id)
+            heads.append(services.reaper.head(job_id))
+        except BackendError:
+            _log.debug("The job %s could not be reaped", text, exc_info=True)
+    wake(services, heads)
+
+
+def wake(services: Services, names: Iterable[str]) -> None:
+    """Start the agents of silent nodes, and report what was found."""
+    names = [name for name in names if name]
+    for name, found in services.set_up.wake_silent(names).items() if names else ():
+        if isinstance(found, BackendError):
+            print_note(f"No news arrives from {name}. {found.with_remedy}")
+        elif found:
+            print_note(
+                f"The agent of {name} did not run and was started. It closes the runs that ended "
+                "with a restart of the node within some seconds."
+            )
+
+
+def watch(session: Session, job_id: str) -> JobView:
+    """Wait for the end of a run, with progress bars on a terminal."""
+    services = session.services
+    due_s = time.monotonic() + _WAKE_EVERY_S
+
+    def on_update(update: RunUpdate) -> None:
+        nonlocal due_s
+        session.progress.show(update.view)
+        if update.view.doubt and time.monotonic() >= due_s:
+            wake(services, (update.view.config.placement[0].node,))
+            due_s = time.monotonic() + _WAKE_EVERY_S
+
+    try:
+        view = services.queries.wait(job_id, on_update)
+    except KeyboardInterrupt:
+        raise BackendError(
+            f"The job {job_id} continues; only the waiting has ended.",
+            f"To stop the job: {COMMAND} job stop {job_id}",
+        ) from None
+    finally:
+        session.progress.close()
+    return view if services.reaper.reap(job_id) is None else services.queries.show(job_id)
+
+
+def follow(session: Session, job_id: str) -> Answer:
+    """Wait for the end of a run; what happens to this process does nothing to the run."""
+    from backend.records.jobs.state import JobState
+
+    view = watch(session, job_id)
+    return state(view, failed=view.state not in (JobState.FINISHED, JobState.INTERRUPTED))
+
+
+def state(view: JobView, *, failed: bool = False) -> Answer:
+    """Return a job as JSON, or its state in one line and the reason for it."""
+    progress = ""
+    if view.total_steps:
+        progress = f", epoch {view.epoch} of {view.epochs}, step {view.step} of {view.total_steps}"
+    reason = [text] if (text := cause(view) or view.message) else []
+    return Answer(view, f"{view.id}: {view.state.word}{progress}", reason, failed=failed)
+
+
+def cause(view: JobView) -> str:
+    if view.error is None:
+        return ""
+    where = "" if view.error.rank is None else f"Rank {view.error.rank}"
+    if where and view.error.node:
+        where += f" on {view.error.node}"
+    sentence = view.error.sentence
+    return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"

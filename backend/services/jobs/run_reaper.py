@@ -1,0 +1,58 @@
+"""Reap runs that ended without a record, and name the nodes that would record their end."""
+
+from __future__ import annotations
+
+from backend.base.log import suppress
+from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.jobs.files import JobFile
+from backend.datastore.jobs.reaper import reap
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import UnrecordedEnd
+from backend.records.jobs.view import JobView
+from backend.services.jobs.queries import JobQueries
+from backend.ssh.interface import Unreachable
+
+
+class RunReaper:
+    """Every call is plain and blocking and may run on any thread."""
+
+    def __init__(self, queries: JobQueries, share: DataRootAccess) -> None:
+        self._queries = queries
+        self._share = share
+
+    def reap(self, job_id: str) -> UnrecordedEnd | None:
+        """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
+
+        Raises:
+            BackendError: There is no such job, or its end cannot be written.
+        """
+        return reap(self._queries.folder(job_id), self._share)
+
+    def not_known_over(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the catalogue does not know to be over."""
+        over = {line.id for line in self._queries.lines() if line.state.is_over}
+        return tuple(job_id for job_id in self._queries.ids() if job_id not in over)
+
+    def head(self, job_id: str) -> str:
+        """Return the node whose agent has to be alive for a job; "" if none has to.
+
+        It records the end of a run whose supervisor is lost, and starts the job from the queue.
+
+        Raises:
+            BackendError: There is no such job, or it cannot be read.
+        """
+        folder = self._queries.folder(job_id)
+        if not (folder.newest_run() or folder.queued.exists()):
+            return ""
+        _, file, view = self._queries.read(job_id)
+        waits = view.state.is_live or view.state is JobState.QUEUED
+        node = file.config.placement[0].node if waits else THIS_COMPUTER
+        return "" if node == THIS_COMPUTER else node
+
+    def reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        """Read a job about to be started, after reaping its last run."""
+        with suppress(Unreachable):
+            self.reap(job_id)
+        return self._queries.read(job_id)
