@@ -27,7 +27,7 @@ from widgets.plots.annotations import (
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
-from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve
+from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, pixels
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_endings
 from widgets.plots.growable_array import Floats
 
@@ -163,12 +163,7 @@ class EndsOf:
 
     def _line(self, frame: PlotGeometry, curve: DrawnCurve) -> tuple[Floats, Floats]:
         """A curve in pixels."""
-        scale = frame.rect.width() / (frame.x1 - frame.x0)
-        px = frame.rect.left() + (curve.x - frame.x0) * scale
-        up = frame.rect.height() / (frame.y1 - frame.y0)
-        # A diverged curve may be at infinity.
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return px, frame.rect.bottom() - (self.places.ys(curve.y) - frame.y0) * up
+        return pixels(frame, curve.x, self.places.ys(curve.y))
 
     def _thresholds(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
         """The threshold lines in pixels."""

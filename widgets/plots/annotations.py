@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from widgets.common import theme
 from widgets.common.painting import paint_text, text_width
@@ -30,6 +30,9 @@ _POST_TOP = 0.14
 """The possible heights of a post's text, from above."""
 _ON_TEXT = 100_000
 _GROUND_ALPHA = 0.85
+_SHADE_ALPHA = 0.14
+
+_Places = TypeVar("_Places", float, Floats)
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,10 @@ class PlotGeometry:
     def at(self, x: float, y: float) -> QPointF:
         return QPointF(self.px(x), self.py(y))
 
-    def px(self, x: float) -> float:
+    def px(self, x: _Places) -> _Places:
         return self.rect.left() + (x - self.x0) / (self.x1 - self.x0) * self.rect.width()
 
-    def py(self, y: float) -> float:
+    def py(self, y: _Places) -> _Places:
         return self.rect.bottom() - (y - self.y0) / (self.y1 - self.y0) * self.rect.height()
 
     def x_at(self, px: float) -> float:
@@ -121,16 +124,9 @@ def is_dashed(colour: int | str) -> bool:
     return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
 
 
-def curve_pen(
-    colour: int | str, width: float, alpha: float = 1.0, ratio: float | None = None
-) -> QPen:
-    """The pen of a curve, the same in the plot and in the legend.
-
-    Args:
-        ratio: For a plot, whose scale must not stretch it: device pixels per pixel.
-    """
-    pen = QPen(curve_colour(colour, alpha), width * (ratio or 1.0))
-    pen.setCosmetic(ratio is not None)
+def curve_pen(colour: int | str, width: float, alpha: float = 1.0) -> QPen:
+    """The pen of a curve, the same in the plot and in the legend."""
+    pen = QPen(curve_colour(colour, alpha), width)
     # At 2 px a round join looks no better and takes twice the time to draw.
     pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
     pen.setCapStyle(Qt.PenCapStyle.RoundCap)
@@ -217,6 +213,15 @@ def paint_thresholds(
         if threshold.text:
             above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
             _paint_on_ground(painter, above, threshold.text, "tiny", threshold.tone)
+
+
+def paint_shades(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
+    """Paint the tints of spans, behind the curves."""
+    for span in spans:
+        colour = theme.current().fill(span.tone)
+        colour.setAlphaF(_SHADE_ALPHA)
+        room = QRectF(frame.at(span.x0, frame.y1), frame.at(span.x1, frame.y0))
+        painter.fillRect(room & frame.rect, colour)
 
 
 def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
@@ -318,21 +323,6 @@ def paint_read_out(
             room = line.adjusted(16, 0, -values - 8, 0)
             paint_text(painter, room, row.name, "small", "text2")
         paint_text(painter, line, row.value, "small_strong", "text", right=True)
-
-
-class Overlay(QWidget):
-    """A transparent overlay on a plot that ignores the pointer."""
-
-    def __init__(self, paint: Callable[[QPainter], None], parent: QWidget) -> None:
-        super().__init__(parent)
-        self._paint = paint
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint(painter)
 
 
 def _paint_beside(

@@ -1,24 +1,26 @@
-"""One curve as a plot draws it: its line, the raw trace behind it, and its visible part."""
+"""One curve of a plot: its visible part, and its painting in the window and in files."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
 
 import numpy as np
-import pyqtgraph as pg
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QPen
+from pyqtgraph.functions import arrayToQPath, arrayToQPolygonF
+from pyqtgraph.graphicsItems.PlotCurveItem import arrayToLineSegments
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
-from widgets.plots.annotations import curve_colour, curve_pen, is_dashed
+from widgets.plots.annotations import PlotGeometry, curve_colour, curve_pen, is_dashed
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_data import CurveData, CurvePoint, XAxis
 from widgets.plots.growable_array import Floats
 
 RAW_ALPHA = 0.28
 FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
+_FILL_ALPHA, _FILL_FAINT_ALPHA = 0.10, 0.03
 _MANY_POINTS = 300
 _WINDING_WAY, _BAND_WAY = 2, 20
 """The total rise and fall of a curve, in plot heights, from which it is drawn differently."""
@@ -43,20 +45,6 @@ class Stroke(Enum):
     """
 
 
-@dataclass(frozen=True)
-class View:
-    """The ranges of a plot and its width in pixels; logarithms if set."""
-
-    axis: XAxis
-    x0: float
-    x1: float
-    y0: float
-    y1: float
-    width_px: int
-    log_y: bool
-    log_x: bool = False
-
-
 @dataclass
 class DrawnCurve:
     """A curve in a plot. `named`: it has a name at its end, and a line in the read-out."""
@@ -69,16 +57,12 @@ class DrawnCurve:
     named: bool
     width: float
     fill: bool
-    line: Any
-    raw: Any
     x: Floats = field(default_factory=lambda: np.empty(0))
     y: Floats = field(default_factory=lambda: np.empty(0))
     raw_y: Floats = field(default_factory=lambda: np.empty(0))
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
     last: CurvePoint | None = None
     _cut_for: tuple[object, ...] = ()
-    _stroke: Stroke = Stroke.WHOLE
-    _pens: dict[Stroke, QPen] = field(default_factory=dict)
 
     @property
     def has_raw(self) -> bool:
@@ -100,69 +84,83 @@ class DrawnCurve:
             return sample.epoch
         return self.data.place(sample.index, axis)
 
-    def pen(self, *, faint: bool, lifted: bool, ratio: float) -> None:
-        """Use the colours of the current theme.
-
-        Args:
-            ratio: Device pixels per pixel of the target. The pens are cosmetic, and Qt measures
-            those in device pixels: at 200 % a line of 2.2 would be a hairline of 1.1.
-        """
-        alpha = FAINT_ALPHA if faint else 1.0
-        whole = curve_pen(self.colour, self.width, alpha, ratio)
-        segments = QPen(whole)
-        # Round ends take ten times as long.
-        segments.setCapStyle(Qt.PenCapStyle.SquareCap)
-        self._pens = {
-            Stroke.WHOLE: whole,
-            Stroke.SEGMENTS: segments,
-            # One device pixel, on high-resolution screens too: from two on it takes as long as the
-            # whole.
-            Stroke.HAIR: curve_pen(self.colour, 1.0, alpha, 1.0),
-            Stroke.BAND: pg.mkPen(curve_colour(self.colour, alpha), width=ratio),
-        }
-        self.line.setPen(self._pens[self._stroke])
-        self.line.setFillLevel(0.0 if self.fill else None)
-        if self.fill:
-            self.line.setBrush(curve_colour(self.colour, 0.03 if faint else 0.10))
-        raw_colour = curve_colour(self.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA)
-        self.raw.setPen(pg.mkPen(raw_colour, width=ratio))
-        self.raw.setVisible(self.has_raw)
-        self.line.setZValue(11 if lifted else 10)
-
-    def cut(self, view: View) -> bool:
-        """Cut the points to the view; return False if nothing changed."""
-        stretch = (view.axis, view.x0, view.x1, view.width_px)
-        wanted = (self.data, self.data.revision, *stretch, view.log_x, view.log_y)
+    def cut(self, places: AxisMapping, x0: float, x1: float, width_px: int) -> None:
+        """Cut the points to a range of x. Cheap if nothing changed."""
+        stretch = (places.axis, x0, x1, width_px)
+        wanted = (self.data.revision, *stretch, places.log_x)
         if wanted == self._cut_for:
-            return False
+            return
         self._cut_for = wanted
-        self.x, self.y = self.data.columns(*stretch, smoothed=True, log=view.log_x)
+        self.x, self.y = self.data.columns(*stretch, smoothed=True, log=places.log_x)
         if self.data.smoothing > 0:
-            self.raw_x, self.raw_y = self.data.columns(*stretch, log=view.log_x)
+            self.raw_x, self.raw_y = self.data.columns(*stretch, log=places.log_x)
         else:
             self.raw_x, self.raw_y = self.x, self.y
         self.last = self.data.last()
-        return True
 
-    def draw(self, view: View, *, faint: bool) -> None:
-        values = _drawable(self.y, view)
-        stroke = self._best_stroke(_way(values, view), view.width_px, faint=faint)
-        if stroke is not self._stroke:
-            self._stroke = stroke
-            self.line.setPen(self._pens[stroke])
-        self.line.opts["antialias"] = stroke is not Stroke.BAND
-        self.line.setSegmentedLineMode("on" if stroke is Stroke.SEGMENTS else "off")
-        self.line.setData(self.x, values)
-        if self.has_raw:
-            # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
-            self.raw.opts["antialias"] = len(self.raw_x) < view.width_px / 2
-            self.raw.setData(self.raw_x, _drawable(self.raw_y, view))
+    def paint_raw(
+        self,
+        painter: QPainter,
+        frame: PlotGeometry,
+        places: AxisMapping,
+        *,
+        faint: bool,
+        to_file: bool,
+    ) -> None:
+        """Paint the raw trace behind the smoothed line; see `paint_line`."""
+        if not self.has_raw:
+            return
+        x, y = _line(frame, self.raw_x, places.ys(self.raw_y), to_file=to_file)
+        # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
+        is_smooth = to_file or len(x) < frame.rect.width() / 2
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, is_smooth)
+        painter.setPen(QPen(curve_colour(self.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA), 1))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawPath(arrayToQPath(x, y, "finite"))
+
+    def paint_line(
+        self,
+        painter: QPainter,
+        frame: PlotGeometry,
+        places: AxisMapping,
+        *,
+        faint: bool,
+        to_file: bool,
+    ) -> None:
+        """Paint the line and the fill below it.
+
+        Args:
+            to_file: Speed does not matter: one stroke, which any viewer can enlarge, and which is
+            clipped here, because most viewers of SVG ignore clip paths.
+        """
+        x, y = _line(frame, self.x, places.ys(self.y), to_file=to_file)
         if self.fill:
-            self.line.setFillLevel(view.y0)
+            shade = curve_colour(self.colour, _FILL_FAINT_ALPHA if faint else _FILL_ALPHA)
+            paint_fill(painter, x, y, frame.rect.bottom(), shade)
+        stroke = Stroke.WHOLE if to_file else self._best_stroke(frame.rect, y, faint=faint)
+        alpha = FAINT_ALPHA if faint else 1.0
+        pen = curve_pen(self.colour, self.width, alpha)
+        if stroke is Stroke.HAIR:
+            # One device pixel, on high-resolution screens too: from two on it takes as long as the
+            # whole.
+            pen.setWidth(0)
+        elif stroke is Stroke.BAND:
+            pen = QPen(curve_colour(self.colour, alpha), 1)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, stroke is not Stroke.BAND)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if stroke is Stroke.SEGMENTS:
+            # Round ends take ten times as long.
+            pen.setCapStyle(Qt.PenCapStyle.SquareCap)
+            painter.setPen(pen)
+            paint_segments(painter, x, y)
+        else:
+            painter.setPen(pen)
+            painter.drawPath(arrayToQPath(x, y, "finite"))
 
-    def _best_stroke(self, way: float, width_px: int, *, faint: bool) -> Stroke:
-        """``way``: its total rise and fall, in heights of its plot."""
-        is_raw = self.data.smoothing == 0 and len(self.x) > width_px
+    def _best_stroke(self, rect: QRectF, y: Floats, *, faint: bool) -> Stroke:
+        inside = np.clip(y, rect.top(), rect.bottom())
+        way = float(np.nansum(np.abs(np.diff(inside)))) / max(rect.height(), 1.0)
+        is_raw = self.data.smoothing == 0 and len(self.x) > rect.width()
         # A filled curve is alone in its plot, as the learning rate is, which has as many points and
         # is smooth.
         if is_raw and (not self.fill or way > _BAND_WAY):
@@ -174,15 +172,67 @@ class DrawnCurve:
         return Stroke.WHOLE
 
 
-def _way(values: Floats, view: View) -> float:
-    seen = np.clip(values[np.isfinite(values)], view.y0, view.y1)
-    return float(np.abs(np.diff(seen)).sum()) / max(view.y1 - view.y0, math.ulp(0.0))
+def paint_fill(
+    painter: QPainter, x: Floats, y: Floats, bottom: float, brush: QBrush | QColor
+) -> None:
+    """Paint what is below a line, in pixels; NaN is a gap."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(brush)
+    edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))
+    for first, after in edges.reshape(-1, 2).tolist():
+        across = np.pad(x[first:after], 1, "edge")
+        down = np.pad(y[first:after], 1, constant_values=bottom)
+        painter.drawPolygon(arrayToQPolygonF(across, down))
 
 
-def _drawable(values: Floats, view: View) -> Floats:
-    if view.log_y:
-        positive = np.where(values > 0, values, math.nan)
-        return np.log10(positive)
-    # A painter's coordinates overflow well below 1e30; values outside the view are clipped.
-    room = 1000 * (view.y1 - view.y0)
-    return np.clip(values, view.y0 - room, view.y1 + room)
+def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
+    """Paint a stroke for each two points of a line, in pixels."""
+    # A name of its own: Qt reads the memory of this object, which nothing else keeps.
+    lines = arrayToLineSegments(x, y, "finite", finiteCheck=True)
+    painter.drawLines(*lines.drawargs())
+
+
+def pixels(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """A line in pixels. What is far outside comes nearer: a painter's coordinates overflow."""
+    rect, room = frame.rect, 1000 * frame.rect.height()
+    # A diverged curve may be at infinity.
+    with np.errstate(over="ignore"):
+        return frame.px(x), np.clip(frame.py(y), rect.top() - room, rect.bottom() + room)
+
+
+def clipped(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The parts of a line inside the plot, in pixels, with NaN between them.
+
+    Each segment is clipped separately (Liang and Barsky, doi:10.1145/357332.357333).
+    """
+    rect = frame.rect
+    points = np.column_stack(pixels(frame, x, y))
+    low, high = (rect.left(), rect.top()), (rect.right(), rect.bottom())
+    start, way = points[:-1], np.diff(points, axis=0)
+    enters, leaves = np.zeros(len(way)), np.ones(len(way))
+    inside = np.isfinite(way).all(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for side in (0, 1):
+            a = (low[side] - start[:, side]) / way[:, side]
+            b = (high[side] - start[:, side]) / way[:, side]
+            moves = way[:, side] != 0
+            enters = np.where(moves, np.maximum(enters, np.minimum(a, b)), enters)
+            leaves = np.where(moves, np.minimum(leaves, np.maximum(a, b)), leaves)
+            at = start[:, side]
+            inside &= moves | ((at >= low[side]) & (at <= high[side]))
+    kept = np.flatnonzero(inside & (enters <= leaves))
+    if not len(kept):
+        return np.empty(0), np.empty(0)
+    begins = start[kept] + way[kept] * enters[kept, None]
+    ends = start[kept] + way[kept] * leaves[kept, None]
+    # Two segments form one line if neither is clipped at the point between them.
+    joined = (np.diff(kept) == 1) & (leaves[kept][:-1] >= 1) & (enters[kept][1:] <= 0)
+    breaks = np.flatnonzero(~joined) + 1
+    between = np.full((2 * len(breaks), 2), math.nan)
+    between[::2] = ends[breaks - 1]
+    line = np.insert(begins, np.repeat(breaks, 2), between, axis=0)
+    return np.append(line[:, 0], ends[-1, 0]), np.append(line[:, 1], ends[-1, 1])
+
+
+def _line(frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool) -> tuple[Floats, Floats]:
+    return (clipped if to_file else pixels)(frame, x, y)

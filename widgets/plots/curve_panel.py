@@ -1,23 +1,24 @@
 """A plot of named curves that grow while they are displayed.
 
-pyqtgraph draws the axes, the grid and the lines, and turns wheel and drag into ranges; `CurveData`
-passes it one point per pixel column through ``setData``, and items are reused. All text and all
-marks (names at the ends, the read-out, posts, run boundaries) are painted over it by one
-transparent widget, because they are laid out in pixels: names must not cover each other.
+pyqtgraph draws the axes and the grid, and turns wheel and drag into ranges; `CurveData` has one
+point per pixel column. Curves, marks and all text are painted over it in pixels, because names must
+not cover each other, and a saved picture is painted the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Slot
-from PySide6.QtGui import QFocusEvent, QPainter
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from widgets.common import formats, theme
 from widgets.common.painting import paint_focus, paint_text, text_width
 from widgets.common.theme import SOLID_CURVES
+from widgets.plots import plot_range
 from widgets.plots.annotation_layer import EndsOf, PlotMarks
 from widgets.plots.annotations import (
     LINE_W,
@@ -30,7 +31,9 @@ from widgets.plots.annotations import (
     paint_left_out,
     paint_pointer,
     paint_read_out,
+    paint_shades,
 )
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMark, AxisMarks
 from widgets.plots.cursor_readout import lost_near, place_text, read_rows
 from widgets.plots.curve_data import CurveData, XAxis
@@ -39,18 +42,35 @@ from widgets.plots.curve_legend import Legend
 from widgets.plots.end_labels import name_width
 from widgets.plots.image_export import Picture
 from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.plot_export import TakenPlot
-from widgets.plots.plot_range import Scale
-from widgets.plots.plot_widget import LEFT_MIN, dress_axes, shade
-from widgets.plots.shortcuts import PlotKeys
-from widgets.plots.zoomable_plot import RangedPlot
+from widgets.plots.plot_curves import PlotCurves
+from widgets.plots.plot_range import Range, Scale
+from widgets.plots.plot_view import LEFT_MIN, RIGHT, PlotView
 
 _LEGEND_FROM = SOLID_CURVES + 1
 _NAME_SHARE = 0.33
+_STEP, _LEAP, _PAN = 0.01, 0.1, 0.25
+"""What a key moves by: shares of the visible range."""
+_ZOOM = 0.6
 
 
-class CurvePanel(RangedPlot):
-    """Curves over a common x axis, with their names, their marks and the read-out."""
+class CurvePanel(QWidget):
+    """Curves over a common x axis, with their names, their marks and the read-out.
+
+    Wheel zooms x, drag pans, double click fits: all of it is in view, until the user zooms. The
+    keys Left and Right move the read-out along the curves, with Shift they pan, + and - zoom around
+    the read-out, Home and End go to the ends. Esc hides the read-out.
+
+    Ranges and all other *places* on an axis are logarithms if it is logarithmic.
+
+    Signals:
+        x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
+        fitted: The user wants everything in view again.
+        redrawn: The visible range or content may have changed.
+    """
+
+    x_range_changed = Signal(float, float)
+    fitted = Signal()
+    redrawn = Signal()
 
     def __init__(
         self,
@@ -78,14 +98,22 @@ class CurvePanel(RangedPlot):
             show_x: The x axis has labels; False if another plot is right below it.
             several_runs: Each curve is a run of its own: one step is at several times.
         """
-        super().__init__(show_x, self._paint_over, axis, tick_text, scale, parent)
+        super().__init__(parent)
         self.title = title
-        self._value_text = value_text
+        self._axis = axis
+        self._value_text, self._tick_text = value_text, tick_text
+        self._scale = scale
         self._end_names = end_names
         self._several_runs = several_runs
+        self._log_y = self._log_x = False
+        self._fitted = True
+        self._held = 0
+        self._fixed_x: Range | None = None
+        self._to_file = False
+        self._curves = PlotCurves()
         self._told_marks = self._marks = PlotMarks()
         self._empty_text = "No points yet"
-        self._shades: list[Any] = []
+        self._plot = PlotView(show_x, self._paint)
         self._legend = Legend(LEFT_MIN, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
@@ -93,14 +121,21 @@ class CurvePanel(RangedPlot):
         layout.setSpacing(4)
         layout.addWidget(self._legend)
         layout.addWidget(self._plot, 1)
-        self._link = link if link is not None else HoverLink(self)
-        self._link.moved.connect(self._hover_changed)
-        self._link.left.connect(self._hover_changed)
-        self._pointer_moved.connect(self._point)
-        self._pointer_left.connect(self._link.leave)
+        self.setMinimumSize(120, 80)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(title)
-        self._keys = PlotKeys(self, lambda: self.pointed, self.point_at)
-        self._dressed_for: tuple[theme.Theme, float] | None = None
+        self._link = link if link is not None else HoverLink(self)
+        self._link.moved.connect(self._repaint)
+        self._link.left.connect(self._repaint)
+        self._plot.pointer_moved.connect(self._point)
+        self._plot.pointer_left.connect(self._link.leave)
+        self._plot.double_clicked.connect(self._fit_again)
+        self._plot.box.sigRangeChangedManually.connect(self._keep_in_sight)
+        # The room of the plot itself changes after that of the widget, and with the labels of the y
+        # axis.
+        self._plot.box.sigResized.connect(self.refresh)
+        self._dressed_for: theme.Theme | None = None
         self._dress()
 
     # -- Content
@@ -128,31 +163,20 @@ class CurvePanel(RangedPlot):
             with_raw: The raw line is visible behind the smoothed one.
             named: It has name and value at its end and a line in the read-out.
         """
-        self._curves.put(
-            key,
-            name,
-            data,
-            colour,
-            smooth=smooth,
-            with_raw=with_raw,
-            named=named,
-            width=width,
-            fill=fill,
-        )
-        self._legend_changed()
-        self.refresh()
+        self._curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill)
+        if smooth:
+            data.set_smoothing(self.smoothing)
+        self._curves_changed()
 
     def remove_curve(self, key: str) -> None:
-        if self._curves.remove(key):
-            self._legend_changed()
-            self.refresh()
+        if self._curves.pop(key, None) is not None:
+            self._curves_changed()
 
     def clear(self) -> None:
         """Remove all curves."""
-        gone = [key for key in tuple(self._curves) if self._curves.remove(key)]
-        if gone:
-            self._legend_changed()
-            self.refresh()
+        if self._curves:
+            self._curves.clear()
+            self._curves_changed()
 
     def keys(self) -> tuple[str, ...]:
         return tuple(self._curves)
@@ -182,12 +206,12 @@ class CurvePanel(RangedPlot):
         """Set the text of an empty plot."""
         if text != self._empty_text:
             self._empty_text = text
-            self._overlay.update()
+            self._repaint()
 
     def lift(self, key: str) -> None:
         """Highlight one curve and draw the others faint; "" for none."""
-        if self._curves.lift(key, self._view()):
-            self._overlay.update()
+        self._curves.asked = key
+        self._repaint()
 
     @property
     def smoothing(self) -> float:
@@ -195,8 +219,117 @@ class CurvePanel(RangedPlot):
 
     def set_smoothing(self, weight: float) -> None:
         """Set the smoothing of all curves that allow it, from 0 (none) to below 1."""
-        self._curves.smooth(min(max(weight, 0.0), 0.999))
+        self._curves.smoothing = min(max(weight, 0.0), 0.999)
+        for curve in self._curves.values():
+            if curve.smooth:
+                curve.data.set_smoothing(self._curves.smoothing)
         self.refresh()
+
+    # -- Axes
+
+    @property
+    def axis(self) -> XAxis:
+        return self._axis
+
+    def set_axis(self, axis: XAxis) -> None:
+        """Set another x axis; everything is in view again."""
+        if axis is not self._axis:
+            self._axis = axis
+            self._fixed_x = None
+            self._place_marks()
+            self.fit()
+
+    @property
+    def log_x(self) -> bool:
+        """Return True if x is logarithmic.
+
+        The time of day is never logarithmic, because it has no origin.
+        """
+        return self._log_x and self._axis is not XAxis.CLOCK
+
+    def set_log_x(self, on: bool) -> None:
+        """Set a logarithmic x axis, all of it in view. It has no points at or below zero."""
+        if on != self._log_x:
+            self._log_x = on
+            self._place_marks()
+            self.fit()
+
+    @property
+    def log_y(self) -> bool:
+        return self._log_y
+
+    def set_log_y(self, on: bool) -> None:
+        """Set a logarithmic y axis. Values at or below zero are gaps."""
+        if on != self._log_y:
+            self._log_y = on
+            self.refresh()
+
+    def fit(self) -> None:
+        """Show all points, and from now on also new ones."""
+        self._fitted = True
+        self.refresh()
+
+    def is_fitted(self) -> bool:
+        return self._fitted
+
+    def set_x_range(self, x0: float, x1: float) -> None:
+        """Show this range, as another plot of the page does."""
+        self._fitted = False
+        self._put_range(x0, x1)
+        self.refresh()
+
+    def set_fixed_x(self, x0: float, x1: float) -> None:
+        """Set the whole x axis if the curves do not determine it: the last three hours."""
+        self._fixed_x = (x0, x1)
+        self.refresh()
+
+    def data_begin(self) -> float:
+        """The first place of the first curve; minus infinity without one."""
+        return min((low for low, _ in self._curves.x_ranges(self._places)), default=-math.inf)
+
+    def data_end(self) -> float:
+        """The last place of the last curve; infinity without one.
+
+        Right of it is room for names.
+        """
+        return max((high for _, high in self._curves.x_ranges(self._places)), default=math.inf)
+
+    def x_range(self) -> Range:
+        """The range of x in view."""
+        low, high = self._plot.box.viewRange()[0]
+        return float(low), float(high)
+
+    def y_range(self) -> Range:
+        """The values in view; logarithms if y is logarithmic."""
+        frame = self._frame()
+        return frame.y0, frame.y1
+
+    def stretch_px(self) -> tuple[float, float]:
+        """The ends of the visible range, in pixels from the widget's left edge."""
+        rect, left = self._frame().rect, self._plot.x()
+        return left + rect.left(), left + rect.right()
+
+    @contextmanager
+    def drawn_once(self) -> Iterator[None]:
+        """Draw all changes inside the block once, at the end: a drawing visits every curve."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        if not self._held:
+            self.refresh()
+
+    @Slot()
+    def refresh(self) -> None:
+        """Draw the present data of the curves. Cheap if nothing changed."""
+        if self._held:
+            return
+        if self._fitted:
+            whole = self._whole_range()
+            if whole is not None:
+                self._put_range(*whole)
+        self._redraw()
 
     # -- Read-out
 
@@ -223,16 +356,13 @@ class CurvePanel(RangedPlot):
 
     def left_out(self) -> str:
         """A sentence about the points that a logarithmic axis cannot show."""
-        return self._curves.left_out(self._view())
+        return self._curves.left_out(self._places)
 
     # -- Export
 
     def as_picture(self) -> Picture:
         """The plot as it is displayed, with its title."""
-        curves = [(curve, self._curves.is_faint(key)) for key, curve in self._curves.items()]
-        legend = self._legend if self._legend.isVisibleTo(self) else None
-        plot = TakenPlot(self._plot, legend, curves, self._places, self._frame(), self._paint_marks)
-        return Picture(self.title, self.size(), plot.paint)
+        return Picture(self.title, self.size(), self._paint_picture)
 
     # -- Events
 
@@ -241,53 +371,148 @@ class CurvePanel(RangedPlot):
         if event.type() == QEvent.Type.StyleChange:
             self._dress()
 
-    def event(self, event: QEvent) -> bool:
-        # Qt does not report a move to a high-resolution screen to `changeEvent`.
-        if event.type() == QEvent.Type.DevicePixelRatioChange:
-            self._dress()
-        return super().event(event)
-
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Show the focus ring.
-
-        Not in `PlotKeys`: a plot that is destroyed gives up the focus, and an event filter that
-        then calls the dead plot ends the program (PySide 6.8 to 6.11 on Python 3.11).
-        """
         super().focusInEvent(event)
-        self._overlay.update()
+        self._repaint()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """Hide the focus ring; without the focus no key holds the read-out."""
         super().focusOutEvent(event)
         self._link.leave()
-        self._overlay.update()
+        self._repaint()
 
-    # -- Internal
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        pans = modifiers == Qt.KeyboardModifier.ShiftModifier
+        if (modifiers and not pans) or not self._press(event.key(), pans):
+            super().keyPressEvent(event)
+
+    def _press(self, key: int, pans: bool) -> bool:
+        """Do what a key stands for; return False if it stands for nothing."""
+        keys = Qt.Key
+        low, high = self.x_range()
+        begin, end = max(low, self.data_begin()), min(high, self.data_end())
+        at = self.pointed if self.pointed is not None and low <= self.pointed <= high else None
+        way = -1 if key in (keys.Key_Left, keys.Key_PageUp) else 1
+        if key in (keys.Key_Left, keys.Key_Right) and pans:
+            self._move_to(low + way * _PAN * (high - low), high + way * _PAN * (high - low))
+        elif key in (keys.Key_Left, keys.Key_Right, keys.Key_PageUp, keys.Key_PageDown):
+            share = _STEP if key in (keys.Key_Left, keys.Key_Right) else _LEAP
+            to = (low + end) / 2 if at is None else at + way * share * (high - low)
+            self.point_at(to if at is None else min(max(to, begin), end))
+        elif key in (keys.Key_Home, keys.Key_End):
+            self.point_at(begin if key == keys.Key_Home else end)
+        elif key in (keys.Key_Plus, keys.Key_Equal, keys.Key_Minus):
+            middle = (low + high) / 2 if at is None else at
+            factor = 1 / _ZOOM if key == keys.Key_Minus else _ZOOM
+            self._move_to(middle - (middle - low) * factor, middle + (high - middle) * factor)
+        elif key == keys.Key_Escape and self.pointed is not None:
+            self.point_at(None)
+        else:
+            return False
+        return True
+
+    # -- Range
+
+    def _frame(self) -> PlotGeometry:
+        return self._plot.frame()
+
+    @property
+    def _places(self) -> AxisMapping:
+        """Map values to both axes in their present state."""
+        return AxisMapping(self._axis, self.log_x, self._log_y)
+
+    def _width_px(self) -> int:
+        return max(int(self._plot.box.width()), 2)
+
+    def _put_range(self, x0: float, x1: float) -> None:
+        if x1 > x0 and (x0, x1) != self.x_range():
+            self._plot.box.setXRange(x0, x1, padding=0)
+
+    def _move_to(self, x0: float, x1: float) -> None:
+        """Show this range, as if the user zoomed or panned."""
+        self._put_range(x0, x1)
+        self._keep_in_sight()
+
+    def _whole_range(self) -> Range | None:
+        """The whole x axis, and the room for names beyond its end."""
+        if self._fixed_x is not None:
+            low, high = plot_range.widened(*self._fixed_x)
+            # A curve may extend beyond what was requested.
+            seen = [room for room in self._name_rooms() if room[0] <= high]
+            return plot_range.with_names((low, high), seen)
+        ranges = self._curves.x_ranges(self._places)
+        return plot_range.whole(ranges, self._name_rooms(), log=self.log_x)
+
+    @Slot()
+    def _keep_in_sight(self) -> None:
+        whole = self._whole_range()
+        low, high = self.x_range()
+        if whole is not None:
+            # Zooming out or panning beyond all curves is corrected.
+            width = min(high - low, whole[1] - whole[0])
+            low = min(max(low, whole[0]), whole[1] - width)
+            high = low + width
+            self._put_range(low, high)
+        self._fitted = whole is not None and (low, high) == whole
+        self._redraw()
+        self.x_range_changed.emit(low, high)
+
+    @Slot()
+    def _fit_again(self) -> None:
+        self.fit()
+        self.fitted.emit()
+
+    @Slot()
+    def _redraw(self) -> None:
+        places, (x0, x1) = self._places, self.x_range()
+        for curve in self._curves.values():
+            curve.cut(places, x0, x1, self._width_px())
+        shown = plot_range.values(
+            self._curves.early(places, x0),
+            [places.y(threshold.y) for threshold in self._marks.thresholds],
+            float(self._plot.box.height()),
+            log=self._log_y,
+            scale=self._scale,
+        )
+        self._plot.box.setYRange(*shown, padding=0)
+        self._put_ticks()
+        self._repaint()
+        self.redrawn.emit()
+
+    def _put_ticks(self) -> None:
+        if not self._curves.has_points():
+            self._plot.left.setTicks([[]])
+            self._plot.bottom.setTicks([[]])
+            return
+        height = float(self._plot.box.height())
+        places = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
+        self._plot.left.setTicks([places])
+        widest = max((text_width(text, "tiny") for _, text in places), default=0)
+        self._plot.left.setWidth(max(widest + 12, LEFT_MIN))
+        stretch = self.x_range(), self._width_px(), self._axis
+        along = plot_range.x_ticks(*stretch, log=self.log_x)
+        self._plot.bottom.setTicks([[each for each in along if self._has_room(*each)]])
+
+    def _has_room(self, x: float, text: str) -> bool:
+        """Return True if a tick is in the range of the curves and its label is not cut off."""
+        low, high = self.x_range()
+        if self._fitted and self._fixed_x is None and x > self.data_end():
+            return False
+        beyond = (high - x) / (high - low) * self._width_px() + RIGHT
+        return text_width(text, "tiny") / 2 <= beyond
+
+    # -- Painting
 
     def _dress(self) -> None:
         """Qt also reports a change of style whenever a plot gets another parent."""
-        dress = theme.current(), self.devicePixelRatioF()
-        if dress == self._dressed_for:
-            return
-        self._dressed_for = dress
-        dress_axes(self._left, self._bottom)
-        self._curves.pen()
-        self._lay_spans()
-        self._overlay.update()
+        if theme.current() != self._dressed_for:
+            self._dressed_for = theme.current()
+            self._plot.dress()
+            self._repaint()
 
     def _place_marks(self) -> None:
-        before, self._marks = self._marks, self._told_marks.placed(self._places)
-        if self._marks.spans != before.spans:
-            self._lay_spans()
-
-    def _lay_spans(self) -> None:
-        for old in self._shades:
-            self._box.removeItem(old)
-        self._shades = []
-        for span in self._marks.spans:
-            item = shade(span)
-            self._box.addItem(item, ignoreBounds=True)
-            self._shades.append(item)
+        self._marks = self._told_marks.placed(self._places)
 
     def _names_ends(self) -> bool:
         """Names that are also in the legend are at the ends only if they have room."""
@@ -297,12 +522,14 @@ class CurvePanel(RangedPlot):
         widest = max((text_width(name, "small_strong") for name in named), default=0)
         return widest < _NAME_SHARE * self._width_px()
 
-    def _legend_changed(self) -> None:
+    def _curves_changed(self) -> None:
         named = self._curves.named()
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
+        self.refresh()
 
     def _name_rooms(self) -> list[tuple[float, float]]:
+        """For each name at the end of a curve its x, and its share of the plot's width."""
         for curve in self._curves.values():
             curve.last = curve.data.last()
         rooms = []
@@ -313,9 +540,6 @@ class CurvePanel(RangedPlot):
                 end = self._places.x(curve.end(self._axis))
                 rooms.append((self._marks.past_posts(end, reach), share))
         return rooms
-
-    def _thresholds(self) -> list[float]:
-        return [self._places.y(threshold.y) for threshold in self._marks.thresholds]
 
     def _end_text(self, curve: DrawnCurve) -> str:
         if curve.last is None or self._legend.isVisibleTo(self):
@@ -331,11 +555,14 @@ class CurvePanel(RangedPlot):
         else:
             self._link.leave()
 
-    def _paint_over(self, painter: QPainter) -> None:
+    def _paint(self, painter: QPainter) -> None:
+        """Paint all that is over the grid; pointer and focus only in the window."""
         frame = self._frame()
-        self._paint_marks(painter, frame)
+        self._paint_curves(painter, frame)
+        if self._to_file:
+            return
         if self.hasFocus():
-            paint_focus(painter, QRectF(self._overlay.rect()))
+            paint_focus(painter, QRectF(self._plot.viewport().rect()))
         x = self._link.x
         if x is None or not frame.has(x):
             return
@@ -346,17 +573,35 @@ class CurvePanel(RangedPlot):
             is_here = self._end_names or self.underMouse() or self.hasFocus()
             paint_read_out(painter, frame, x, title if is_here else "", rows)
 
-    def _paint_marks(self, painter: QPainter, frame: PlotGeometry) -> None:
+    def _paint_curves(self, painter: QPainter, frame: PlotGeometry) -> None:
+        """Paint the curves and all marks."""
+        paint_shades(painter, frame, self._marks.spans)
         if not self._curves.has_points():
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
-        named, lifted = self._names_ends(), self._curves.lifted
-        ends = EndsOf(self._places, named, lifted, self._end_text, self._marks)
+        places, lifted, is_faint = self._places, self._curves.lifted, self._curves.is_faint
         curves = tuple(self._curves.items())
+        painter.save()
+        # Qt paints a translucent line with many turns six times as fast with a clip.
+        painter.setClipRect(frame.rect)
+        for key, curve in curves:
+            curve.paint_raw(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
+        for key, curve in sorted(curves, key=lambda one: one[0] == lifted):
+            curve.paint_line(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
+        painter.restore()
+        ends = EndsOf(places, self._names_ends(), lifted, self._end_text, self._marks)
         crowd = ends.crowd(frame, curves) if self._marks.posts else lambda _rect: 0
-        self._marks.paint(painter, frame, self._places, crowd)
+        self._marks.paint(painter, frame, places, crowd)
         ends.paint(painter, frame, curves)
         paint_left_out(painter, frame, self.left_out())
+
+    def _paint_picture(self, painter: QPainter) -> None:
+        if self._legend.isVisibleTo(self):
+            self._legend.paint(painter)
+        target = QRectF(0, self._plot.y(), self._plot.width(), self._plot.height())
+        self._to_file = True
+        self._plot.render(painter, target, self._plot.viewport().rect())
+        self._to_file = False
 
     def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at a place, and the place as text."""
@@ -376,5 +621,5 @@ class CurvePanel(RangedPlot):
         return rows, " · ".join([where, *happened] if where else happened)
 
     @Slot()
-    def _hover_changed(self) -> None:
-        self._overlay.update()
+    def _repaint(self) -> None:
+        self._plot.viewport().update()

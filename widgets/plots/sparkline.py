@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from pyqtgraph.functions import arrayToQPolygonF
-from pyqtgraph.graphicsItems.PlotCurveItem import arrayToLineSegments
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QBrush, QLinearGradient, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import theme
+from widgets.plots.curve_item import paint_fill, paint_segments
 from widgets.plots.growable_array import Floats
 
 
@@ -38,18 +37,11 @@ def paint_sparkline(
     shade.setColorAt(1, bottom_colour)
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    x, y = rect.left() + step * np.arange(len(values)), bottom - tall * shares
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(shade)
-    edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))
-    for first, after in edges.reshape(-1, 2).tolist():
-        across = np.pad(x[first:after], 1, "edge")
-        down = np.pad(y[first:after], 1, constant_values=rect.bottom())
-        painter.drawPolygon(arrayToQPolygonF(across, down))
+    x = rect.left() + step * np.arange(len(values), dtype=np.float64)
+    y = bottom - tall * shares
+    paint_fill(painter, x, y, rect.bottom(), QBrush(shade))
     painter.setPen(QPen(colour, 1.5))
-    # A name of its own: Qt reads the memory of this object, which nothing else keeps.
-    lines = arrayToLineSegments(x, y, "finite", finiteCheck=True)
-    painter.drawLines(*lines.drawargs())
+    paint_segments(painter, x, y)
     painter.restore()
 
 

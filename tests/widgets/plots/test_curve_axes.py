@@ -81,7 +81,7 @@ def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: Curve
     low, high = panel.x_range()
     assert low == 0
     assert 6 < high < 9, "the name has its room"
-    texts = [text for _, text in panel._bottom._tickLevels[0]]
+    texts = [text for _, text in panel._plot.bottom._tickLevels[0]]
     assert texts[0] == "1"
     assert "1k" in texts or "100" in texts
     assert pixels(panel, theme.LIGHT.curves[0]) > 300

@@ -20,7 +20,7 @@ from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import EndsOf
-from widgets.plots.annotations import AxisSpan, Boundary, Overlay, Post, ThresholdLine, curve_pen
+from widgets.plots.annotations import AxisSpan, Boundary, Post, ThresholdLine, curve_pen
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span
@@ -74,8 +74,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 
 def viewport(panel: CurvePanel) -> QWidget:
     """What receives the mouse."""
-    view = panel.findChildren(Overlay)[0].parentWidget()
-    assert view is not None
+    view: QWidget = panel._plot.viewport()
     return view
 
 
@@ -224,23 +223,6 @@ def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
     assert panel.keys() == ("a",)
     panel.clear()
     assert pixels(panel, BLUE) == 0
-
-
-def test_a_curve_that_comes_has_nothing_of_the_one_whose_line_it_takes(panel: CurvePanel) -> None:
-    panel.set_smoothing(0.6)
-    panel.set_curve("rate", "rate", curve(loss()), 0, fill=True)
-    settle()
-    count = len(panel._box.addedItems)
-    panel.clear()
-    settle()
-    assert pixels(panel, theme.current().curves[0]) == 0
-    panel.set_curve("peer", "peer", curve(loss()), 1, smooth=False, with_raw=False)
-    settle()
-    (peer,) = panel._curves.values()
-    assert len(panel._box.addedItems) == count
-    assert peer.line.opts["fillLevel"] is None
-    assert not peer.raw.isVisible()
-    assert pixels(panel, theme.current().curves[1]) > 0
 
 
 def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QByteArray, QEvent, QPoint, QPointF, QRectF, Qt
+from PySide6.QtCore import QByteArray, QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF, QRegion
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QWidget
@@ -23,10 +23,10 @@ from widgets.plots import axis_marks
 from widgets.plots.annotations import PlotGeometry
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import CurveData
+from widgets.plots.curve_item import clipped
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
-from widgets.plots.plot_export import pieces
 
 pytestmark = pytest.mark.usefixtures("look")
 TITLE_H = 28
@@ -105,6 +105,13 @@ def alike(a: np.ndarray, b: np.ndarray) -> float:
     return float((a & grown(b) | b & grown(a)).sum() / either) if either else 0.0
 
 
+def ink_of_line(image: QImage) -> float:
+    """How many pixels high a blue line is in the middle of a picture."""
+    across = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
+    blue = [c for c in across if c.blue() > c.red() + 3]
+    return sum((255 - c.red()) / (255 - QColor(BLUE).red()) for c in blue)
+
+
 @pytest.mark.parametrize("colour", theme.LIGHT.curves[:2])
 def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, colour: str) -> None:
     picture = near(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
@@ -142,10 +149,7 @@ def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> No
     data.extend(np.arange(900.0), np.full(900, 1.0))
     panel.set_curve("a", "a", data)
     for image in (QImage.fromData(panel.as_picture().png(ratio)), svg_image(panel, ratio)):
-        across = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
-        blue = [c for c in across if c.blue() > c.red() + 3]
-        ink = sum((255 - c.red()) / (255 - QColor(BLUE).red()) for c in blue)
-        assert ink == pytest.approx(2.2 * ratio, rel=0.1)
+        assert ink_of_line(image) == pytest.approx(2.2 * ratio, rel=0.1)
 
 
 def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: ThemeManager) -> None:
@@ -170,6 +174,15 @@ def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot
 
 
 FRAME = PlotGeometry(QRectF(10, 20, 300, 100), 0.0, 30.0, 0.0, 10.0)
+
+
+def pieces(x: Floats, y: Floats) -> list[Floats]:
+    """The parts of a clipped line: arrays of shape (points, 2)."""
+    points = np.column_stack(clipped(FRAME, x, y))
+    parts = np.split(points, np.flatnonzero(np.isnan(points[:, 0])))
+    return [part[~np.isnan(part[:, 0])] for part in parts if len(part)]
+
+
 PLACE = st.floats(-60, 60) | st.just(math.nan)
 
 
@@ -178,7 +191,7 @@ def test_no_point_of_a_cut_line_is_outside_and_none_inside_is_lost(
     points: list[tuple[float, float]],
 ) -> None:
     x, y = (np.array(column, float) for column in zip(*points, strict=True))
-    parts = pieces(FRAME, x, y)
+    parts = pieces(x, y)
     rect = FRAME.rect.adjusted(-1e-6, -1e-6, 1e-6, 1e-6)
     for part in parts:
         assert len(part) >= 2
@@ -199,7 +212,7 @@ def _told(x: float, y: float) -> bool:
 def test_a_line_that_leaves_and_returns_is_two_pieces() -> None:
     x: Floats = np.array([0.0, 5.0, 10.0, 15.0, 20.0])
     y: Floats = np.array([5.0, 5.0, 50.0, 5.0, 5.0])
-    first, second = pieces(FRAME, x, y)
+    first, second = pieces(x, y)
     assert first[-1, 1] == second[0, 1] == FRAME.rect.top()
     assert len(first) == len(second) == 3
 
@@ -243,11 +256,14 @@ def test_ten_thousand_marks_are_no_bar_and_cost_what_is_seen(
     assert min(b - a for a, b in itertools.pairwise(places)) > 6
 
 
-def test_a_line_is_as_thick_on_a_screen_of_200_percent(
-    panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    line = panel._curves["0"].line
-    assert line.opts["pen"].widthF() == pytest.approx(2.2)
-    monkeypatch.setattr(panel, "devicePixelRatioF", lambda: 2.0)
-    QApplication.sendEvent(panel, QEvent(QEvent.Type.DevicePixelRatioChange))
-    assert line.opts["pen"].widthF() == pytest.approx(4.4)
+@pytest.mark.parametrize("ratio", [1, 2, 3])
+def test_a_line_is_as_thick_on_a_screen_of_more_pixels(qtbot: QtBot, ratio: int) -> None:
+    panel = on_screen(qtbot, CurvePanel("Loss"), 600, 260)
+    data = CurveData()
+    data.extend(np.arange(90.0), np.full(90, 1.0))
+    panel.set_curve("a", "a", data)
+    screen = QImage(panel.size() * ratio, QImage.Format.Format_RGB32)
+    screen.setDevicePixelRatio(ratio)
+    screen.fill(Qt.GlobalColor.white)
+    panel.render(screen, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
+    assert ink_of_line(screen) == pytest.approx(2.2 * ratio, rel=0.1)

@@ -96,7 +96,7 @@ class _Plot(CurvePanel):
         super()._put_ticks()
         if self.other is not None:
             # Repeat the last widths; the final width is known later.
-            both = (self._left, self.other._left)
+            both = (self._plot.left, self.other._plot.left)
             widest = max(axis.maximumWidth() for axis in both)
             for axis in both:
                 if axis.maximumWidth() != widest:
