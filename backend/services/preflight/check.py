@@ -29,7 +29,7 @@ class Probe:
 
     Attributes:
         name: The key of its answer.
-        ask: The function. The node calls it with ``arguments`` and what is the same for all.
+        ask: The function. The node calls it with ``arguments`` and the target's fields.
     """
 
     name: str
@@ -106,7 +106,8 @@ class Check:
         together: Judges what must fit between the nodes.
         silence: Judges that ``probe`` was not answered; None for "not checked".
         concerns: Whether the check concerns a node.
-        waits_for: Of a check between nodes: the others whose faults explain that it has no answer.
+        waits_for: Of a check between nodes: the others to which it has no answer. If all of them
+            have a fault, that is the reason.
         needs: What must hold at a node before ``judge`` says anything: a fault that follows from
             another one is left out.
         is_answered: What must hold besides the answer to ``probe``.
@@ -120,7 +121,7 @@ class Check:
     probe: Probe | None = None
     judge: Judge = nothing
     known: OfNode = lambda node, job: ()
-    together: Callable[[JobPreflight], Iterable[Result]] = lambda job: ()
+    together: tuple[Callable[[JobPreflight], Iterable[Result]], ...] = ()
     silence: Callable[[PreflightTarget, Replies], Iterable[Result]] | None = None
     concerns: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
     waits_for: Callable[[NodePreflight, JobPreflight], set[str]] = lambda node, job: set()
@@ -146,6 +147,8 @@ class Check:
     def answer(self, node: NodePreflight, job: JobPreflight) -> Facts | None:
         """Return what ``judge`` judges; None if it is unknown, and so neither good nor bad."""
         if node.target is None or not (self.concerns(node, job) and self.is_answered(node, job)):
+            return None
+        if self.waits_for(node, job):
             return None
         if self.probe is None:
             return {}

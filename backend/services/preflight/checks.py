@@ -144,19 +144,9 @@ def _clock(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 # What a set-up installs.
 
 
-_IMPORTS = Probe(
-    "imports",
-    preflight_probe.imports,
-    lambda target: {
-        "python": target.python,
-        "library": target.library,
-        "bundle": target.bundle,
-        "imports": target.imports,
-    },
-)
+_IMPORTS = Probe("imports", preflight_probe.imports)
 LOAD = Probe("load", preflight_probe.load)
 """Asked of each node; it explains a late answer."""
-_PROGRAM = Probe("program", preflight_probe.program, lambda target: {"bundle": target.bundle})
 
 
 def _works(target: PreflightTarget, replies: Replies) -> bool:
@@ -269,11 +259,6 @@ def _without_horovod(job: JobPreflight) -> Iterator[Result]:
         )
 
 
-def _horovod(job: JobPreflight) -> Iterator[Result]:
-    yield from _without_horovod(job)
-    yield from _versions("horovod", job)
-
-
 def _lack(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if node.lack is not None:
         yield Result(node.lack.sentence, node.lack.remedy, Fix.LEAVE_OUT)
@@ -342,9 +327,7 @@ def _agent(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
 # The data root, and the home folder.
 
 
-_ROOT = Probe(
-    "data_root", preflight_probe.data_root, lambda target: {"data_root": target.data_root}
-)
+_ROOT = Probe("data_root", preflight_probe.data_root)
 
 
 def _sees_root(target: PreflightTarget, replies: Replies) -> bool:
@@ -426,12 +409,10 @@ def _root_here(job: JobPreflight) -> Iterator[Result]:
 
 def apart(job: JobPreflight) -> Iterator[Result]:
     """Yield the first difference of each node to the head node, from their set-up."""
-    head, *others = job.asked
-    for node in others:
-        if node.has_horovod == head.has_horovod:
-            assert head.target is not None
-            assert node.target is not None
-            yield from _two_apart(head.target, node.target)
+    for node in job.asked[1:]:
+        head, other = job.asked[0], node.target
+        if node.has_horovod == head.has_horovod and head.target and other:
+            yield from _two_apart(head.target, other)
 
 
 def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result]:
@@ -461,12 +442,6 @@ def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result
                 check,
             )
             return
-
-
-def _data_roots(job: JobPreflight) -> Iterator[Result]:
-    yield from _root_here(job)
-    if job.asked:
-        yield from apart(job)
 
 
 def _disk(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
@@ -677,7 +652,7 @@ def _library_check(key: str, **more: Any) -> Check:
         _IMPORTS,
         partial(_library, key),
         **{
-            "together": partial(_versions, key),
+            "together": (partial(_versions, key),),
             "silence": partial(_late_library, key),
             "concerns": partial(_is_needed, key),
             "is_answered": partial(_is_imported, key),
@@ -712,18 +687,11 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
     _library_check("torch", known=_lack),
-    _library_check("horovod", together=_horovod),
+    _library_check("horovod", together=(_without_horovod, partial(_versions, "horovod"))),
     _library_check("mpi4py"),
     Check(
         OPEN_MPI,
-        Probe(
-            "mpirun",
-            preflight_probe.mpirun,
-            lambda target: {
-                "mpirun": target.mpirun,
-                "major": int(target.mpi_version.partition(".")[0] or 5),
-            },
-        ),
+        Probe("mpirun", preflight_probe.mpirun),
         _mpirun,
         concerns=lambda node, job: bool(job.library),
         needs=(is_executable, _has_mpirun),
@@ -737,7 +705,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         PROGRAM,
-        _PROGRAM,
+        Probe("program", preflight_probe.program),
         _program,
         known=_old_program,
         concerns=is_remote,
@@ -766,7 +734,7 @@ CHECKS: tuple[Check, ...] = (
         _ROOT,
         _data_root,
         known=_no_data_root,
-        together=_data_roots,
+        together=(_root_here, apart),
         silence=lambda target, replies: _data_root(target, None),
         # If this computer cannot write to it, that is the only fault.
         concerns=lambda node, job: job.root_error is None,
@@ -776,7 +744,7 @@ CHECKS: tuple[Check, ...] = (
     Check(DISK, _ROOT, _disk, silence=nothing, needs=(_sees_root,)),
     Check(
         HOME,
-        Probe("home", preflight_probe.home, lambda target: {"home": target.home}),
+        Probe("home", preflight_probe.home),
         _home,
         silence=_no_home,
         concerns=is_remote,
@@ -786,34 +754,30 @@ CHECKS: tuple[Check, ...] = (
     Check(
         NETWORK,
         known=connectivity.not_its_address,
-        together=connectivity.no_common_network,
+        together=(connectivity.no_common_network,),
         concerns=connectivity.is_with_others,
-        waits_for=connectivity.others,
-        is_answered=lambda node, job: bool(node.address),
+        waits_for=connectivity.without_address,
         fix=Fix.LOOK_AGAIN,
     ),
     Check(
         SETTINGS,
         known=connectivity.settings,
         concerns=connectivity.is_with_others,
-        waits_for=connectivity.others,
-        is_answered=connectivity.has_settings,
+        waits_for=connectivity.without_settings,
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         BETWEEN,
-        together=lambda job: connectivity.log_ins(job, job.faulty(PYTHON)),
+        together=(lambda job: connectivity.log_ins(job, job.faulty(PYTHON)),),
         concerns=connectivity.is_with_others,
         waits_for=partial(connectivity.unmet, "ssh"),
-        is_answered=lambda node, job: not connectivity.unmet("ssh", node, job),
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         ROUTE,
-        together=connectivity.routes,
+        together=(connectivity.routes,),
         concerns=connectivity.is_with_others,
         waits_for=partial(connectivity.unmet, "route"),
-        is_answered=lambda node, job: not connectivity.unmet("route", node, job),
         fix=Fix.LEAVE_OUT,
     ),
     Check(
@@ -875,7 +839,7 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
                 found.append(check.finding(not_checked(node.name, (check.name,), why), node.name))
             if facts is None and check.concerns(node, job):
                 unanswered.append((check, node))
-        found += map(check.finding, check.together(job))
+        found += [check.finding(one) for judge in check.together for one in judge(job)]
     found += _unexplained(job, unanswered)
     not_green = {one.check for one in found} | {check.name for check, _ in unanswered}
     for check in CHECKS:

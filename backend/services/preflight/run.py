@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -244,7 +244,8 @@ class PreflightRun:
         if "pid" in node.heard:
             after.callback(self._end_listener, shell, int(node.heard["pid"]))
         node.has_answered = True
-        node.limits = self._limits.for_node(login_s, node.heard)
+        load, cores = float(node.heard.get("load", 0)), int(node.heard.get("cores", 1))
+        node.limits = self._limits.for_node(login_s, load, cores)
         node.listening.set()
         # The first probe mostly imports torch; the network tests need not wait for that.
         meeting = threading.Thread(
@@ -291,8 +292,8 @@ class PreflightRun:
         assert node.target is not None
         probes = {c.probe for c in CHECKS if c.probe and c.concerns(node, self.job)} | {LOAD}
         return {
+            **asdict(node.target),
             "asked": {probe.name: probe.request(node.target) for probe in probes},
-            "node": node.name,
             "folder": self._folder,
             "nonce": self._nonce,
         }

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def request(
     node, job = NodePreflight(target.placement, target), JobPreflight("horovod", "")
     probes = {check.probe for check in CHECKS if check.probe and check.concerns(node, job)}
     return {
+        **asdict(target),
         "asked": {probe.name: probe.request(target) for probe in probes},
         "node": "node1",
         "folder": ".preflight-x",
