@@ -385,9 +385,7 @@ def mpirun(request: dict[str, Any]) -> Any:
         return {"code": 127, "out": "", "why": "it does not exist", "daemon": ""}
     code, out, words = _run([path, "--version"], request["command_limit_s"])
     major = int(request["mpi_version"].partition(".")[0] or 5)
-    daemon = os.path.join(
-        os.path.dirname(path), "orted" if request["mpi_version"].startswith("4.") else "prted"
-    )
+    daemon = os.path.join(os.path.dirname(path), "prted" if major >= 5 else "orted")
     return {
         "code": code,
         "out": out[-2000:],

@@ -45,10 +45,6 @@ def busy(facts: Facts) -> str:
     return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
 
 
-def is_with_others(node: NodePreflight, job: JobPreflight) -> bool:
-    return len(job.nodes) > 1
-
-
 def _others(node: NodePreflight, job: JobPreflight) -> set[str]:
     return {one.name for one in job.nodes} - {node.name}
 

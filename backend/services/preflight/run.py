@@ -23,6 +23,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.launch.network import common_subnet
 from backend.node.system.mpi import find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
@@ -294,6 +295,7 @@ class PreflightRun:
         return {
             **asdict(node.target),
             "asked": {probe.name: probe.request(node.target) for probe in probes},
+            "code_root": node.target.bundle or str(CODE_ROOT),
             "folder": self._folder,
             "nonce": self._nonce,
         }

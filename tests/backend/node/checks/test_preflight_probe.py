@@ -20,6 +20,7 @@ import pytest
 from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.services.preflight.checks import CHECKS
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
@@ -67,6 +68,7 @@ def request(
         **asdict(target),
         "asked": {probe.name: probe.request(target) for probe in probes},
         "node": "node1",
+        "code_root": bundle or str(CODE_ROOT),
         "folder": ".preflight-x",
         "nonce": "nonce",
         "limit_s": LIMIT_S,
