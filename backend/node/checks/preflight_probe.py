@@ -258,7 +258,8 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
 def check(request: dict[str, Any]) -> None:
     """Run all queries at once; each in a child process that can be abandoned.
 
-    ``asked``: name of a query -> a function of this file, ``ask``, and its own arguments.
+    ``asked``: name of a query -> a function of this file, ``ask``, and its own arguments; those
+    that are the same for all are the fields of `PreflightTarget`.
     """
     asked = request.pop("asked")
     end = time.monotonic() + request["limit_s"]
@@ -391,7 +392,8 @@ def mpirun(request: dict[str, Any]) -> Any:
     if not path:
         return {"code": 127, "out": "", "why": "it does not exist", "daemon": ""}
     code, out, words = _run([path, "--version"], request["command_limit_s"])
-    daemon = os.path.join(os.path.dirname(path), "prted" if request["major"] >= 5 else "orted")
+    major = int(request["mpi_version"].partition(".")[0] or 5)
+    daemon = os.path.join(os.path.dirname(path), "prted" if major >= 5 else "orted")
     return {
         "code": code,
         "out": out[-2000:],

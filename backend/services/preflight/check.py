@@ -29,15 +29,16 @@ class Probe:
 
     Attributes:
         name: The key of its answer.
-        ask: The function. The node calls it with ``arguments`` and what is the same for all.
+        ask: The function. The node calls it with the fields of `PreflightTarget`.
+        argv: The program that `preflight_probe.command` runs.
     """
 
     name: str
     ask: Callable[[dict[str, Any]], Any]
-    arguments: Callable[[PreflightTarget], Mapping[str, Any]] = lambda target: {}
+    argv: Callable[[PreflightTarget], Sequence[str]] = lambda target: ()
 
     def request(self, target: PreflightTarget) -> Mapping[str, Any]:
-        return {"ask": self.ask.__name__, **self.arguments(target)}
+        return {"ask": self.ask.__name__, "argv": self.argv(target)}
 
     def answer(self, replies: Replies) -> Facts | None:
         facts = replies.get(self.name)
@@ -105,8 +106,9 @@ class Check:
         known: Judges what is known of one node without ``probe``.
         together: Judges what must fit between the nodes.
         silence: Judges that ``probe`` was not answered; None for "not checked".
-        concerns: Whether the check concerns a node.
-        waits_for: Of a check between nodes: the others whose faults explain that it has no answer.
+        of_nodes: The nodes that the check concerns.
+        waits_for: Of a check between nodes: the others to which it has no answer. If all of them
+            have a fault, that is the reason.
         needs: What must hold at a node before ``judge`` says anything: a fault that follows from
             another one is left out.
         is_answered: What must hold besides the answer to ``probe``.
@@ -120,13 +122,13 @@ class Check:
     probe: Probe | None = None
     judge: Judge = nothing
     known: OfNode = lambda node, job: ()
-    together: Callable[[JobPreflight], Iterable[Result]] = lambda job: ()
+    together: tuple[Callable[[JobPreflight], Iterable[Result]], ...] = ()
     silence: Callable[[PreflightTarget, Replies], Iterable[Result]] | None = None
-    concerns: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
-    waits_for: Callable[[NodePreflight, JobPreflight], set[str]] = lambda node, job: set()
+    of_nodes: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
+    waits_for: Callable[[NodePreflight, JobPreflight], set[str]] | None = None
     needs: tuple[Need, ...] = (is_executable,)
     is_answered: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
-    fix: Fix = Fix.NONE
+    fix: Fix = Fix.LEAVE_OUT
     only_warns: bool = False
     sets_aside: str = ""
     alike: Alike | None = None
@@ -143,9 +145,15 @@ class Check:
         for one in results:
             yield self.finding(one, node.name)
 
+    def concerns(self, node: NodePreflight, job: JobPreflight) -> bool:
+        is_alone = self.waits_for is not None and len(job.nodes) == 1
+        return not is_alone and self.of_nodes(node, job)
+
     def answer(self, node: NodePreflight, job: JobPreflight) -> Facts | None:
         """Return what ``judge`` judges; None if it is unknown, and so neither good nor bad."""
         if node.target is None or not (self.concerns(node, job) and self.is_answered(node, job)):
+            return None
+        if self.waits_for is not None and self.waits_for(node, job):
             return None
         if self.probe is None:
             return {}

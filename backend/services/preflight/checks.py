@@ -19,7 +19,6 @@ from backend.base.room import LEAST_FILES, files_words
 from backend.node.checks import preflight_probe
 from backend.node.system import wording
 from backend.node.system.mpi import version_in
-from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
 from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import LENIENT, build
@@ -144,19 +143,9 @@ def _clock(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 # What a set-up installs.
 
 
-_IMPORTS = Probe(
-    "imports",
-    preflight_probe.imports,
-    lambda target: {
-        "python": target.python,
-        "library": target.library,
-        "bundle": target.bundle,
-        "imports": target.imports,
-    },
-)
+_IMPORTS = Probe("imports", preflight_probe.imports)
 LOAD = Probe("load", preflight_probe.load)
 """Asked of each node; it explains a late answer."""
-_PROGRAM = Probe("program", preflight_probe.program, lambda target: {"bundle": target.bundle})
 
 
 def _works(target: PreflightTarget, replies: Replies) -> bool:
@@ -269,11 +258,6 @@ def _without_horovod(job: JobPreflight) -> Iterator[Result]:
         )
 
 
-def _horovod(job: JobPreflight) -> Iterator[Result]:
-    yield from _without_horovod(job)
-    yield from _versions("horovod", job)
-
-
 def _lack(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if node.lack is not None:
         yield Result(node.lack.sentence, node.lack.remedy, Fix.LEAVE_OUT)
@@ -326,11 +310,6 @@ def _program(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
         )
 
 
-def _module(target: PreflightTarget, module: str, *arguments: str) -> Mapping[str, Any]:
-    argv = [target.python, "-m", module, *arguments]
-    return {"argv": argv, "code_root": target.bundle or str(CODE_ROOT)}
-
-
 def _agent(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     if facts["code"]:
         yield Result(
@@ -342,9 +321,7 @@ def _agent(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
 # The data root, and the home folder.
 
 
-_ROOT = Probe(
-    "data_root", preflight_probe.data_root, lambda target: {"data_root": target.data_root}
-)
+_ROOT = Probe("data_root", preflight_probe.data_root)
 
 
 def _sees_root(target: PreflightTarget, replies: Replies) -> bool:
@@ -426,12 +403,10 @@ def _root_here(job: JobPreflight) -> Iterator[Result]:
 
 def apart(job: JobPreflight) -> Iterator[Result]:
     """Yield the first difference of each node to the head node, from their set-up."""
-    head, *others = job.asked
-    for node in others:
-        if node.has_horovod == head.has_horovod:
-            assert head.target is not None
-            assert node.target is not None
-            yield from _two_apart(head.target, node.target)
+    for node in job.asked[1:]:
+        head, other = job.asked[0], node.target
+        if node.has_horovod == head.has_horovod and head.target and other:
+            yield from _two_apart(head.target, other)
 
 
 def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result]:
@@ -461,12 +436,6 @@ def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result
                 check,
             )
             return
-
-
-def _data_roots(job: JobPreflight) -> Iterator[Result]:
-    yield from _root_here(job)
-    if job.asked:
-        yield from apart(job)
 
 
 def _disk(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
@@ -677,9 +646,9 @@ def _library_check(key: str, **more: Any) -> Check:
         _IMPORTS,
         partial(_library, key),
         **{
-            "together": partial(_versions, key),
+            "together": (partial(_versions, key),),
             "silence": partial(_late_library, key),
-            "concerns": partial(_is_needed, key),
+            "of_nodes": partial(_is_needed, key),
             "is_answered": partial(_is_imported, key),
             "fix": Fix.SET_UP_AGAIN,
             "sets_aside": "environment",
@@ -689,10 +658,10 @@ def _library_check(key: str, **more: Any) -> Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(NODE, known=_node, fix=Fix.LEAVE_OUT),
-    Check(SSH, known=_ssh, concerns=is_remote, is_answered=_has_answered, fix=Fix.LEAVE_OUT),
+    Check(NODE, known=_node),
+    Check(SSH, known=_ssh, of_nodes=is_remote, is_answered=_has_answered),
     Check(
-        HOST_KEY, known=_host_key, concerns=is_remote, is_answered=_has_answered, fix=Fix.LEAVE_OUT
+        HOST_KEY, known=_host_key, of_nodes=is_remote, is_answered=_has_answered, fix=Fix.LEAVE_OUT
     ),
     Check(
         PYTHON,
@@ -700,7 +669,7 @@ CHECKS: tuple[Check, ...] = (
         _python,
         known=_no_python,
         silence=nothing,
-        concerns=is_remote,
+        of_nodes=is_remote,
         is_answered=lambda node, job: (
             _is_imported("torch", node, job) or _is_imported("python", node, job)
         ),
@@ -712,20 +681,13 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
     _library_check("torch", known=_lack),
-    _library_check("horovod", together=_horovod),
+    _library_check("horovod", together=(_without_horovod, partial(_versions, "horovod"))),
     _library_check("mpi4py"),
     Check(
         OPEN_MPI,
-        Probe(
-            "mpirun",
-            preflight_probe.mpirun,
-            lambda target: {
-                "mpirun": target.mpirun,
-                "major": int(target.mpi_version.partition(".")[0] or 5),
-            },
-        ),
+        Probe("mpirun", preflight_probe.mpirun),
         _mpirun,
-        concerns=lambda node, job: bool(job.library),
+        of_nodes=lambda node, job: bool(job.library),
         needs=(is_executable, _has_mpirun),
         fix=Fix.SET_UP_AGAIN,
         sets_aside="own mpi",
@@ -737,10 +699,10 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         PROGRAM,
-        _PROGRAM,
+        Probe("program", preflight_probe.program),
         _program,
         known=_old_program,
-        concerns=is_remote,
+        of_nodes=is_remote,
         fix=Fix.SET_UP_AGAIN,
         sets_aside="program",
     ),
@@ -749,15 +711,13 @@ CHECKS: tuple[Check, ...] = (
         Probe(
             "agent",
             preflight_probe.command,
-            lambda target: _module(
-                target,
-                "backend.node.agent.control",
-                "check",
+            lambda target: [
+                *(target.python, "-m", "backend.node.agent.control", "check"),
                 *("--bundle", target.bundle, "--folder", target.agent_folder),
-            ),
+            ],
         ),
         _agent,
-        concerns=is_remote,
+        of_nodes=is_remote,
         needs=(is_executable, _works, _sees_root),
         fix=Fix.START_AGENT,
     ),
@@ -766,89 +726,73 @@ CHECKS: tuple[Check, ...] = (
         _ROOT,
         _data_root,
         known=_no_data_root,
-        together=_data_roots,
+        together=(_root_here, apart),
         silence=lambda target, replies: _data_root(target, None),
         # If this computer cannot write to it, that is the only fault.
-        concerns=lambda node, job: job.root_error is None,
+        of_nodes=lambda node, job: job.root_error is None,
         needs=(),
-        fix=Fix.LEAVE_OUT,
     ),
-    Check(DISK, _ROOT, _disk, silence=nothing, needs=(_sees_root,)),
+    Check(DISK, _ROOT, _disk, silence=nothing, needs=(_sees_root,), fix=Fix.NONE),
     Check(
         HOME,
-        Probe("home", preflight_probe.home, lambda target: {"home": target.home}),
+        Probe("home", preflight_probe.home),
         _home,
         silence=_no_home,
-        concerns=is_remote,
+        of_nodes=is_remote,
         needs=(),
-        fix=Fix.LEAVE_OUT,
     ),
     Check(
         NETWORK,
         known=connectivity.not_its_address,
-        together=connectivity.no_common_network,
-        concerns=connectivity.is_with_others,
-        waits_for=connectivity.others,
-        is_answered=lambda node, job: bool(node.address),
+        together=(connectivity.no_common_network,),
+        waits_for=connectivity.without_address,
         fix=Fix.LOOK_AGAIN,
     ),
     Check(
         SETTINGS,
         known=connectivity.settings,
-        concerns=connectivity.is_with_others,
-        waits_for=connectivity.others,
-        is_answered=connectivity.has_settings,
+        waits_for=connectivity.without_settings,
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         BETWEEN,
-        together=lambda job: connectivity.log_ins(job, job.faulty(PYTHON)),
-        concerns=connectivity.is_with_others,
+        together=(lambda job: connectivity.log_ins(job, job.faulty(PYTHON)),),
         waits_for=partial(connectivity.unmet, "ssh"),
-        is_answered=lambda node, job: not connectivity.unmet("ssh", node, job),
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         ROUTE,
-        together=connectivity.routes,
-        concerns=connectivity.is_with_others,
+        together=(connectivity.routes,),
         waits_for=partial(connectivity.unmet, "route"),
-        is_answered=lambda node, job: not connectivity.unmet("route", node, job),
-        fix=Fix.LEAVE_OUT,
     ),
     Check(
         GPUS,
-        Probe(
-            "gpus",
-            preflight_probe.command,
-            lambda target: {
-                "argv": [target.python, "-c", _READ_GPUS],
-                "code_root": target.bundle or str(CODE_ROOT),
-            },
-        ),
+        Probe("gpus", preflight_probe.command, lambda target: [target.python, "-c", _READ_GPUS]),
         _gpus,
         silence=_no_gpus,
-        concerns=_needs_gpus,
+        of_nodes=_needs_gpus,
         needs=(is_executable, _works),
-        fix=Fix.LEAVE_OUT,
     ),
-    Check(
-        SHARED_MEMORY,
-        Probe("shared_memory", preflight_probe.shared_memory),
-        _shared_memory,
-        fix=Fix.LEAVE_OUT,
-    ),
-    Check(OPEN_FILES, Probe("limits", preflight_probe.limits), _open_files, fix=Fix.LEAVE_OUT),
+    Check(SHARED_MEMORY, Probe("shared_memory", preflight_probe.shared_memory), _shared_memory),
+    Check(OPEN_FILES, Probe("limits", preflight_probe.limits), _open_files),
     Check(PROCESSES, known=_processes, fix=Fix.FIT_PROCESSES),
-    Check(CLOCK, known=_clock, concerns=is_remote, is_answered=_has_answered, only_warns=True),
+    Check(
+        CLOCK,
+        known=_clock,
+        of_nodes=is_remote,
+        is_answered=_has_answered,
+        fix=Fix.NONE,
+        only_warns=True,
+    ),
     Check(
         LEFTOVERS,
         Probe(
             "leftovers",
             preflight_probe.command,
-            lambda target: _module(
-                target, "backend.node.checks.orphans", "--data-root", target.data_root
-            ),
+            lambda target: [
+                *(target.python, "-m", "backend.node.checks.orphans"),
+                *("--data-root", target.data_root),
+            ],
         ),
         _leftovers,
         needs=(is_executable, _works, _sees_root),
@@ -865,9 +809,9 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
     found, unanswered = job.findings, []
     for check in CHECKS:
         for node in job.nodes:
-            # Once: the thread of a node that is late may still add facts.
-            facts = check.answer(node, job)
             try:
+                # Once: the thread of a node that is late may still add facts.
+                facts = check.answer(node, job)
                 found += check.of_node(node, job, facts)
             except Exception as error:  # noqa: BLE001 - an answer that is no answer
                 _log.exception("%s of %s could not be judged", check.name, node.name)
@@ -875,7 +819,7 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
                 found.append(check.finding(not_checked(node.name, (check.name,), why), node.name))
             if facts is None and check.concerns(node, job):
                 unanswered.append((check, node))
-        found += map(check.finding, check.together(job))
+        found += [check.finding(one) for judge in check.together for one in judge(job)]
     found += _unexplained(job, unanswered)
     not_green = {one.check for one in found} | {check.name for check, _ in unanswered}
     for check in CHECKS:
@@ -905,7 +849,7 @@ def _unexplained(
     wrong = {node for finding in blocking for node in finding.nodes}
     left: dict[str, list[Check]] = {}
     for check, node in unanswered:
-        others = check.waits_for(node, job)
+        others = check.waits_for(node, job) if check.waits_for is not None else set()
         alike = [one for one in CHECKS if one is check or one.probe is check.probe is not None]
         is_known = any(node.name in job.faulty(one.name) for one in alike)
         if not (node.name in wrong or is_known or (others and others <= wrong)):

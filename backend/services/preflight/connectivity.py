@@ -45,19 +45,24 @@ def busy(facts: Facts) -> str:
     return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
 
 
-def is_with_others(node: NodePreflight, job: JobPreflight) -> bool:
-    return len(job.nodes) > 1
-
-
-def others(node: NodePreflight, job: JobPreflight) -> set[str]:
+def _others(node: NodePreflight, job: JobPreflight) -> set[str]:
     return {one.name for one in job.nodes} - {node.name}
+
+
+def without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
+    return set() if node.address else _others(node, job)
+
+
+def without_settings(node: NodePreflight, job: JobPreflight) -> set[str]:
+    leads = node.target is None or node.target.leads
+    return _others(node, job) if leads and not isinstance(node.settings, bool) else set()
 
 
 def unmet(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
     """Return the other nodes that ``node`` should have reached and has no result for."""
     if node.target is not None and kind == "ssh" and not node.target.leads:
         return set()
-    return others(node, job) - {one["node"] for one in node.met if one["kind"] == kind}
+    return _others(node, job) - {one["node"] for one in node.met if one["kind"] == kind}
 
 
 def no_common_network(job: JobPreflight) -> Iterator[Result]:
@@ -87,11 +92,6 @@ def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
             fix=Fix.NONE,
             details={"ok": True},
         )
-
-
-def has_settings(node: NodePreflight, job: JobPreflight) -> bool:
-    leads = node.target is not None and node.target.leads
-    return isinstance(node.settings, bool) or not leads
 
 
 def routes(job: JobPreflight) -> Iterator[Result]:

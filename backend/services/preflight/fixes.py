@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -149,30 +150,21 @@ class PreflightMender:
         there = entry.installation
         if there is None or entry.facts is None:
             return
-        shell = self._cluster.open_shell(entry.name)
-        try:
+        with closing(self._cluster.open_shell(entry.name)) as shell:
             _set_aside_foreign(shell, entry.facts)
             for check in checks:
                 _set_aside_damaged(shell, check, there, is_ours=not entry.has_own_mpi)
-        finally:
-            shell.close()
 
     def _set_aside_foreign_of(self, node: str) -> None:
-        shell = self._cluster.open_shell(node)
-        try:
+        with closing(self._cluster.open_shell(node)) as shell:
             _set_aside_foreign(shell, self._ready(node)[2])
-        finally:
-            shell.close()
 
     def _start_agent(self, node: str) -> None:
         entry, there, facts = self._ready(node)
         agent = AgentPlace(node, there.python, there.bundle, facts)
-        shell = self._cluster.open_shell(node)
-        try:
+        with closing(self._cluster.open_shell(node)) as shell:
             started = shell.run(agent_commands.start(agent))
             lives = started.ok and shell.run(agent_commands.check(agent, self._limits.agent_s)).ok
-        finally:
-            shell.close()
         if not lives:
             raise BackendError(
                 f"The agent of {entry.name} does not start: {started.complaint}.",
@@ -212,16 +204,9 @@ class PreflightMender:
 
     def _end_remote_orphans(self, node: str) -> object:
         entry, there, _ = self._ready(node)
-        argv = [
-            "env",
-            f"PYTHONPATH={there.bundle}",
-            there.python,
-            "-m",
-            "backend.node.checks.orphans",
-        ]
-        argv += ["--data-root", entry.data_root]
-        shell = self._cluster.open_shell(node)
-        try:
+        argv = ["env", f"PYTHONPATH={there.bundle}", there.python]
+        argv += ["-m", "backend.node.checks.orphans", "--data-root", entry.data_root]
+        with closing(self._cluster.open_shell(node)) as shell:
             found = map(Orphan.from_dict, _answer(shell, node, argv)["orphans"])
             wanted = [
                 f"{one.process.pid}:{one.process.start_ticks}"
@@ -229,8 +214,6 @@ class PreflightMender:
                 if one.reason and one.reason.is_known_run
             ]
             return _answer(shell, node, [*argv, "--end", *wanted])["left"] if wanted else []
-        finally:
-            shell.close()
 
     def _ready(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeFacts]:
         entry = self._cluster.entry(node)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import Any
 
 from backend.base.errors import BackendError
 
@@ -38,11 +36,9 @@ class PreflightLimits:
         share = whole_s / cls.whole_s
         return cls(*(getattr(cls, one.name) * share for one in fields(cls)))
 
-    def for_node(
-        self, login_s: float, load: Mapping[str, Any] = MappingProxyType({})
-    ) -> PreflightLimits:
+    def for_node(self, login_s: float, load: float = 0.0, cores: int = 1) -> PreflightLimits:
         """Return the limits that a node gets, by how long its login took and by its load."""
-        a_core = float(load.get("load", 1)) / max(float(load.get("cores", 1)), 1.0)
+        a_core = load / max(cores, 1)
         factor = min(_MOST_PATIENCE, max(1.0, a_core, login_s / _USUAL_LOGIN_S))
         return self.within(self.whole_s * factor)
 

@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
 from backend.services.preflight.limits import PreflightLimits
-from backend.ssh.interface import CommandResult, Shell, Unreachable
+from backend.ssh.interface import Shell, Unreachable
 
 SAMPLE_BYTES = 8 * 2**20
 _GRACE_S = 2.0
@@ -47,7 +47,7 @@ def listen(
         facts: Mapping[str, Any] = json.loads(answer.out)
         return facts, float(facts["clock"]) - (began + took_s / 2)
     except (ValueError, KeyError, TypeError) as error:
-        raise NoPython(_why(answer)) from error
+        raise NoPython(answer.complaint) from error
 
 
 def dismiss(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
@@ -59,35 +59,28 @@ def probe_node(
     shell: Shell, python: str, request: Request, limits: PreflightLimits
 ) -> dict[str, Any]:
     """Return the facts of one node by question, None for those not answered in time."""
-    facts: dict[str, Any] = {}
-    lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
+    lines: list[str] = []
     limit_s = limits.look_s + _GRACE_S
     argv = _argv(python, "check", _bounded(request, limits))
     try:
-        shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
+        shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
     except Unreachable:
         # A hanging probe may keep the connection open; what it sent before is valid.
-        if not facts:
+        if not lines:
             raise
-    return facts
+    return {one["name"]: one["facts"] for one in _results(lines)}
 
 
 def meet(
     shell: Shell, python: str, request: Request, limits: PreflightLimits
 ) -> list[dict[str, Any]]:
     """Return the results of connecting one node to the others; a login that is late has two."""
-    met: list[dict[str, Any]] = []
+    lines: list[str] = []
     # A login that is late is tried once more.
     limit_s = 2 * (limits.meet_s + 1) + _GRACE_S
     argv = _argv(python, "meet", {**request, "limit_s": limits.meet_s, "bytes": SAMPLE_BYTES})
-    lines = _Lines(met.append)
-    shell.run(
-        argv,
-        input=_source(),
-        limit_s=limit_s,
-        on_line=lines.hear,
-    )
-    return met
+    shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
+    return list(_results(lines))
 
 
 def probe_here(request: Request, limits: PreflightLimits) -> dict[str, Any]:
@@ -102,14 +95,11 @@ def probe_here(request: Request, limits: PreflightLimits) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        said = error.stdout or b""
+        out = error.stdout or b""
     else:
-        said = done.stdout
-    facts: dict[str, Any] = {}
-    lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
-    for line in said.decode("utf-8", "replace").splitlines():
-        lines.hear(line)
-    return facts
+        out = done.stdout
+    lines = out.decode("utf-8", "replace").splitlines()
+    return {one["name"]: one["facts"] for one in _results(lines)}
 
 
 @lru_cache(maxsize=1)
@@ -118,19 +108,15 @@ def _source() -> bytes:
     return _SOURCE.read_bytes()
 
 
-class _Lines:
-    """JSON objects among other output of a remote program."""
-
-    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
-        self._take = take
-
-    def hear(self, line: str) -> None:
+def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects with facts among other output of a remote program."""
+    for line in lines:
         try:
             found = json.loads(line)
         except ValueError:  # a login shell may print its own lines
-            return
+            continue
         if isinstance(found, dict) and "facts" in found:
-            self._take(found)
+            yield found
 
 
 def _bounded(request: Request, limits: PreflightLimits) -> Request:
@@ -144,7 +130,3 @@ def _bounded(request: Request, limits: PreflightLimits) -> Request:
 
 def _argv(python: str, mode: str, request: Request) -> list[str]:
     return [python, "-I", "-", mode, json.dumps(request)]
-
-
-def _why(answer: CommandResult) -> str:
-    return answer.complaint

@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.launch.network import common_subnet
 from backend.node.system.mpi import find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
@@ -244,7 +245,8 @@ class PreflightRun:
         if node.port:
             after.callback(self._end_listener, shell, python, node)
         node.has_answered = True
-        node.limits = self._limits.for_node(login_s, node.heard)
+        load, cores = float(node.heard.get("load", 0)), int(node.heard.get("cores", 1))
+        node.limits = self._limits.for_node(login_s, load, cores)
         node.listening.set()
         # The first probe mostly imports torch; the network tests need not wait for that.
         meeting = threading.Thread(
@@ -291,8 +293,9 @@ class PreflightRun:
         assert node.target is not None
         probes = {c.probe for c in CHECKS if c.probe and c.concerns(node, self.job)} | {LOAD}
         return {
+            **asdict(node.target),
             "asked": {probe.name: probe.request(node.target) for probe in probes},
-            "node": node.name,
+            "code_root": node.target.bundle or str(CODE_ROOT),
             "folder": self._folder,
             "nonce": self._nonce,
         }

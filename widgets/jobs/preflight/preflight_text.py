@@ -12,36 +12,25 @@ _NAMES_SHOWN = 3
 _NAME_CHARS, _NAMES_CHARS = 18, 60
 """Longer names do not fit on a button; longer lists do not fit in a sentence."""
 
-_BUTTONS = {
-    Fix.INSTALL_CLUSTER_KEY: "Write keys again",
-    Fix.START_AGENT: "Start the agent",
-    Fix.END_ORPHANS: "End leftover processes",
-    Fix.LOOK_AGAIN: "Check again",
-    Fix.SHARE_JOBS: "Allow nodes to write",
-    Fix.PUT_INTO_SERVICE: "Put into service",
-    Fix.ACCEPT_HOST_KEY: "Compare the key…",
-    Fix.LEAVE_OUT: "Leave out",
+_TEXTS = {
+    Fix.SET_UP_AGAIN: ("", "was set up", "Setting up…"),
+    Fix.INSTALL_CLUSTER_KEY: (
+        "Write keys again",
+        "keys and settings were written again",
+        "Writing…",
+    ),
+    Fix.START_AGENT: ("Start the agent", "was started", "Starting…"),
+    Fix.END_ORPHANS: ("End leftover processes", "leftover processes were ended", "Ending…"),
+    Fix.LOOK_AGAIN: ("Check again", "was checked again", "Checking…"),
+    Fix.SHARE_JOBS: ("Allow nodes to write", "nodes may write now", ""),
+    Fix.PUT_INTO_SERVICE: ("Put into service", "is in service again", ""),
+    Fix.ACCEPT_HOST_KEY: ("Compare the key…", "its host key was accepted", ""),
+    Fix.LEAVE_OUT: ("Leave out", "is left out of this job", ""),
+    Fix.TAKE_FREE_GPUS: ("Use a free GPU", "another GPU is used", ""),
+    Fix.FIT_PROCESSES: ("", "fewer processes will start", ""),
+    Fix.NONE: ("", "", ""),
 }
-_DONE = {
-    Fix.SET_UP_AGAIN: "was set up",
-    Fix.INSTALL_CLUSTER_KEY: "keys and settings were written again",
-    Fix.START_AGENT: "was started",
-    Fix.END_ORPHANS: "leftover processes were ended",
-    Fix.LOOK_AGAIN: "was checked again",
-    Fix.SHARE_JOBS: "nodes may write now",
-    Fix.PUT_INTO_SERVICE: "is in service again",
-    Fix.ACCEPT_HOST_KEY: "its host key was accepted",
-    Fix.LEAVE_OUT: "is left out of this job",
-    Fix.TAKE_FREE_GPUS: "another GPU is used",
-    Fix.FIT_PROCESSES: "fewer processes will start",
-}
-_WORKING = {
-    Fix.SET_UP_AGAIN: "Setting up…",
-    Fix.INSTALL_CLUSTER_KEY: "Writing…",
-    Fix.START_AGENT: "Starting…",
-    Fix.END_ORPHANS: "Ending…",
-    Fix.LOOK_AGAIN: "Checking…",
-}
+"""Of each fix: its button, its outcome, and what is shown while it works."""
 
 
 def names(nodes: Sequence[str]) -> str:
@@ -68,20 +57,18 @@ def button(finding: PreflightFinding) -> str:
             where = "it" if len(finding.nodes) == 1 else "them"
             return f"Set {where} up"
         return f"Set up {where}"
-    if fix is Fix.TAKE_FREE_GPUS:
-        return "Use a free GPU"
     if fix is Fix.FIT_PROCESSES:
         return f"Run {finding.fitting} processes"
-    return _BUTTONS.get(fix, "")
+    return _TEXTS[fix][0]
 
 
 def working(finding: PreflightFinding) -> str:
-    return _WORKING.get(finding.fix, "Fixing…")
+    return _TEXTS[finding.fix][2] or "Fixing…"
 
 
 def outcome(finding: PreflightFinding, was_asked: bool) -> str:
     """Return the outcome of a finding that is gone."""
-    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is OK now"
+    return (was_asked and _TEXTS[finding.fix][1]) or "is OK now"
 
 
 def heading(found: Preflight) -> str:

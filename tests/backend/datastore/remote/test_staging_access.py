@@ -378,9 +378,10 @@ def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
     blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
     for head, other in ((sees, blind), (blind, sees)):
         nodes = tuple(NodePreflight(one.placement, one) for one in (head, other))
-        (said,) = BY_NAME[DATA_ROOT].together(JobPreflight("", "", nodes))
-        assert "gpu1 does not see the data root and gpu2 does" in said.sentence
-        finding = BY_NAME[DATA_ROOT].finding(said)
+        job = JobPreflight("", "", nodes)
+        (result,) = (one for judge in BY_NAME[DATA_ROOT].together for one in judge(job))
+        assert "gpu1 does not see the data root and gpu2 does" in result.sentence
+        finding = BY_NAME[DATA_ROOT].finding(result)
         assert (finding.nodes, finding.fix) == ((other.node,), Fix.LEAVE_OUT)
     lost = {"there": False, "seen": False, "why": "", "free": None}
     for facts in (None, lost):

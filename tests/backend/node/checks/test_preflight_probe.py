@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.services.preflight.checks import CHECKS
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
@@ -63,8 +65,10 @@ def request(
     node, job = NodePreflight(target.placement, target), JobPreflight("horovod", "")
     probes = {check.probe for check in CHECKS if check.probe and check.concerns(node, job)}
     return {
+        **asdict(target),
         "asked": {probe.name: probe.request(target) for probe in probes},
         "node": "node1",
+        "code_root": bundle or str(CODE_ROOT),
         "folder": ".preflight-x",
         "nonce": "nonce",
         "limit_s": LIMIT_S,
@@ -125,16 +129,15 @@ def test_what_hangs_is_left_behind(root: Path) -> None:
 
 
 def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
-    look = subprocess.Popen(
-        command("check", request(root)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    asked = request(root)
+    look = subprocess.Popen(command("check", asked), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with look:
         assert look.stdin is not None
         assert look.stdout is not None
         look.stdin.write(PROGRAM.encode())
         look.stdin.close()
-        others = {json.loads(look.stdout.readline())["name"] for _ in range(4)}
-        assert others == {"shared_memory", "limits", "mpirun", "leftovers"}
+        wanted = asked["asked"].keys() - {"data_root"}
+        assert {json.loads(look.stdout.readline())["name"] for _ in wanted} == wanted
         hanging.write_text("nonce")
         last, end = (json.loads(line) for line in look.stdout)
         assert last["facts"]["seen"]

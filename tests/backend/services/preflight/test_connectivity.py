@@ -163,7 +163,7 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
     load: float, cores: int, login_s: float, times: float
 ) -> None:
     limits = PreflightLimits()
-    found = limits.for_node(login_s, {"load": load, "cores": cores})
+    found = limits.for_node(login_s, load, cores)
     assert found.whole_s / limits.whole_s == times
 
 
@@ -206,7 +206,8 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
     nodes[0].met = [{"kind": "ssh", "node": "b", "facts": facts}]
     job = JobPreflight("", "", nodes)
     job.findings.append(BY_NAME[check].finding(Result("It does not start."), node))
-    assert bool(list(BY_NAME[BETWEEN].together(job))) is is_said
+    (log_ins,) = BY_NAME[BETWEEN].together
+    assert bool(list(log_ins(job))) is is_said
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:

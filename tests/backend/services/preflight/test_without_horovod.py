@@ -121,8 +121,8 @@ def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
 ) -> None:
     looked = run(strategy, entry)
     looked.know()
-    asked = looked.request(looked.job.nodes[0])["asked"]
-    assert (asked["imports"]["library"], "mpirun" in asked) == (library, bool(library))
+    request = looked.request(looked.job.nodes[0])
+    assert (request["library"], "mpirun" in request["asked"]) == (library, bool(library))
 
 
 def test_what_cannot_be_imported_is_named_and_repaired() -> None:
