@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
 
 from backend.records.jobs.state import JobState
@@ -192,6 +192,13 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     choose(program, "rename", "the open job")
     name = program.jobs.detail.header._name
     assert name.currentWidget() is name._edit
+
+
+def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
+    open_job(program, qtbot, ids["slow"])
+    choose(program, "copy the folder", "the open job")
+    path = program._services.data_root.job(ids["slow"]).path
+    assert QGuiApplication.clipboard().text() == str(path)
 
 
 def test_what_cannot_be_done_now_is_not_offered(qtbot, program, ids):
