@@ -104,6 +104,7 @@ class JobController(QObject):
         actions.on(do.SET_TAGS, self._tag)
         actions.on(do.FOLDER, self._open_folder)
         actions.on(do.COPY_ID, QGuiApplication.clipboard().setText)
+        actions.on(do.COPY_FOLDER, self._copy_folder)
         actions.on(do.READ_RUNS, self._runs)
         actions.on(do.EARLIER, self._earlier)
         actions.on(do.READ_CHECKPOINTS, self._checkpoints)
@@ -424,6 +425,13 @@ class JobController(QObject):
         if self._export is not None:
             self._export.cancel()
 
+    def _folder(self, job_id: str) -> QUrl:
+        return QUrl(self._services.share.url(self._services.data_root.job(job_id).path))
+
     def _open_folder(self, job_id: str) -> None:
-        folder = self._services.data_root.job(job_id).path
-        QDesktopServices.openUrl(QUrl(self._services.share.url(folder)))
+        QDesktopServices.openUrl(self._folder(job_id))
+
+    def _copy_folder(self, job_id: str) -> None:
+        """Copy the path on the computer that has the data root."""
+        path = self._folder(job_id).path(QUrl.ComponentFormattingOption.FullyDecoded)
+        QGuiApplication.clipboard().setText(path)

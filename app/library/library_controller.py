@@ -26,6 +26,7 @@ from backend.services.tools.tool_process import ToolError
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.toast import Offer
 from widgets.library.import_dialog import ImportDialog, ImportRequest
+from widgets.library.item_actions import FOLDER, JOB, TRASH
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -74,16 +75,16 @@ class LibraryController(QObject):
             page.import_requested.connect(partial(self._wish_import, kind))
             page.weights_dropped.connect(self._give_weights)
             page.look_requested.connect(self.refresh)
-            page.detail.remove_requested.connect(partial(self._remove, kind))
+            page.detail.item_actions.on(TRASH, partial(self._remove, kind))
             page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
-            page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
+            page.detail.item_actions.on(JOB, partial(self.job_wished.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
             page.detail.cancel_requested.connect(partial(self._cancel, kind))
             page.detail.files_requested.connect(partial(self._files, kind))
             page.detail.changes_requested.connect(partial(self._changes, kind))
             page.detail.text_requested.connect(partial(self._text, kind))
-            page.detail.folder_requested.connect(partial(self._open_folder, kind))
+            page.detail.item_actions.on(FOLDER, partial(self._open_folder, kind))
             page.detail.partner_requested.connect(partial(self._import_partner, kind))
             page.detail.install_requested.connect(partial(self._install, kind))
 

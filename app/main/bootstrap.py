@@ -417,6 +417,7 @@ class Program(QObject):
 
     def _wire_compare(self) -> None:
         from widgets.jobs.actions import job_actions as do
+        from widgets.nodes.page import node_actions
 
         controller, actions = self._compare_controller, self.jobs.job_actions
         controller.place_wished.connect(partial(self.window.go, "compare"))
@@ -430,7 +431,7 @@ class Program(QObject):
         actions.on(do.SAVE, self._take_away.save)
         actions.on(do.CSV, self._save_csv_of)
         actions.on(do.SHOW_NODE, self._open_node)
-        self.nodes.node_actions.save_requested.connect(self._take_away.save)
+        self.nodes.node_actions.on(node_actions.SAVE, self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
         self.frame.go_to.add_action(controller.csv_action)
 
@@ -453,9 +454,11 @@ class Program(QObject):
             button.clicked.connect(partial(self.library[kind].import_requested.emit, ""))
 
     def _wire_nodes(self) -> None:
+        from widgets.nodes.page.node_actions import MOVE_OFF
+
         self._node_controller.listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
-        self.nodes.node_actions.move_off_requested.connect(self._job_controller.move_off)
+        self.nodes.node_actions.on(MOVE_OFF, self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:
         """Register what the command palette offers."""

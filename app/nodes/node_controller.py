@@ -32,6 +32,7 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
 from widgets.nodes.history.node_history import NodeHistoryData, past_of
+from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 
@@ -108,14 +109,17 @@ class NodeController(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.refresh)
-        page.node_actions.check_requested.connect(self._check)
-        page.node_actions.look_requested.connect(self._look_again)
-        page.node_actions.add_requested.connect(self.add)
-        page.node_actions.set_up_requested.connect(self.set_ups.set_up)
-        page.node_actions.service_requested.connect(self._set_in_service)
-        page.node_actions.remove_requested.connect(self._remove)
-        page.node_actions.forget_requested.connect(self._forget_passphrase)
-        page.node_actions.past_requested.connect(self._read_past)
+        actions = page.node_actions
+        actions.on(do.CHECK, self._check)
+        actions.on(do.LOOK, self._look_again)
+        actions.on(do.ADD, self.add)
+        actions.on(do.SET_UP, self.set_ups.set_up)
+        actions.on(do.SET_UP_AGAIN, self.set_ups.set_up)
+        actions.on(do.TAKE_OUT, lambda name: self._set_in_service(name, False))
+        actions.on(do.PUT_BACK, lambda name: self._set_in_service(name, True))
+        actions.on(do.REMOVE_NOW, self._remove)
+        actions.on(do.FORGET, self._forget_passphrase)
+        actions.on(do.READ_PAST, self._read_past)
 
     def start(self) -> None:
         self._page.begin_reading()
@@ -245,7 +249,6 @@ class NodeController(QObject):
         known = {state.name for state in self._far or ()}
         self._watched = tuple(name for name in names if name in known)
 
-    @Slot(str)
     def _read_past(self, name: str, lane: str = "") -> None:
         self._past_read.pop(name, None)
         self._past_read[name] = time.monotonic()
@@ -268,7 +271,6 @@ class NodeController(QObject):
             del self._past_read[name]
             self._page.remove_history(name)
 
-    @Slot(str)
     def _check(self, name: str) -> None:
         self._runner.run(
             f"check {name}",
@@ -277,7 +279,6 @@ class NodeController(QObject):
             lambda error: self._page.show_check_error(name, error.with_remedy),
         )
 
-    @Slot(str)
     def _look_again(self, name: str) -> None:
         def look() -> NodeEntry:
             entry = self._services.cluster.inspect(name)
@@ -383,7 +384,6 @@ class NodeController(QObject):
         keyring = self._services.cluster.keyring
         self._runner.run("keyring", keyring.fault, show, log.swallowed)
 
-    @Slot(str)
     def _forget_passphrase(self, name: str) -> None:
         def told(keys: tuple[str, ...]) -> None:
             none = f"No passphrase for a key of {name} was stored."
@@ -398,7 +398,6 @@ class NodeController(QObject):
 
     # Actions on a node.
 
-    @Slot(str, bool)
     def _set_in_service(self, name: str, in_service: bool) -> None:
         self._runner.run(
             "nodes",
@@ -407,7 +406,6 @@ class NodeController(QObject):
             lambda error: self._runner.notify(str(error)),
         )
 
-    @Slot(str)
     def _remove(self, name: str) -> None:
         def removed(entry: NodeEntry) -> None:
             self.set_ups.remove(entry.name)

@@ -16,6 +16,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
 from backend.services.context.container import Services
+from widgets.nodes.page.node_actions import CHECK, END_ORPHAN
 from widgets.nodes.page.node_lists import process_words
 from widgets.nodes.page.nodes_page import NodesPage
 
@@ -33,8 +34,8 @@ class OrphanFinder(QObject):
         self._found: dict[str, tuple[Orphan, ...]] = {}
         self._ending: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
         page.opened.connect(self.ask)
-        page.node_actions.check_requested.connect(self.ask)
-        page.node_actions.end_requested.connect(self.end)
+        page.node_actions.on(CHECK, self.ask)
+        page.node_actions.on(END_ORPHAN, self.end)
 
     @Slot(str)
     def ask(self, node: str) -> None:

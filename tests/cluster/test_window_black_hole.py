@@ -13,6 +13,7 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh import client as ssh_client
 from tests.cluster.ready import ReadyCluster
 from tests.waiting import LIMIT_S
+from widgets.nodes.page.node_actions import CHECK, LOOK
 
 pytestmark = pytest.mark.slow
 
@@ -53,8 +54,8 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
         qtbot.waitUntil(swallowed.done)
     swallowed.result()
     # What a person does then; each of these waits for an answer that does not come.
-    program.nodes.node_actions.check_requested.emit("node2")
-    program.nodes.node_actions.look_requested.emit("node2")
+    program.nodes.node_actions.ask(CHECK, "node2")
+    program.nodes.node_actions.ask(LOOK, "node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
     qtbot.waitUntil(lambda: "wake node2" in program._background._lanes)
     news.clear()

@@ -20,15 +20,17 @@ from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
 from widgets.common import formats
+from widgets.common.actions import Requests, fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import Fact, KeyValueRow
-from widgets.common.labels import Label, literal, plain_tip
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, keep_place, row
 from widgets.common.page_stack import Stack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
+from widgets.library.item_actions import AGAIN, JOB, MENU_ACTIONS, ItemAction
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import WORDS
 from widgets.library.source_view import SourceView
@@ -70,10 +72,7 @@ class LibraryDetail(QWidget):
     """The right side of a page.
 
     Signals:
-        again_requested: Import a new version of this.
-        remove_requested: The reference to move to the trash.
         cleanup_requested: The reference whose added files to move to the trash.
-        job_requested: The reference to begin a new job with.
         preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
         check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
         layers_requested: A complete `Trial`; answer with `show_layers` or `show_trial_error`.
@@ -81,16 +80,15 @@ class LibraryDetail(QWidget):
         files_requested: A reference whose files to list; answer with `show_files`.
         text_requested: Reference and path of a source file; answer with `show_text`.
         changes_requested: References of two versions, the newer first; answer `VersionsView`.
-        folder_requested: The reference whose folder to open.
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
         install_requested: Install this package; answer with `try_again` or `show_trial_error`.
         package_requested: Ask for the package of this module, then `try_again`.
+
+    Attributes:
+        item_actions: Passes the `ItemAction` that a user requests, with the reference.
     """
 
-    again_requested = Signal()
-    remove_requested = Signal(str)
     cleanup_requested = Signal(str)
-    job_requested = Signal(str)
     preview_requested = Signal(object)
     check_requested = Signal(object)
     layers_requested = Signal(object)
@@ -98,7 +96,6 @@ class LibraryDetail(QWidget):
     files_requested = Signal(str)
     text_requested = Signal(str, str)
     changes_requested = Signal(str, str)
-    folder_requested = Signal(str)
     partner_requested = Signal(object)
     install_requested = Signal(str)
     package_requested = Signal(str)
@@ -106,6 +103,7 @@ class LibraryDetail(QWidget):
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._kind = kind
+        self.item_actions = Requests()
         self._entry: Entry | None = None
         self._version: LibraryItem | None = None
         self._shown_for: dict[str, str] = {}
@@ -282,16 +280,14 @@ class LibraryDetail(QWidget):
         self._version_box.currentIndexChanged.connect(self._version_chosen)
         back = IconButton("arrow-left", f"All {words.title.lower()}")
         self.back = back
-        job = Button("New job with it", icon="play")
-        job.clicked.connect(self._wish_job)
-        self._again = Button("New version", icon="upload-simple")
-        self._again.clicked.connect(self.again_requested)
+        job = Button(JOB.text, icon=JOB.icon)
+        job.clicked.connect(partial(self._ask, JOB))
+        self._again = Button(AGAIN.text, icon=AGAIN.icon)
+        self._again.clicked.connect(partial(self._ask, AGAIN))
         more = IconButton("dots-three", "More")
-        menu = QMenu(more)
-        self._again_act = menu.addAction(literal("New version"), self.again_requested.emit)
-        menu.addAction(literal("Open folder"), self._wish_folder)
-        menu.addAction(literal("Move to the trash"), self._wish_remove)
-        more.setMenu(menu)
+        self._menu = QMenu(more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        more.setMenu(self._menu)
         self._facts = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
@@ -366,9 +362,7 @@ class LibraryDetail(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the name takes the room of a button, which moves to the menu."""
         super().resizeEvent(event)
-        narrow = self.width() < _NARROW_BELOW_W
-        self._again.setVisible(not narrow)
-        self._again_act.setVisible(narrow)
+        self._again.setVisible(not self._is_narrow)
 
     # -- events
 
@@ -546,25 +540,23 @@ class LibraryDetail(QWidget):
         if self._reference():
             self.text_requested.emit(self._reference(), path)
 
-    @Slot()
-    def _wish_job(self) -> None:
+    def _ask(self, action: ItemAction) -> None:
         if self._reference():
-            self.job_requested.emit(self._reference())
+            self.item_actions.ask(action, self._reference())
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self.width() < _NARROW_BELOW_W
 
     @Slot()
-    def _wish_folder(self) -> None:
-        if self._reference():
-            self.folder_requested.emit(self._reference())
+    def _fill_menu(self) -> None:
+        self._menu.clear()
+        fill_menu(self._menu, (MENU_ACTIONS,), self._is_narrow, self._ask)
 
     @Slot()
     def _wish_cleanup(self) -> None:
         if self._reference():
             self.cleanup_requested.emit(self._reference())
-
-    @Slot()
-    def _wish_remove(self) -> None:
-        if self._reference():
-            self.remove_requested.emit(self._reference())
 
 
 def _same_files(one: Entry, other: Entry) -> bool:

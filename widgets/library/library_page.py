@@ -45,6 +45,7 @@ from widgets.common.theme import (
 )
 from widgets.common.toast import Offer
 from widgets.common.view_style import dress
+from widgets.library.item_actions import AGAIN
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
 from widgets.library.page_texts import WORDS
@@ -196,7 +197,7 @@ class LibraryPage(QWidget):
         words = self._words
         self.detail = LibraryDetail(self.kind)
         self.detail.back.clicked.connect(self._back)
-        self.detail.again_requested.connect(self._import_again)
+        self.detail.item_actions.on(AGAIN, lambda _reference: self._import_again())
         self._empty = EmptyState(
             words.icon,
             f"No {words.title.lower()} yet",

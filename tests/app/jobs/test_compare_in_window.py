@@ -12,6 +12,7 @@ from backend.records.jobs.state import JobState
 from tests.app.main.test_window import open_program, places
 from tests.fakes import trained
 from widgets.jobs.actions import job_actions as do
+from widgets.nodes.page import node_actions
 
 __all__ = ["open_program", "places"]
 
@@ -71,7 +72,7 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, save in (
         ("job", partial(program.jobs.detail.job_actions.ask, do.SAVE)),
-        ("node", program.nodes.node_actions.save_requested.emit),
+        ("node", partial(program.nodes.node_actions.ask, node_actions.SAVE)),
         ("form", program.form.picture_requested.emit),
         ("compare", program._pages.compare.save_requested.emit),
     ):

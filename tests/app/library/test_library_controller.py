@@ -18,6 +18,7 @@ from backend.services.context.example import create_example
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
 from widgets.common.buttons import Button
+from widgets.library.item_actions import TRASH
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -166,7 +167,7 @@ def test_files_that_cannot_be_read_are_told_where_they_would_stand(
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
     controller._dialog.now._wish()
-    pages[Kind.DATASET].detail.remove_requested.emit("pictures@1")
+    pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""
 

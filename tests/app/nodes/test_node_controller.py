@@ -17,6 +17,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
+from widgets.nodes.page.node_actions import FORGET
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import NodeRequest
 
@@ -180,9 +181,9 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
 
 def test_forget_passphrase_says_what_it_did(controller, cluster):
     told = controller._runner.heard
-    controller._page.node_actions.forget_requested.emit("gpu7")
+    controller._page.node_actions.ask(FORGET, "gpu7")
     cluster.kept.append("/key")
-    controller._page.node_actions.forget_requested.emit("gpu7")
+    controller._page.node_actions.ask(FORGET, "gpu7")
     assert told == [
         "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",

@@ -21,6 +21,7 @@ from backend.ssh.interface import Unreachable
 from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
+from widgets.nodes.page.node_actions import CHECK
 from widgets.nodes.page.nodes_page import NodesPage
 
 
@@ -97,9 +98,9 @@ def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, n
 def test_a_check_looks_again_and_a_node_that_cannot_be_asked_says_nothing(finder, page, nodes):
     page.open_node("gpu7")
     nodes.found += [(), Unreachable("gpu7 does not answer.")]
-    page.node_actions.check_requested.emit("gpu7")
+    page.node_actions.ask(CHECK, "gpu7")
     assert buttons(page) == {}
-    page.node_actions.check_requested.emit("gpu7")
+    page.node_actions.ask(CHECK, "gpu7")
     assert (nodes.found, finder.said) == ([], [])
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
 
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
+from widgets.jobs.actions import job_actions
+from widgets.library import item_actions
+from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -192,6 +196,31 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     choose(program, "rename", "the open job")
     name = program.jobs.detail.header._name
     assert name.currentWidget() is name._edit
+
+
+@pytest.mark.parametrize(
+    ("table", "actions_of"),
+    [
+        (job_actions, lambda program: program.jobs.job_actions),
+        (node_actions, lambda program: program.nodes.node_actions),
+        *(
+            (item_actions, lambda program, k=k: program.library[k].detail.item_actions)
+            for k in Kind
+        ),
+    ],
+)
+def test_each_entry_of_a_table_has_its_own_name_and_an_answer(program, table, actions_of):
+    requests = [one for one in vars(table).values() if isinstance(one, Request)]
+    names = [one.id for one in requests]
+    assert len(set(names)) == len(names)
+    assert set(names) - set(actions_of(program)._handlers) == set()
+
+
+def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
+    open_job(program, qtbot, ids["slow"])
+    choose(program, "copy the folder", "the open job")
+    path = program._services.data_root.job(ids["slow"]).path
+    assert QGuiApplication.clipboard().text() == str(path)
 
 
 def test_what_cannot_be_done_now_is_not_offered(qtbot, program, ids):

@@ -10,6 +10,7 @@ from tests.pictures.gallery import LARGE, SCREENS
 from tests.pictures.stage import Stage
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import SAVE
+from widgets.nodes.page import node_actions
 
 KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 
@@ -23,11 +24,11 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     # A page that is not made yet comes to the front when it is.
     for signal in (
         stage.compare.save_requested,
-        stage.nodes.node_actions.save_requested,
         stage.form.picture_requested,
     ):
         signal.connect(lambda name, content: found.append((name, content)))
     stage.jobs.detail.job_actions.on(SAVE, lambda *told: found.append(told))
+    stage.nodes.node_actions.on(node_actions.SAVE, lambda *told: found.append(told))
     for button in buttons:
         if button.menu() is not None:
             for action in button.menu().actions():

@@ -157,6 +157,7 @@ WEIGHTS = JobAction(
 )
 FOLDER = JobAction("folder", "Open folder")
 COPY_ID = JobAction("copy_id", "Copy id")
+COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 
 TRASH = JobAction("trash", "Move to the trash", able=lambda on: not on.job.state.is_live)
 
@@ -164,7 +165,7 @@ QUEUE_ACTIONS = (QUEUE, TOP, PRIORITY, LEAVE)
 JOB_ACTIONS = (
     (
         *(CLONE, COMPARE, EXPORT, BUNDLE, REPLAY, REPLAYED, ELSEWHERE, PREFLIGHT, RENAME),
-        *(START_OVER, EVENTS, WEIGHTS, FOLDER, COPY_ID),
+        *(START_OVER, EVENTS, WEIGHTS, FOLDER, COPY_ID, COPY_FOLDER),
     ),
     (TRASH,),
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.view import JobView
@@ -17,6 +15,7 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.layout import clear, row
 from widgets.common.theme import S3, Family
+from widgets.nodes.page.node_actions import LOOK, SET_UP, SHOW, NodeAction, NodeActions
 from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
 
@@ -25,15 +24,14 @@ MOST_CARDS = 3
 
 @dataclass(frozen=True)
 class Attention:
-    """One card. ``act`` is the action of its button: "show", "look" or "set up"."""
+    """One card; its button is for the action."""
 
     node: str
     family: Family
     icon: str
     title: str
     text: str
-    button: str
-    act: str
+    action: NodeAction
 
 
 def attentions(
@@ -104,16 +102,16 @@ def _card(
         runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
         effect = slows or runs
         text = _sentences(facts, effect) or "No job is on it."
-        return Attention(row.name, family, icon, f"{name}: {reason}", text, "Show node", "show")
+        return Attention(row.name, family, icon, f"{name}: {reason}", text, SHOW)
     if condition is Condition.OFFLINE:
         effect = f"{_names(costs)} ran on it." if costs else ""
         when = "" if "since" in reason else when
         text = _sentences(upper_first(reason), upper_first(when), effect)
-        return Attention(row.name, family, icon, f"{name} is offline", text, "Try again", "look")
+        return Attention(row.name, family, icon, f"{name} is offline", text, LOOK)
     text = _sentences(
         row.line if row.line_tone == "bad" else "", "Jobs cannot use it until it is set up."
     )
-    return Attention(row.name, family, icon, f"{name} is not set up", text, "Set up", "set up")
+    return Attention(row.name, family, icon, f"{name} is not set up", text, SET_UP)
 
 
 def _names(jobs: list[str]) -> str:
@@ -125,16 +123,11 @@ def _sentences(*parts: str) -> str:
 
 
 class AttentionCards(QWidget):
-    """The cards side by side.
+    """The cards side by side."""
 
-    Signals:
-        pressed: Name of the node, and the action of its button.
-    """
-
-    pressed = Signal(str, str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: NodeActions) -> None:
+        super().__init__()
+        self._actions = actions
         self._shown: tuple[Attention, ...] = ()
         self._row = row(gap=S3)
         self.setLayout(self._row)
@@ -171,7 +164,8 @@ class AttentionCards(QWidget):
 
     def _fill(self, banner: Banner, card: Attention) -> None:
         banner.set_finding(card.family, card.title, card.text, icon=card.icon)
-        button = Button(card.button, icon="arrow-clockwise" if card.act == "look" else "")
-        button.setAccessibleName(f"{card.button}: {card.node}")
-        button.clicked.connect(partial(self.pressed.emit, card.node, card.act))
+        action = card.action
+        button = Button(action.text, icon=action.icon if action == LOOK else "")
+        button.setAccessibleName(f"{action.text}: {card.node}")
+        button.clicked.connect(lambda: self._actions.ask(action, card.node))
         banner.set_actions([button])

@@ -1,37 +1,84 @@
-"""The actions on nodes, one signal each: widgets emit them, controllers connect to them."""
+"""The table of all actions on nodes, read by the page of a node, its menu and the cards."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from backend.records.nodes.reading import Orphan
+from widgets.common.actions import Action, Request, Requests
+from widgets.nodes.row.node_row import Condition
 
 
-class NodeActions(QObject):
-    """All actions on nodes. The first argument is the name of a node unless it is described here.
+@dataclass(frozen=True)
+class NodeFacts:
+    """What decides which actions on a node are offered; ``is_added`` not for this computer."""
 
-    Signals:
-        add_requested: Add a node (no argument).
-        check_requested: Answer with `NodesPage.show_findings` or `show_check_error`.
-        look_requested: Try again to reach it.
-        set_up_requested: Set it up, or again, or show its running set-up.
-        service_requested: Out of service (False), or back (True).
-        remove_requested: Remove it; the user confirmed.
-        forget_requested: Forget the passphrase of its key.
-        move_off_requested: Id of a job, and the node that it is to leave.
-        end_requested: And an `Orphan` on it to end; answer with `NodesPage.show_orphans`.
-        past_requested: It is displayed; answer with `NodesPage.show_past`, periodically.
-        save_requested: A file name, and its contents.
-        back_requested: Show the rack (no argument).
-    """
+    condition: Condition = Condition.WELL
+    is_added: bool = False
+    is_checking: bool = False
 
-    add_requested = Signal()
-    check_requested = Signal(str)
-    look_requested = Signal(str)
-    set_up_requested = Signal(str)
-    service_requested = Signal(str, bool)
-    remove_requested = Signal(str)
-    forget_requested = Signal(str)
-    move_off_requested = Signal(str, str)
-    end_requested = Signal(str, object)
-    past_requested = Signal(str)
-    save_requested = Signal(str, object)
-    back_requested = Signal()
+    @property
+    def is_new(self) -> bool:
+        return self.condition is Condition.NEW
+
+    @property
+    def is_out(self) -> bool:
+        return self.condition is Condition.OUT_OF_SERVICE
+
+
+NodeAction: TypeAlias = Action[[str], NodeFacts]
+
+CHECK = NodeAction(
+    "check",
+    "Check",
+    "first-aid",
+    tip="Check the installation of this node",
+    titled=lambda on: "Checking…" if on.is_checking else "Check",
+    offered=lambda on: not on.is_new,
+    able=lambda on: not on.is_checking,
+)
+SET_UP = NodeAction(
+    "set_up",
+    "Set up",
+    "wrench",
+    offered=lambda on: on.is_added and on.is_new,
+    is_primary=True,
+)
+TAKE_OUT = NodeAction(
+    "take_out",
+    "Take out of service",
+    "prohibit",
+    offered=lambda on: on.is_added and not on.is_new and not on.is_out,
+)
+PUT_BACK = NodeAction(
+    "put_back", "Put back", "arrow-u-up-left", offered=lambda on: on.is_added and on.is_out
+)
+SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", offered=lambda on: not on.is_new)
+FORGET = NodeAction("forget", "Forget passphrase")
+REMOVE = NodeAction("remove", "Remove…")
+HEADER_ACTIONS = (CHECK, SET_UP, TAKE_OUT, PUT_BACK)
+MENU_ACTIONS = (SET_UP_AGAIN, FORGET, REMOVE)
+
+SHOW = NodeAction("show", "Show node")
+LOOK = NodeAction("look", "Try again", "arrow-clockwise")
+
+# Requests of single buttons. The first argument is a node's name unless it is described.
+
+ADD = Request[[]]("add")
+BACK = Request[[]]("back")
+"""Show the rack."""
+REMOVE_NOW = Request[[str]]("remove_now")
+"""The user confirmed."""
+MOVE_OFF = Request[[str, str]]("move_off")
+"""The id of a job, and the node that it is to leave."""
+END_ORPHAN = Request[[str, Orphan]]("end_orphan")
+"""And a process on it to end; answer with `NodesPage.show_orphans`."""
+READ_PAST = Request[[str]]("read_past")
+"""It is displayed; answer with `NodesPage.show_past`, periodically."""
+SAVE = Request[[str, bytes]]("save")
+"""A file name, and its contents."""
+
+
+class NodeActions(Requests):
+    """The requests on nodes."""

@@ -19,7 +19,7 @@ from widgets.common.cards import Card, Separator
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, Role, Tone
-from widgets.nodes.page.node_actions import NodeActions
+from widgets.nodes.page.node_actions import MOVE_OFF, NodeActions
 
 _MOST_LINES = 12
 _SECOND_MS = 1000
@@ -228,7 +228,7 @@ class JobsCard(Card):
                 tip="Saves and stops the job, then asks where to resume it",
             )
             move.setAccessibleName(f"Move {name} off {node}")
-            move.clicked.connect(partial(self._actions.move_off_requested.emit, job_id, node))
+            move.clicked.connect(partial(self._actions.ask, MOVE_OFF, job_id, node))
             self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
@@ -10,8 +12,9 @@ from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
-from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan
 from widgets.common import formats
+from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import EmptyState, PageHeader, Scroll
@@ -21,8 +24,9 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
+from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.gpu_card import GpuCard, Meter
-from widgets.nodes.page.node_actions import NodeActions
+from widgets.nodes.page.node_actions import NodeAction, NodeActions, NodeFacts
 from widgets.nodes.page.node_facts import facts_of
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.row.node_row import (
@@ -83,9 +87,9 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
-        self._history_card.pictures.saved.connect(actions.save_requested)
+        self._history_card.pictures.saved.connect(lambda *told: actions.ask(do.SAVE, *told))
         self._findings_card = FindingsCard(
-            lambda orphan: actions.end_requested.emit(self.node, orphan)
+            lambda orphan: actions.ask(do.END_ORPHAN, self.node, orphan)
         )
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard(actions)
@@ -178,8 +182,7 @@ class NodePage(QWidget):
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of the check: problems first, each with its remedy."""
-        self._check_button.setEnabled(True)
-        self._check_button.setText("Check")
+        self._show_actions(replace(self._on, is_checking=False))
         self._findings_card.show_findings(findings)
 
     def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
@@ -212,41 +215,46 @@ class NodePage(QWidget):
 
     def _make_header(self, actions: NodeActions) -> None:
         self._back = IconButton("arrow-left", "All nodes", key="Esc")
-        self._back.clicked.connect(actions.back_requested)
+        self._back.clicked.connect(lambda: actions.ask(do.BACK))
         self._back.hide()
         self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
-        self._check_button = Button(
-            "Check", icon="first-aid", tip="Check the installation of this node"
-        )
-        self._check_button.clicked.connect(self._check)
-        self._set_up = Button("Set up", kind="primary", icon="wrench")
-        self._set_up.clicked.connect(lambda: actions.set_up_requested.emit(self.node))
-        self._service = Button("Take out of service", icon="prohibit")
-        self._service.clicked.connect(self._change_service)
+        actions.on(do.CHECK, self._show_checking)
+        actions.on(do.REMOVE, self._ask_removal)
+        self._on = NodeFacts()
+        self._acts = {
+            action: Button(kind="primary" if action.is_primary else "plain")
+            for action in do.HEADER_ACTIONS
+        }
+        for action, button in self._acts.items():
+            button.clicked.connect(partial(self._ask, action))
         self._add = Button("Add a node", kind="primary", icon="plus")
-        self._add.clicked.connect(actions.add_requested)
+        self._add.clicked.connect(lambda: actions.ask(do.ADD))
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
-        self._again = self._menu.addAction("Set up again…")
-        self._again.triggered.connect(lambda: actions.set_up_requested.emit(self.node))
-        self._forget = self._menu.addAction("Forget passphrase")
-        self._forget.triggered.connect(lambda: actions.forget_requested.emit(self.node))
-        self._remove = self._menu.addAction("Remove…")
-        self._remove.triggered.connect(self._ask_removal)
+        self._menu.aboutToShow.connect(self._fill_menu)
         self._more.setMenu(self._menu)
-        self._header = PageHeader(
-            "This computer",
-            "",
-            self._check_button,
-            self._set_up,
-            self._service,
-            self._more,
-            self._add,
-        )
+        buttons = (*self._acts.values(), self._more, self._add)
+        self._header = PageHeader("This computer", "", *buttons)
         self._header.put_before(self._back, self._header.title)
         self._header.put_before(self._mark, self._header.sentence)
-        for part in (self._mark, self._set_up, self._service, self._more):
-            part.hide()
+        self._mark.hide()
+        self._show_actions(self._on)
+
+    def _show_actions(self, on: NodeFacts) -> None:
+        self._on = on
+        for action, button in self._acts.items():
+            action.show_on(button, on)
+            button.setVisible(action.offered(on))
+        self._more.setVisible(on.is_added)
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        self._menu.clear()
+        fill_menu(self._menu, (do.MENU_ACTIONS,), self._on, self._ask)
+
+    def _ask(self, action: NodeAction) -> None:
+        if self._state is not None:
+            self._actions.ask(action, self.node)
 
     def _show_head(self, condition: Condition, reason: str) -> None:
         state = self._state
@@ -264,16 +272,8 @@ class NodePage(QWidget):
         self._header.sentence.set_tone(tone)
         self._mark.setVisible(condition is not Condition.WELL)
         self._mark.set_icon(condition.icon, condition.tone)
-        added = state.entry is not None
-        new = condition is Condition.NEW
-        self._check_button.setVisible(not new)
-        self._set_up.setVisible(added and new)
-        self._service.setVisible(added and not new)
-        out = condition is Condition.OUT_OF_SERVICE
-        self._service.setText("Put back" if out else "Take out of service")
-        self._service.set_icon("arrow-u-up-left" if out else "prohibit")
-        self._more.setVisible(added)
-        self._again.setVisible(not new)
+        is_added = state.entry is not None
+        self._show_actions(NodeFacts(condition, is_added, self._on.is_checking))
 
     def _begin(self, state: NodeState) -> None:
         """Reset for another node."""
@@ -282,8 +282,7 @@ class NodePage(QWidget):
         self._history_card.clear()
         self._jobs_card.hide()
         self._processes_card.hide()
-        self._check_button.setEnabled(True)
-        self._check_button.setText("Check")
+        self._on = NodeFacts()
         for meter in (self._processor, self._memory, self._disk):
             meter.clear()
         self._content.verticalScrollBar().setValue(0)
@@ -292,8 +291,8 @@ class NodePage(QWidget):
         state = self._state
         wanted = condition is Condition.OFFLINE and state is not None
         if wanted and not self._trouble.isVisibleTo(self):
-            again = Button("Try again", icon="arrow-clockwise")
-            again.clicked.connect(lambda: self._actions.look_requested.emit(self.node))
+            again = Button(do.LOOK.text, icon=do.LOOK.icon)
+            again.clicked.connect(partial(self._ask, do.LOOK))
             self._trouble.set_actions([again])
         self._trouble.setVisible(wanted)
         if wanted and state is not None:
@@ -303,8 +302,7 @@ class NodePage(QWidget):
                 told += " The figures are read over it."
             self._trouble.set_finding("bad", title, told, icon=condition.icon)
 
-    @Slot()
-    def _ask_removal(self) -> None:
+    def _ask_removal(self, _name: str) -> None:
         remove, keep = Button("Remove", kind="danger"), Button("Keep")
         remove.clicked.connect(self._confirm_removal)
         keep.clicked.connect(self._removal.hide)
@@ -316,21 +314,12 @@ class NodePage(QWidget):
     @Slot()
     def _confirm_removal(self) -> None:
         self._removal.hide()
-        self._actions.remove_requested.emit(self.node)
+        self._actions.ask(do.REMOVE_NOW, self.node)
 
-    @Slot()
-    def _change_service(self) -> None:
-        if self._state is not None:
-            back = self._state.presence is Presence.OUT_OF_SERVICE
-            self._actions.service_requested.emit(self.node, back)
-
-    @Slot()
-    def _check(self) -> None:
-        if self._state is not None:
-            self._check_button.setEnabled(False)
-            self._check_button.setText("Checking…")
+    def _show_checking(self, name: str) -> None:
+        if name == self.node:
+            self._show_actions(replace(self._on, is_checking=True))
             self._findings_card.show_checking()
-            self._actions.check_requested.emit(self.node)
 
     # -- The content.
 

@@ -34,6 +34,7 @@ from widgets.common.page_stack import Stack
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.throttle import is_unseen
 from widgets.nodes.history.node_history import NO_PAST, NodeHistory, NodeHistoryData
+from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.attention import AttentionCards, attentions
 from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_page import NodePage
@@ -80,8 +81,9 @@ class NodesPage(QWidget):
         """
         super().__init__(parent)
         self._clock = clock
-        self.node_actions = NodeActions(self)
-        self.node_actions.back_requested.connect(self.show_rack)
+        self.node_actions = NodeActions()
+        self.node_actions.on(do.BACK, self.show_rack)
+        self.node_actions.on(do.SHOW, self.open_node)
         self._states: dict[str, NodeState] = {}
         self._since: Mapping[str, float] = {}
         self._jobs: tuple[JobView, ...] = ()
@@ -97,8 +99,7 @@ class NodesPage(QWidget):
         self._focus = FocusLead(self, self.rack)
         self.rack.opened.connect(self.open_node)
         self.rack.shown_row.connect(self._follow)
-        self._cards = AttentionCards()
-        self._cards.pressed.connect(self._act)
+        self._cards = AttentionCards(self.node_actions)
         self._make_header()
         self._legend = RackLegend()
         margins = (S3 // 2, S3 // 2, S3 // 2, S3 // 2)
@@ -221,7 +222,7 @@ class NodesPage(QWidget):
         if name in self._states and len(self._states) > 1:
             self._open = name
             self._settle()
-            self.node_actions.past_requested.emit(name)
+            self.node_actions.ask(do.READ_PAST, name)
             self.opened.emit(name)
 
     @Slot()
@@ -284,7 +285,7 @@ class NodesPage(QWidget):
         self._filter.set_tip("free", "Dims the nodes without a free GPU")
         self._filter.chosen.connect(self._dim)
         add = Button("Add a node", kind="primary", icon="plus")
-        add.clicked.connect(self.node_actions.add_requested)
+        add.clicked.connect(lambda: self.node_actions.ask(do.ADD))
         self._header = PageHeader("Nodes", "", self._search, self._filter, add)
 
     def _history(self, name: str) -> NodeHistory:
@@ -381,15 +382,6 @@ class NodesPage(QWidget):
         elif no_row:
             words = {"unwell": "Every node is healthy.", "free": "No GPU is free."}
             self._nothing.setText(words.get(which, ""))
-
-    @Slot(str, str)
-    def _act(self, node: str, act: str) -> None:
-        if act == "show":
-            self.open_node(node)
-        elif act == "look":
-            self.node_actions.look_requested.emit(node)
-        else:
-            self.node_actions.set_up_requested.emit(node)
 
     @Slot(QRect)
     def _follow(self, rect: QRect) -> None:

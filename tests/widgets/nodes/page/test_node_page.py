@@ -14,11 +14,12 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
+from tests.asks import asks
 from tests.pictures import lab
 from tests.widgets.nodes import samples
 from widgets.common.labels import Label
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.nodes.page.node_actions import NodeActions
+from widgets.nodes.page.node_actions import CHECK, NodeActions
 from widgets.nodes.page.node_page import NodePage
 
 NOON = 1_700_000_000.0
@@ -180,15 +181,15 @@ def test_a_disk_that_does_not_answer_is_said(page):
 
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     show(page, READING)
-    with qtbot.waitSignal(page._actions.check_requested) as wished:
-        qtbot.mouseClick(page._check_button, Qt.MouseButton.LeftButton)
+    with asks(page._actions, CHECK) as wished:
+        qtbot.mouseClick(page._acts[CHECK], Qt.MouseButton.LeftButton)
     assert wished.args == ["this-computer"]
-    assert not page._check_button.isEnabled()
+    assert not page._acts[CHECK].isEnabled()
     (steps,) = told(page)
     assert "PyTorch, Horovod, Open MPI" in steps
     page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
     assert told(page) == ["broken", "mend it", "fine"]
-    assert page._check_button.isEnabled()
+    assert page._acts[CHECK].isEnabled()
 
 
 def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):

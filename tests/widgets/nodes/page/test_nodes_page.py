@@ -11,11 +11,13 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeState, Presence
+from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, owned
 from widgets.common.buttons import Button
 from widgets.nodes.history.node_history import past_of
+from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.attention import attentions
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.page.rack import DIMMED_ROLE
@@ -68,7 +70,7 @@ def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
     page.show_nodes((HERE,))
     assert page.detail.isVisible()
     assert page.detail.node == THIS_COMPUTER
-    with qtbot.waitSignal(page.node_actions.add_requested):
+    with asks(page.node_actions, do.ADD):
         press(qtbot, page, "Add a node")
 
 
@@ -99,7 +101,7 @@ def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
     )
     assert unwell.text.startswith("Since ")
-    assert (offline.title, offline.button) == ("gpu11 is offline", "Try again")
+    assert (offline.title, offline.action) == ("gpu11 is offline", do.LOOK)
 
 
 def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
@@ -131,22 +133,19 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 
 
 @pytest.mark.parametrize(
-    ("text", "signal", "name"),
-    [("Show node", "opened", "gpu07"), ("Try again", "look_requested", "gpu11")],
+    ("action", "name"), [(do.SHOW, "gpu07"), (do.LOOK, "gpu11")], ids=lambda one: str(one)
 )
-def test_the_button_of_a_card_does_what_it_says(page, qtbot, text, signal, name):
+def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
-    with qtbot.waitSignal(
-        getattr(page if signal == "opened" else page.node_actions, signal)
-    ) as done:
-        press(qtbot, page._cards, text)
+    with asks(page.node_actions, action) as done:
+        press(qtbot, page._cards, action.text)
     assert done.args == [name]
 
 
 def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, qtbot):
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
-    with qtbot.waitSignal(page.node_actions.set_up_requested) as wished:
+    with asks(page.node_actions, do.SET_UP) as wished:
         press(qtbot, page._cards, "Set up")
     assert wished.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
@@ -223,7 +222,7 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
 def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
-    with qtbot.waitSignal(page.node_actions.check_requested) as wished:
+    with asks(page.node_actions, do.CHECK) as wished:
         press(qtbot, page.detail, "Check")
     assert wished.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
@@ -238,23 +237,25 @@ def test_out_of_service_and_back(page, qtbot):
     state = samples.state("gpu01")
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
-    with qtbot.waitSignal(page.node_actions.service_requested) as wished:
+    with asks(page.node_actions, do.TAKE_OUT) as wished:
         press(qtbot, page.detail, "Take out of service")
-    assert wished.args == ["gpu01", False]
+    assert wished.args == ["gpu01"]
     page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
-    with qtbot.waitSignal(page.node_actions.service_requested) as wished:
+    with asks(page.node_actions, do.PUT_BACK) as wished:
         press(qtbot, page.detail, "Put back")
-    assert wished.args == ["gpu01", True]
+    assert wished.args == ["gpu01"]
 
 
 def test_remove_asks_once(page, qtbot):
     page.show_nodes((HERE, samples.state("gpu01")))
     page.open_node("gpu01")
-    page.detail._remove.trigger()
-    with qtbot.assertNotEmitted(page.node_actions.remove_requested):
-        press(qtbot, page.detail, "Keep")
-    page.detail._remove.trigger()
-    with qtbot.waitSignal(page.node_actions.remove_requested) as wished:
+    removed = []
+    page.node_actions.on(do.REMOVE_NOW, removed.append)
+    page.node_actions.ask(do.REMOVE, "gpu01")
+    press(qtbot, page.detail, "Keep")
+    assert removed == []
+    page.node_actions.ask(do.REMOVE, "gpu01")
+    with asks(page.node_actions, do.REMOVE_NOW) as wished:
         press(qtbot, page.detail, "Remove")
     assert wished.args == ["gpu01"]
 
@@ -275,7 +276,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
     assert captions["Processor"] == "128 cores"
-    with qtbot.waitSignal(page.node_actions.look_requested) as wished:
+    with asks(page.node_actions, do.LOOK) as wished:
         press(qtbot, page.detail, "Try again")
     assert wished.args == ["gpu11"]
 
@@ -312,7 +313,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
     page.show_jobs((view, replace(view, id="x", name="over", state=JobState.FINISHED)))
     press(qtbot, page, "Show node")
-    with qtbot.waitSignal(page.node_actions.move_off_requested) as wished:
+    with asks(page.node_actions, do.MOVE_OFF) as wished:
         press(qtbot, page, "Move it off gpu07…")
     assert wished.args == [view.id, "gpu07"]
     page.open_node("gpu01")
@@ -321,7 +322,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with qtbot.waitSignal(page.node_actions.past_requested) as wished:
+    with asks(page.node_actions, do.READ_PAST) as wished:
         page.open_node("gpu07")
     assert wished.args == ["gpu07"]
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))

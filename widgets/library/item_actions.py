@@ -1,0 +1,16 @@
+"""The table of the actions on library items, read by the buttons and the menu of an item."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from widgets.common.actions import Action
+
+ItemAction: TypeAlias = Action[[str], bool]
+"""The reference of a version; whether the page is too narrow for all buttons."""
+
+JOB = ItemAction("job", "New job with it", "play")
+AGAIN = ItemAction("again", "New version", "upload-simple", offered=lambda is_narrow: is_narrow)
+FOLDER = ItemAction("folder", "Open folder")
+TRASH = ItemAction("trash", "Move to the trash")
+MENU_ACTIONS = (AGAIN, FOLDER, TRASH)
