@@ -43,6 +43,9 @@ class SweepPane(QWidget):
 
     Signals:
         table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
+
+    Attributes:
+        back: The button of a narrow window, which shows either the list or the sweep.
     """
 
     table_requested = Signal(str)
@@ -53,6 +56,9 @@ class SweepPane(QWidget):
         self._line: JobSummary | None = None
         self._best_first: tuple[str, ...] = ()
         self._acts: dict[str, ManyAct] = {}
+        self.back = IconButton("arrow-left", "All jobs")
+        self.back.clicked.connect(actions.back_requested)
+        self.back.hide()
         self._ring = RankRing(96)
         self._name = Label("", "title", elide="right")
         self._badge = StateBadge()
@@ -81,7 +87,7 @@ class SweepPane(QWidget):
         AsHighAsRows(self.view, card, 2 * S1)
         self.setLayout(
             col(
-                row(self._ring, (words, 1), gap=S3),
+                row(self.back, self._ring, (words, 1), gap=S3),
                 row(*self._buttons.values(), self._more, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),
