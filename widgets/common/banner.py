@@ -44,6 +44,7 @@ class Banner(QFrame):
         super().__init__(parent)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self._stacked = stacked
+        self._buttons: tuple[QWidget, ...] = ()
         self._is_in_line = False
         self._role: Role = "heading" if stacked else "strong"
         self._icon = IconLabel("info-fill", "text2", ICON_NAV)
@@ -88,6 +89,7 @@ class Banner(QFrame):
             if old is not None and old not in actions:
                 old.hide()
                 old.deleteLater()
+        self._buttons = tuple(actions)
         for action in actions:
             self._actions.addWidget(action)
         self._fit()
@@ -116,7 +118,5 @@ class Banner(QFrame):
         if self._text.text():
             parts.append(text_width(self._text.text()) + _SLACK)
         # The layout does not count a button that was just added: it is shown later.
-        items = map(self._actions.itemAt, range(self._actions.count()))
-        actions = (item.widget() for item in items if item is not None)
-        parts += [one.sizeHint().width() for one in actions if one is not None]
+        parts += [one.sizeHint().width() for one in self._buttons]
         return left + sum(parts) + S2 * (len(parts) - 1) + right

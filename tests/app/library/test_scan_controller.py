@@ -79,7 +79,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         (1, "", "1 validation sample is in training, too."),
         (31, "1 class is rare.", "31 validation samples are in training, too."),
         (2, "", "2 validation samples are in training, too."),
-        (1200, "", f"1{formats.GAP}200 validation samples are in training, too."),
+        (1200, "", f"{formats.count(1200)} validation samples are in training, too."),
     ],
 )
 def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks, warning, shown):

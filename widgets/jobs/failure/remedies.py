@@ -112,7 +112,7 @@ def remedies(
 
 
 def _missing_module(view: JobView) -> str:
-    """Return the module without which the rank that failed first could not go on."""
+    """Return the module that the rank that failed first did not find."""
     error = view.error
     if error is None or error.cause not in ("", _MODULE_MISSING, USER_CODE):
         return ""

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QHeaderView, QTableView
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING
+from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.fields import LineEdit, SearchField, paint_caret
@@ -344,8 +345,8 @@ def _ran(view: JobView) -> str:
 def _held(checkpoint: Checkpoint, job: JobView) -> str:
     metric = job.config.checkpoint.best_metric
     value = checkpoint.metrics.get(metric)
-    told = f"{metric} {formats.metric(value)}" if value is not None else ""
-    return " · ".join(filter(None, (marks(checkpoint), told)))
+    best = f"{metric_words(metric)} {formats.metric(value)}" if value is not None else ""
+    return " · ".join(filter(None, (marks(checkpoint), best)))
 
 
 _STEPS = {

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QWidget
 
-from widgets.common import theme
+from widgets.common import formats, theme
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import fill_round, paint_text, round_pen
@@ -116,7 +116,7 @@ NOTES: Mapping[str, StrategyNote] = {
 """By the name of the strategy."""
 OPTIONS: Mapping[tuple[str, str], str] = {
     ("compression", "fp16"): "16 bits halve what is sent, which pays on a slow network; a gradient "
-    "above 65,504 overflows.",
+    f"above {formats.count(65_504)} overflows.",
     ("reduction", "adasum"): "Adasum weighs gradients by how much they agree: it pays with many "
     "processes, and needs no rate scaling.",
     ("reduction", "hierarchical"): "The GPUs of a node average first: it pays with several GPUs on "

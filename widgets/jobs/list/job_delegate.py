@@ -168,7 +168,7 @@ def _reason(view: JobSummary) -> str:
         return view.reason
     if view.state is JobState.CREATED:
         return "Never started"
-    return "Queued" if view.state is JobState.QUEUED else where(view)
+    return where(view)
 
 
 def forecast(place: QueuePlace) -> str:

@@ -55,7 +55,7 @@ _WIDTHS = {
     JobColumn.NODES: 108,
     JobColumn.GPUS: 56,
     JobColumn.STARTED: 122,
-    JobColumn.TOOK: 96,
+    JobColumn.TOOK: 84,
     JobColumn.GPU_HOURS: 84,
     JobColumn.ENERGY: 84,
     JobColumn.USER: 64,

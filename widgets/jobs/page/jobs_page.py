@@ -374,7 +374,7 @@ class JobsPage(QWidget):
         if tag == self._open_sweep:
             return
         self._unreadable_id = self._open_id = self._to_open = ""
-        self._is_shown = False
+        self._is_shown = self._wants_list = False
         self._open_sweep = tag
         self._show_sweep()
         self.sweep_opened.emit(tag)
@@ -451,7 +451,8 @@ class JobsPage(QWidget):
     def _fit(self) -> None:
         narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_narrow(narrow)
-        has_open = bool(self._open_id) and not self._wants_list
+        self.sweep.back.setVisible(narrow)
+        has_open = bool(self._open_id or self._open_sweep) and not self._wants_list
         self.list.setVisible(not narrow or not has_open)
         self._right.setVisible(not narrow or has_open)
         self.split.suggest(_list_width(self.width()))

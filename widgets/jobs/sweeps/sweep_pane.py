@@ -24,6 +24,7 @@ from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.view_style import AsHighAsRows
 from widgets.jobs.actions.job_actions import (
+    BACK,
     COMPARE_ALL,
     EXPORT_ALL,
     MOST_COMPARED,
@@ -56,6 +57,9 @@ class SweepPane(QWidget):
 
     Signals:
         table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
+
+    Attributes:
+        back: The button of a narrow window, which shows either the list or the sweep.
     """
 
     table_requested = Signal(str)
@@ -66,6 +70,9 @@ class SweepPane(QWidget):
         self._line: JobSummary | None = None
         self._best_first: tuple[str, ...] = ()
         self._on = Selection(0, 0, 0)
+        self.back = IconButton("arrow-left", "All jobs")
+        self.back.clicked.connect(lambda: actions.ask(BACK))
+        self.back.hide()
         self._ring = RankRing(96)
         self._name = Label("", "title", elide="right")
         self._badge = StateBadge()
@@ -94,7 +101,7 @@ class SweepPane(QWidget):
         AsHighAsRows(self.view, card, 2 * S1)
         self.setLayout(
             col(
-                row(self._ring, (words, 1), gap=S3),
+                row(self.back, self._ring, (words, 1), gap=S3),
                 row(*self._buttons.values(), self._more, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),

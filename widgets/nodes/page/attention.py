@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
@@ -20,6 +21,7 @@ from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
 
 MOST_CARDS = 3
+_CARD_LEAST_W = 320
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _sentences(*parts: str) -> str:
 
 
 class AttentionCards(QWidget):
-    """The cards side by side."""
+    """The cards side by side, or below each other where they would be narrow."""
 
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
@@ -145,6 +147,7 @@ class AttentionCards(QWidget):
         same = [card.node for card in cards] == [card.node for card in self._shown]
         self._shown = cards
         self.setVisible(bool(cards))
+        self._settle()
         if same and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
             # Only texts changed: a button must not disappear under the pointer.
             for number, card in enumerate(cards):
@@ -155,6 +158,15 @@ class AttentionCards(QWidget):
             banner = Banner(stacked=True)
             self._row.addWidget(banner, 1)
             self._fill(banner, card)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._settle()
+
+    def _settle(self) -> None:
+        narrow = self.width() < _CARD_LEAST_W * len(self._shown)
+        way = QBoxLayout.Direction
+        self._row.setDirection(way.TopToBottom if narrow else way.LeftToRight)
 
     def _banner(self, number: int) -> Banner:
         item = self._row.itemAt(number)

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qt
     assert texts(choice)[1:] == ["Reading…"]
     field.show_checkpoints(JOB.id, lab.checkpoints())
     assert current(choice) == checkpoint(NEWEST.name)
-    assert choice.rows.rows[1].aside.replace("\xa0", " ") == "latest · validation/loss 0.368"
+    assert choice.rows.rows[1].aside.replace("\xa0", " ") == "latest · validation loss 0.368"
     with qtbot.waitSignal(form.check_requested) as check:
         QTest.keyClicks(choice.search, "best")
         press(choice, Qt.Key.Key_Return)

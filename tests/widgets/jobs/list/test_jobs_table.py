@@ -11,14 +11,15 @@ from PySide6.QtWidgets import QApplication
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
+from backend.records.jobs.summary import line_of
 from backend.records.jobs.view import JobView
 from tests.asks import asks
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen, owned
-from widgets.common import formats
 from widgets.common.painting import text_width
+from widgets.common.theme import SIDEBAR_W
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.list.job_columns import JobColumn
+from widgets.jobs.list.job_columns import JobColumn, shown
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
@@ -431,12 +432,16 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 )
 def test_a_duration_is_never_cut_in_the_column_took(look, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
-    assert text_width(formats.duration(seconds)) <= room
+    line = line_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
+    line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)
+    assert text_width(shown(line, JobColumn.TOOK)) <= room
 
 
-def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(qtbot, page):
-    from widgets.common.theme import SIDEBAR_W
-
+@pytest.mark.parametrize("count", [0, 1, 5, 22, 30, 300])
+def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, count):
+    jobs = [job(f"job {n}", JobState.FINISHED, ONE, begun=n, took=1) for n in range(count)]
+    show_jobs(page, jobs)
+    # With many rows, the scroll bar takes some of the width.
     page.resize(1440 - SIDEBAR_W, 900)
     QApplication.processEvents()
     view = page.table.view

@@ -15,6 +15,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
 from widgets.common import formats
+from widgets.common.theme import ONE_PANE_BELOW_W, RAIL_W
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
@@ -360,3 +361,24 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     bar = page.table.bar._acts[do.STOP_ALL]
     assert {act.text(), button.text(), bar.text()} == {text or "Stop"}
     assert {act.isEnabled(), button.isEnabled(), bar.isEnabled()} == {bool(text)}
+
+
+@pytest.mark.parametrize("width", [828, 900, 1200])
+@pytest.mark.parametrize("what", ["job", "sweep"])
+def test_a_narrow_window_shows_the_list_or_what_is_open_and_has_a_way_back(page, what, width):
+    page.resize(width, 600)
+    page.job_actions.ask(do.BACK)
+    assert page.list.isVisible()
+    if what == "job":
+        page.open_job(OTHERS[0].id)
+    else:
+        page.open_sweep(LR)
+    is_narrow = width < ONE_PANE_BELOW_W - RAIL_W
+    shown = page.sweep if what == "sweep" else page.detail
+    back = page.sweep.back if what == "sweep" else page.detail.header._back
+    assert shown.isVisible()
+    assert page.list.isVisible() is not is_narrow
+    assert back.isVisible() is is_narrow
+    back.click()
+    assert page.list.isVisible()
+    assert shown.isVisible() is not is_narrow
