@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from backend.base.cores import usable_cores
 from installers.console import Argument, PreparationError, Progress, run_logged
 from installers.files import locked, scratch
 
@@ -355,7 +354,7 @@ def _tools(workshop: Workshop) -> dict[str, str]:
     pinned = ("--constraint", workshop.constraints, "--requirement", wanted)
     workshop.install(("--target", workshop.tools, *pinned))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    jobs = max(1, min(usable_cores(), memory // _COMPILE_MEMORY_BYTES))
+    jobs = max(1, min(len(os.sched_getaffinity(0)), memory // _COMPILE_MEMORY_BYTES))
     return {
         "HOROVOD_WITH_PYTORCH": "1",
         "HOROVOD_WITH_MPI": "1",

@@ -32,7 +32,7 @@ def missed_after_s(reading: NodeReading | None) -> float:
 
 
 def not_known(reading: NodeReading | None) -> str:
-    """Return why a node without findings may be unwell nevertheless, "" if all is known."""
+    """Return what of a node's health is not known, in words; "" if all is."""
     if reading is None:
         return "no reading yet"
     if reading.disk_free_bytes is None:
