@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Size = tuple[int, int]
 LARGE, SMALL, SMALLEST, WIDE = (1440, 900), (1000, 640), (900, 600), (2560, 1440)
 BOTH = (LARGE, SMALL)
+USUAL = (*BOTH, SMALLEST)
 EVERY = (LARGE, SMALL, SMALLEST, WIDE)
 
 
@@ -24,7 +25,7 @@ class Screen:
 
     name: str
     draw: Callable[[Stage], object]
-    sizes: tuple[Size, ...] = BOTH
+    sizes: tuple[Size, ...] = USUAL
     published: tuple[str, ...] = ()
 
     def picture(self, size: Size, theme: str) -> str:
@@ -38,7 +39,7 @@ BOTH_THEMES = ("light", "dark")
 
 
 def screen(
-    name: str, sizes: tuple[Size, ...] = BOTH, published: tuple[str, ...] = ()
+    name: str, sizes: tuple[Size, ...] = USUAL, published: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Stage], object]], Callable[[Stage], object]]:
     """Put a function into the gallery: as a decorator, or `screen(name)(draw)`.
 

@@ -12,7 +12,7 @@ from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import WARN, Finding, HealthFinding, NodeState, Presence
 from tests.pictures import lab
-from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
@@ -31,7 +31,7 @@ _OUTCOMES = (
     ("Open MPI", "5.0.11, the same as on all other nodes", 8.2),
     ("PyTorch", "Horovod 0.28.1, torch 2.13.0; 230 MB sent", 212.0),
     ("Agent", "copied, started, first heartbeat after 2 s", 3.1),
-    ("Test", "two ranks, one allreduce, one checkpoint", 9.0),
+    ("Test", "two ranks, one sum", 9.0),
 )
 _OUTPUT = (
     "Building horovod 0.28.1 for torch 2.13 …\n"
@@ -102,8 +102,11 @@ screen("nodes-1")(lambda stage: _see(_nodes(stage, ALONE), ALONE[0]))
 screen("nodes-4")(lambda stage: _nodes(stage, samples.cluster(4)))
 screen("nodes-20")(lambda stage: _nodes(stage, samples.cluster(20)))
 screen("nodes-64", EVERY)(lambda stage: _nodes(stage, samples.cluster(64)))
-screen("nodes-long-names")(lambda stage: _nodes(stage, samples.cluster(12, lab.LONG_NODE)))
-screen("nodes-64-long-names")(lambda stage: _nodes(stage, samples.cluster(64, lab.LONG_NODE)))
+# At 900 px, names break at their hyphens.
+for _nodes_shown, _name in ((12, "nodes-long-names"), (64, "nodes-64-long-names")):
+    screen(_name, BOTH)(
+        lambda stage, count=_nodes_shown: _nodes(stage, samples.cluster(count, lab.LONG_NODE))
+    )
 screen("nodes-processors")(
     lambda stage: _nodes(stage, tuple(samples.state(f"cpu{n}", "ours", 0) for n in range(5)))
 )

@@ -27,7 +27,7 @@ STEPS = {
     "Open MPI": "same version as on all other nodes",
     "PyTorch": "the packages of a training, imported once",
     "Agent": "copy, start, first heartbeat",
-    "Test": "two ranks, one allreduce, one checkpoint",
+    "Test": "two ranks, one sum",
 }
 """The plan of each step, in order."""
 
