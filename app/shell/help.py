@@ -15,6 +15,7 @@ TOPICS = (
     ("strategies.md", "Strategies"),
     ("first-node.md", "Add your first node"),
     ("node-problems.md", "Node problems"),
+    ("commands.md", "Commands"),
     ("terms.md", "What the words mean"),
 )
 # Pictures of the window; the reader has the window itself.
