@@ -16,6 +16,7 @@ TOPICS = (
     ("settings.md", "Settings of a job"),
     ("first-node.md", "Add your first node"),
     ("node-problems.md", "Node problems"),
+    ("commands.md", "Commands"),
     ("terms.md", "What the words mean"),
 )
 # Pictures of the window; the reader has the window itself.

@@ -66,6 +66,10 @@ class Parameter(NamedTuple):
     is_many: bool
     default: object
 
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}" if self.is_option else self.name
+
     def add_to(self, parser: argparse._ActionsContainer, group: str) -> None:
         """Add it without a default: what is not typed is left to the function."""
         how: dict[str, Any] = {"help": self.word.help.replace("{group}", group) or None}
@@ -84,8 +88,7 @@ class Parameter(NamedTuple):
             how["default"] = None
         if self.word.nargs:
             how["nargs"] = self.word.nargs
-        flag = f"--{self.name.replace('_', '-')}" if self.is_option else self.name
-        parser.add_argument(flag, **how)
+        parser.add_argument(self.flag, **how)
 
 
 class Command(NamedTuple):

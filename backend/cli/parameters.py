@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.cli.command import Word
 from backend.records.jobs.config import Placement, parse_placement
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 def _found(services: Services, text: str) -> str:

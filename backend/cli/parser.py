@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser of ``argv``, with the parameters only of the commands that it may name."""
-    common = _common_options()
+    common = common_options()
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description="Train on a small GPU cluster. Without a command the window opens.",
@@ -45,7 +45,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _common_options() -> argparse.ArgumentParser:
+def common_options() -> argparse.ArgumentParser:
     """Return the options of every command, before it or after it.
 
     The top parser and each leaf have them, and only given values are stored: argparse would let the

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError
 from backend.cli.printing import Answer, print_note
 from backend.records.base.program_name import COMMAND
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.cli.session import Session
     from backend.records.jobs.view import JobView, RunUpdate
-    from backend.services.context.container import Services
 
 _log = logging.getLogger(__name__)
 _WAKE_EVERY_S = 30.0

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from backend.base.progress import Progress
 from backend.cli.command import Function, Word, command
 from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time, plain
 from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind, LibraryItem
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 Reference = Annotated[str, Word("NAME", "name of the {group}, or NAME@VERSION")]
 Loader = Annotated[str, Word("NAME", "NAME or NAME@VERSION")]

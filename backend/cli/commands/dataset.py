@@ -10,10 +10,10 @@ from backend.cli.command import Word, command
 from backend.cli.commands._library import Loader, Reference, for_kind, record
 from backend.cli.printing import Answer, Facts, Part
 from backend.records.base import number_format
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.library.scan import DatasetScan
-    from backend.services.context.container import Services
 
 _GROUPS_SHOWN = 10
 

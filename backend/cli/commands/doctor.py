@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from backend.cli.command import command
 from backend.cli.printing import Answer
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.nodes.reading import Finding
-    from backend.services.context.container import Services
 
 
 @command("doctor")

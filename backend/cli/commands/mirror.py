@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backend.cli.command import command
 from backend.cli.printing import Answer, in_bytes
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("mirror clear")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
@@ -11,9 +11,7 @@ from backend.cli.commands._library import Reference, for_kind, record
 from backend.cli.parameters import count
 from backend.cli.printing import Answer, Note, Table, in_bytes
 from backend.records.library.item import unused_in_weights
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 for_kind("model")
 

@@ -28,10 +28,10 @@ from backend.cli.runs import wake
 from backend.cli.session import Session
 from backend.records.nodes.entry import NodeAddress, NodeEntry, SetUp, StepState
 from backend.records.nodes.reading import Finding
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
-    from backend.services.context.container import Services
 
 _Name = Annotated[str, Word("NAME")]
 _MaybeName = Annotated[str, Word("NAME", "default: all nodes")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from backend.base.errors import BackendError
@@ -21,9 +21,7 @@ from backend.records.notifications.notification import (
     Channels,
     Mail,
 )
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 # The address of a webhook is a key to its channel: it is never printed in full, and ``-`` reads it
 # from the terminal, because all users of a machine can read the command line. For the same reason a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -10,9 +10,7 @@ from backend.cli.command import command
 from backend.cli.commands._library import Source, imported
 from backend.cli.printing import Answer
 from backend.records.base.validation import sanitize
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("project import")

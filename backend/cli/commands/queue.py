@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backend.cli.command import command
 from backend.cli.printing import Answer, Note, Table, in_time
 from backend.records.base.program_name import COMMAND
 from backend.records.queue.entry import Queue
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("queue list", reads_jobs=True)

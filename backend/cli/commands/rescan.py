@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from backend.base.progress import Progress
 from backend.cli.command import command
 from backend.cli.commands._library import record
 from backend.cli.printing import Answer
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("rescan", reads_jobs=True)

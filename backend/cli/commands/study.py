@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
@@ -17,9 +17,7 @@ from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName, StartedStudy
 from backend.records.studies.table import Cell, StudyTable, figure, interval, spread
 from backend.records.sweeps.spec import sweep_name
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 _Study = Annotated[str, Word("ID", "name of a started study, or the beginning of it")]
 

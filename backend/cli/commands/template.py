@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from backend.cli.command import Word, command
 from backend.cli.printing import Answer, Note, Table, as_toml
 from backend.records.base.program_name import COMMAND
+from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
 
 _Name = Annotated[str, Word("NAME")]
 

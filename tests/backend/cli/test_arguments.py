@@ -25,7 +25,7 @@ def needed(command: Command) -> list[str]:
     for one in command.parameters():
         if one.is_required or one.name == next(iter(command.one_of), ""):
             value = (one.word.choices or ("2",))[0]
-            words += [f"--{one.name.replace('_', '-')}", value] if one.is_option else [value]
+            words += [one.flag, value] if one.is_option else [value]
     return words
 
 

@@ -12,10 +12,10 @@ from backend.cli.printing import Answer, Note, in_bytes
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.bundles.job_archive import ReplayResult
-    from backend.services.context.container import Services
 
 
 @command("job bundle", reads_jobs=True)

@@ -11,10 +11,10 @@ from backend.cli.command import Word, command
 from backend.cli.parameters import Checkpoint, JobId
 from backend.cli.printing import Answer, Note, Table, in_bytes, in_figures
 from backend.records.jobs.checkpoint import EXPORT_FORMATS
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.library.inspection import TensorValues
-    from backend.services.context.container import Services
 
 
 @command("job checkpoints", reads_jobs=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.cli.command import Word, command
 from backend.cli.parameters import JobIds
 from backend.cli.printing import Answer, Note, Table, in_figures, in_time
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.settings import value_words
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("job compare", reads_jobs=True)

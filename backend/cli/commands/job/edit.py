@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.cli.command import Word, command
 from backend.cli.parameters import JobId, JobIds
 from backend.cli.printing import Answer, as_toml
 from backend.cli.runs import state
 from backend.records.base.program_name import COMMAND
+from backend.services.context.container import Services
 from backend.services.jobs.job_file import write_job_file
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
 
 _Tags = Annotated[tuple[str, ...], Word("TAG", "may be repeated")]
 

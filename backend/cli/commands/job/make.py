@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
 from backend.cli.printing import Answer, Note, Table, in_figures
 from backend.records.base.program_name import COMMAND
+from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
 
 
 @command("job create", one_of=("file", "template"))

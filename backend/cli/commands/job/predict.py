@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
 from backend.cli.parameters import Checkpoint, JobId
 from backend.cli.printing import Answer, Facts, Note, Part, Table, in_figures
 from backend.records.jobs.prediction import Prediction, PredictionInput
+from backend.services.context.container import Services
 from backend.services.tools.output_file import require_free
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
 
 _ROWS = 20
 

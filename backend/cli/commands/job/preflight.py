@@ -11,10 +11,10 @@ from backend.cli.parameters import JobId
 from backend.cli.printing import Answer, print_note
 from backend.cli.session import Session
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import SetUp
-    from backend.services.context.container import Services
 
 
 @command("job preflight")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.cli.command import Word, command
@@ -11,9 +11,7 @@ from backend.cli.parameters import JobId
 from backend.cli.printing import Answer
 from backend.records.queue.entry import QueuePlace
 from backend.records.queue.start_time import FORMS, parse_when
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
+from backend.services.context.container import Services
 
 
 @command("job queue")

@@ -24,11 +24,11 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
+from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.jobs.history_update import HistoryUpdate
     from backend.records.jobs.view import JobView
-    from backend.services.context.container import Services
 
 _LOG_PIECE = 256 * 1024
 

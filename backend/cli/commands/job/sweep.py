@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -14,10 +14,8 @@ from backend.records.base.program_name import COMMAND
 from backend.records.jobs.settings import label
 from backend.records.sweeps.spec import Expansion, Sweep, sweep_name, swept_path
 from backend.records.sweeps.values import Axis, axis_text, parse_axis, value_text
+from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
-
-if TYPE_CHECKING:
-    from backend.services.context.container import Services
 
 _FORMS = "0.01,0.1, or 1e-4..0.1:4:log for 4 values with equal factors"
 
