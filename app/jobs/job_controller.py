@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
@@ -30,10 +30,10 @@ from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import ExportRequest
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
+T = TypeVar("T")
 _SOUND = "just read; its hash matches"
 
 
@@ -99,9 +99,9 @@ class JobController(QObject):
         actions.on(do.EXPORT_TO, self.export)
         actions.on(do.CANCEL_EXPORT, self._cancel_export)
         actions.on(do.SHOW_FILE, show_in_folder)
-        actions.on(do.SET_NAME, self._rename)
-        actions.on(do.SET_NOTES, self._note)
-        actions.on(do.SET_TAGS, self._tag)
+        actions.on(do.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name))
+        actions.on(do.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes))
+        actions.on(do.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags))
         actions.on(do.FOLDER, self._open_folder)
         actions.on(do.COPY_ID, QGuiApplication.clipboard().setText)
         actions.on(do.COPY_FOLDER, self._copy_folder)
@@ -130,22 +130,12 @@ class JobController(QObject):
         if leaving:
             self._moving[job_id] = leaving
         self._page.detail.show_busy(job_id, "Stopping…")
-        self._runner.run(
-            f"job {job_id}",
-            partial(self._jobs.lifecycle.stop, job_id),
-            self._acted,
-            partial(self._refused, job_id),
-        )
+        self._run("job", job_id, partial(self._jobs.lifecycle.stop, job_id), self._acted)
 
     def kill(self, job_id: str) -> None:
         """Kill a job that was asked to stop and does not."""
         self._page.detail.show_busy(job_id, "Killing…")
-        self._runner.run(
-            f"job {job_id}",
-            partial(self._jobs.lifecycle.kill, job_id),
-            self._acted,
-            partial(self._refused, job_id),
-        )
+        self._run("job", job_id, partial(self._jobs.lifecycle.kill, job_id), self._acted)
 
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)
@@ -226,18 +216,19 @@ class JobController(QObject):
             elif self._page.open_id == view.id:
                 detail.open_elsewhere(node)
 
-        self._runner.run(
-            f"read {view.id}",
-            partial(self._jobs.queries.checkpoints, view.id),
-            ask,
-            partial(self._refused, view.id),
-        )
+        self._run("read", view.id, partial(self._jobs.queries.checkpoints, view.id), ask)
 
     def _acted(self, view: JobView) -> None:
         self._move_on(view)
         self._page.detail.show_busy(view.id, "")
         self._page.show_view(view)
         self._poller.know(view)
+
+    def _run(
+        self, lane: str, job_id: str, work: Callable[[], T], then: Callable[[T], None]
+    ) -> None:
+        """Run work on a job; a refusal is shown on its page."""
+        self._runner.run(f"{lane} {job_id}", work, then, partial(self._refused, job_id))
 
     def _refused(self, job_id: str, error: BackendError) -> None:
         self._moving.pop(job_id, None)
@@ -336,12 +327,8 @@ class JobController(QObject):
             self._checkpoints(job_id)
             self._history(job_id)
 
-        self._runner.run(
-            f"job {job_id}",
-            partial(self._jobs.keep, job_id, checkpoint.name, is_kept=not checkpoint.is_kept),
-            marked,
-            partial(self._refused, job_id),
-        )
+        work = partial(self._jobs.keep, job_id, checkpoint.name, is_kept=not checkpoint.is_kept)
+        self._run("job", job_id, work, marked)
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
@@ -363,63 +350,34 @@ class JobController(QObject):
         )
 
     def _runs(self, job_id: str) -> None:
-        self._runner.run(
-            f"read {job_id}",
-            partial(self._jobs.queries.runs, job_id),
-            partial(self._page.detail.show_runs, job_id),
-            partial(self._refused, job_id),
-        )
+        work = partial(self._jobs.queries.runs, job_id)
+        self._run("read", job_id, work, partial(self._page.detail.show_runs, job_id))
 
     def _earlier(self, job_id: str, run: int) -> None:
-        self._runner.run(
-            f"read {job_id}",
-            partial(self._jobs.queries.earlier, job_id, run),
-            partial(self._page.detail.show_earlier, job_id, run),
-            partial(self._refused, job_id),
-        )
+        work = partial(self._jobs.queries.earlier, job_id, run)
+        self._run("read", job_id, work, partial(self._page.detail.show_earlier, job_id, run))
 
     def _settings(self, job_id: str) -> None:
         def read() -> tuple[str, JobCommand]:
             view = self._jobs.queries.show(job_id)
             return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
-        self._runner.run(
-            f"read {job_id}",
-            read,
-            lambda found: self._page.detail.show_settings(job_id, *found),
-            partial(self._refused, job_id),
-        )
+        show = self._page.detail.show_settings
+        self._run("read", job_id, read, lambda found: show(job_id, *found))
 
     # Edits.
 
-    def _rename(self, job_id: str, name: str) -> None:
-        self._annotate(job_id, partial(self._jobs.annotate, job_id, name=name))
-
-    def _note(self, job_id: str, notes: str) -> None:
-        self._annotate(job_id, partial(self._jobs.annotate, job_id, notes=notes))
-
-    def _tag(self, job_id: str, tags: tuple[str, ...]) -> None:
-        self._annotate(job_id, partial(self._jobs.annotate, job_id, tags=tags))
-
-    def _annotate(self, job_id: str, work: Callable[[], JobView]) -> None:
-        self._runner.run(
-            f"job {job_id}", work, self._page.show_view, partial(self._refused, job_id)
-        )
+    def _annotate(self, job_id: str, **new: Any) -> None:
+        """Change the name, the notes or the tags."""
+        self._run("job", job_id, partial(self._jobs.annotate, job_id, **new), self._page.show_view)
 
     # Exports.
 
-    def export(self, request: ExportRequest) -> None:
-        job_id, exports = request.job_id, self._page.detail.exports
-        progress = self._runner.progress(partial(exports.show_progress, job_id))
-        self._export = progress
-        self._runner.run(
-            f"export {job_id}",
-            lambda: self._jobs.export(
-                job_id, request.checkpoint, request.format, Path(request.path), progress
-            ),
-            lambda made: exports.show_done(job_id, str(made)),
-            partial(self._refused, job_id),
-        )
+    def export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
+        exports = self._page.detail.exports
+        progress = self._export = self._runner.progress(partial(exports.show_progress, job_id))
+        export = partial(self._jobs.export, job_id, checkpoint, kind, Path(path), progress)
+        self._run("export", job_id, export, lambda made: exports.show_done(job_id, str(made)))
 
     def _cancel_export(self) -> None:
         if self._export is not None:

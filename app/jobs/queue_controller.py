@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -15,7 +16,6 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import QueueChange, QueueMove
 from widgets.jobs.page.jobs_page import JobsPage
 
 _LANE = "queue"
@@ -105,16 +105,12 @@ class QueueController(QObject):
     def _to_top(self, job_id: str) -> None:
         self._act(job_id, lambda: self._service.to_top(job_id))
 
-    def _change(self, new: QueueChange) -> None:
-        job_id, when = new.job_id, new.not_before
-        self._act(
-            job_id,
-            lambda: self._service.change(job_id, new.priority, when, at_once=when is None),
-        )
+    def _change(self, job_id: str, priority: int, when: datetime | None) -> None:
+        change = partial(self._service.change, job_id, priority, when, at_once=when is None)
+        self._act(job_id, change)
 
-    def _move(self, move: QueueMove) -> None:
-        reorder = partial(self._service.reorder, before=move.before, after=move.after)
-        self._act(move.job_id, partial(reorder, move.job_id))
+    def _move(self, job_id: str, before: str, after: str) -> None:
+        self._act(job_id, partial(self._service.reorder, job_id, before=before, after=after))
 
     def _pause(self, paused: bool) -> None:
         self._runner.run(

@@ -18,7 +18,6 @@ from backend.records.queue.entry import Queue
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import QueueChange, QueueMove
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -112,9 +111,9 @@ def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, pa
     actions.ask(do.QUEUE, "a")
     actions.ask(do.LEAVE, "a")
     actions.ask(do.TOP, "a")
-    actions.ask(do.CHANGE_QUEUED, QueueChange("a", 7, when))
-    actions.ask(do.CHANGE_QUEUED, QueueChange("a", 7, None))
-    actions.ask(do.MOVE_QUEUED, QueueMove("a", "b"))
+    actions.ask(do.CHANGE_QUEUED, "a", 7, when)
+    actions.ask(do.CHANGE_QUEUED, "a", 7, None)
+    actions.ask(do.MOVE_QUEUED, "a", "b", "")
     actions.ask(do.PAUSE_QUEUE, True)
     actions.ask(do.PAUSE_QUEUE, False)
     assert acts(service) == [

@@ -249,16 +249,6 @@ SWEEP_ACTIONS = tuple(action for action in BULK_ACTIONS if action != CLONE_ALL)
 
 
 @dataclass(frozen=True)
-class ExportRequest:
-    """A checkpoint of a job (its name, "best" or "latest") to export to a path."""
-
-    job_id: str
-    checkpoint: str
-    format: str
-    path: str
-
-
-@dataclass(frozen=True)
 class CheckpointDrag:
     """A checkpoint that is dragged out of the window, and the promise of its file."""
 
@@ -267,24 +257,6 @@ class CheckpointDrag:
     format: str
     file_name: str
     promise: Promise
-
-
-@dataclass(frozen=True)
-class QueueChange:
-    """A new priority of a waiting job, and the time before which it does not start."""
-
-    job_id: str
-    priority: int
-    not_before: datetime | None
-
-
-@dataclass(frozen=True)
-class QueueMove:
-    """A waiting job, and the job before or after which to place it; the other id is ""."""
-
-    job_id: str
-    before: str = ""
-    after: str = ""
 
 
 NEW = Request[[]]("new")
@@ -321,7 +293,8 @@ KEEP = Request[[str, Checkpoint]]("keep")
 """Keep a checkpoint always, or no more."""
 INSPECT = Request[[str, str, Sequence[Checkpoint]]]("inspect")
 """And the name of a checkpoint to look into, and all checkpoints."""
-EXPORT_TO = Request[[ExportRequest]]("export_to")
+EXPORT_TO = Request[[str, str, str, str]]("export_to")
+"""And a checkpoint (its name, "best" or "latest"), a format and a path."""
 CANCEL_EXPORT = Request[[]]("cancel_export")
 EXPORT_KIND = Request[[str]]("export_kind")
 """The format of an export, to be stored for the next one."""
@@ -333,8 +306,10 @@ SAVE = Request[[str, bytes]]("save")
 """A suggested file name, and the bytes to save."""
 SHOW_NODE = Request[[str]]("show_node")
 """The name of a node."""
-CHANGE_QUEUED = Request[[QueueChange]]("change_queued")
-MOVE_QUEUED = Request[[QueueMove]]("move_queued")
+CHANGE_QUEUED = Request[[str, int, datetime | None]]("change_queued")
+"""And its new priority, and the time before which it does not start."""
+MOVE_QUEUED = Request[[str, str, str]]("move_queued")
+"""And the job before or after which to place it; the other id is ""."""
 PAUSE_QUEUE = Request[[bool]]("pause_queue")
 """Whether to pause or resume the queue."""
 

@@ -20,7 +20,7 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import ExportRequest, JobActions
+from widgets.jobs.actions.job_actions import JobActions
 
 _FORMATS = {
     "zip": ("Zip", "Model source, weights, curves, and a load.py that needs only PyTorch."),
@@ -188,7 +188,7 @@ class ExportDialog(FittedDialog):
         path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
         self._actions.ask(do.EXPORT_KIND, kind)
-        self._actions.ask(do.EXPORT_TO, ExportRequest(self._job_id, checkpoint, kind, path))
+        self._actions.ask(do.EXPORT_TO, self._job_id, checkpoint, kind, path)
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:

@@ -35,7 +35,7 @@ from widgets.common.job_mime import chip, dragged_words, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.view_style import asked_row
-from widgets.jobs.actions.job_actions import MOVE_QUEUED, JobActions, QueueMove
+from widgets.jobs.actions.job_actions import MOVE_QUEUED, JobActions
 from widgets.jobs.list.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
 
 MIME = "application/x-ringmaster-job"
@@ -151,7 +151,7 @@ class JobListView(QTableView):
         event.acceptProposedAction()
         beside = place.entry.job_id
         before, after = (beside, "") if target[1] else ("", beside)
-        self._actions.ask(MOVE_QUEUED, QueueMove(moved, before, after))
+        self._actions.ask(MOVE_QUEUED, moved, before, after)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.indexAt(event.position().toPoint())
@@ -235,8 +235,7 @@ class JobListView(QTableView):
         if own is not None and other is not None:
             beside = other.entry.job_id
             before, after = (beside, "") if by < 0 else ("", beside)
-            move = QueueMove(own.entry.job_id, before, after)
-            self._actions.ask(MOVE_QUEUED, move)
+            self._actions.ask(MOVE_QUEUED, own.entry.job_id, before, after)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, at = asked_row(self, event)

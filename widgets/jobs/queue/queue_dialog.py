@@ -18,7 +18,7 @@ from widgets.common.fields import Field, LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S2, S3, S4, S6
-from widgets.jobs.actions.job_actions import CHANGE_QUEUED, JobActions, QueueChange
+from widgets.jobs.actions.job_actions import CHANGE_QUEUED, JobActions
 
 _WIDTH = 460
 _PRIORITY_W = 96
@@ -85,6 +85,5 @@ class QueueDialog(FittedDialog):
     def _change(self) -> None:
         typed = self._time.text().strip()
         when = parse_when(typed, datetime.now().astimezone()) if typed else None
-        change = QueueChange(self._entry.job_id, self._priority.value(), when)
-        self._actions.ask(CHANGE_QUEUED, change)
+        self._actions.ask(CHANGE_QUEUED, self._entry.job_id, self._priority.value(), when)
         self.accept()

@@ -22,7 +22,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import ExportRequest, JobActions
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.log.log_ansi import plain
@@ -345,7 +345,7 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     dialog._format_chosen("onnx")
     with asks(actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args == [ExportRequest("a", "best", "onnx", "digits 2-workers.onnx")]
+    assert wished.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
     dialog.show_error("No.")
     dialog._checkpoint.choose("epoch-0001-step-000010")
     with asks(actions, do.EXPORT_TO) as wished:

@@ -21,7 +21,7 @@ from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from widgets.common.actions import fill_menu
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import JobActions, QueueChange, QueueMove
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import MIME
@@ -137,11 +137,11 @@ def test_a_row_is_dragged_before_or_after_another(qtbot, page):
     assert takes
     with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         drop()
-    assert moved.args == [QueueMove("nightly", before="retinanet-r50")]
+    assert moved.args == ["nightly", "retinanet-r50", ""]
     _, drop = drag(page, "nightly", 2, upper=False)
     with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         drop()
-    assert moved.args == [QueueMove("nightly", after="vit-s16 lr 0.08")]
+    assert moved.args == ["nightly", "", "vit-s16 lr 0.08"]
 
 
 @pytest.mark.parametrize("opened", ["live", NAMES[0], NAMES[3], "draft"])
@@ -181,7 +181,7 @@ def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     with asks(page.job_actions, do.MOVE_QUEUED) as moved:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
-    assert moved.args == [QueueMove("vit-s16 lr 0.08", before="retinanet-r50")]
+    assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
 
 def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
@@ -270,7 +270,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     dialog._time.clear()
     with asks(actions, do.CHANGE_QUEUED) as told:
         dialog._save.click()
-    assert told.args == [QueueChange("nightly", 7, None)]
+    assert told.args == ["nightly", 7, None]
 
 
 def test_the_form_queues_what_may_start(qtbot):
