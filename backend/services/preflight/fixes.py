@@ -51,13 +51,6 @@ class PreflightMender:
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
         """See `PreflightService.fix_all`."""
-        acts: Mapping[Fix, Callable[[str], object]] = {
-            Fix.PUT_INTO_SERVICE: lambda node: self._cluster.set_in_service(node, True),
-            Fix.LOOK_AGAIN: self._look_again,
-            Fix.SHARE_JOBS: lambda node: self._share_jobs(),
-            Fix.END_ORPHANS: self._end_orphans,
-            Fix.INSTALL_CLUSTER_KEY: self._set_aside_foreign_of,
-        }
         failed: dict[PreflightFinding, BackendError] = {
             finding: BackendError(
                 f"The program cannot fix this by itself: {finding.sentence}", finding.remedy
@@ -65,31 +58,38 @@ class PreflightMender:
             for finding in findings
             if finding.fix.is_about_job or finding.fix is Fix.NONE
         }
+        keys = [finding for finding in findings if finding.fix is Fix.INSTALL_CLUSTER_KEY]
 
-        def do(fix: Fix, act: Callable[[str], object], once: Callable[[], None] | None) -> None:
-            wanted = [finding for finding in findings if finding.fix is fix]
-            for finding in wanted:
-                try:
-                    for node in finding.nodes:
-                        act(node)
-                    if once is not None and finding is wanted[-1]:
-                        once()
-                except BackendError as error:
-                    failed[finding] = error
+        def each(act: Callable[[str], object]) -> Callable[[PreflightFinding], object]:
+            return lambda finding: [act(node) for node in finding.nodes]
 
-        for finding in findings:
-            if finding.fix is Fix.ACCEPT_HOST_KEY and finding.host_key is not None:
-                try:
-                    self._cluster.trust(finding.host_key)
-                except BackendError as error:
-                    failed[finding] = error
-        for fix, act in acts.items():
+        def install_key(finding: PreflightFinding) -> None:
+            each(self._set_aside_foreign_of)(finding)
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
-            once = self._set_up.let_in_again if fix is Fix.INSTALL_CLUSTER_KEY else None
-            do(fix, act, once)
+            if finding is keys[-1]:
+                self._set_up.let_in_again()
+
+        def do(fix: Fix, act: Callable[[PreflightFinding], object]) -> None:
+            for finding in findings:
+                if finding.fix is fix:
+                    try:
+                        act(finding)
+                    except BackendError as error:
+                        failed[finding] = error
+
+        do(Fix.ACCEPT_HOST_KEY, self._accept)
+        do(Fix.PUT_INTO_SERVICE, each(lambda node: self._cluster.set_in_service(node, True)))
+        do(Fix.LOOK_AGAIN, each(self._look_again))
+        do(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
+        do(Fix.END_ORPHANS, each(self._end_orphans))
+        do(Fix.INSTALL_CLUSTER_KEY, install_key)
         failed.update(self._set_up_again(findings, on_change))
-        do(Fix.START_AGENT, self._start_agent, None)
+        do(Fix.START_AGENT, each(self._start_agent))
         return failed
+
+    def _accept(self, finding: PreflightFinding) -> None:
+        if finding.host_key is not None:
+            self._cluster.trust(finding.host_key)
 
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
