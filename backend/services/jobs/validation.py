@@ -130,16 +130,31 @@ class JobChecker:
                 if absent and others
                 else "Choose other nodes; nothing was started.",
             )
-        _require_free_gpus(config, nodes)
+        self.require_free_gpus(config, nodes)
 
-    def free_gpus(self, config: JobConfig) -> None:
-        """Check only that the GPUs of a job are free, just after the rest was checked.
+    def require_free_gpus(
+        self, config: JobConfig, nodes: Mapping[str, NodeState] | None = None
+    ) -> None:
+        """Check only that no GPU of a job is in use.
 
         Raises:
-            BackendError: One is in use.
+            BackendError: One is.
         """
-        if config.uses_gpus:
-            _require_free_gpus(config, self._known_nodes())
+        if not config.uses_gpus:
+            return
+        nodes = nodes or self._known_nodes()
+        for placement in config.placement:
+            reading = nodes[placement.node].reading if placement.node in nodes else None
+            for gpu in reading.gpus if reading is not None else ():
+                if gpu.uuid not in placement.gpus:
+                    continue
+                for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
+                    raise BackendError(
+                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
+                        f"{process.who}.",
+                        "Choose another GPU, or start when it is free."
+                        + ("" if process.pid else f" {gpu.unlisted_remedy}"),
+                    )
 
     def _known_nodes(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
@@ -302,21 +317,6 @@ def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
         if entry and entry.installation and entry.installation.without_horovod:
             return True
     return False
-
-
-def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:
-    for placement in config.placement:
-        reading = nodes[placement.node].reading if placement.node in nodes else None
-        for gpu in reading.gpus if reading is not None else ():
-            if gpu.uuid not in placement.gpus:
-                continue
-            for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
-                raise BackendError(
-                    f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
-                    f"{process.who}.",
-                    "Choose another GPU, or start when it is free."
-                    + ("" if process.pid else f" {gpu.unlisted_remedy}"),
-                )
 
 
 def _who(process: GpuProcess) -> str:

@@ -64,19 +64,7 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Alike:
-    """An option of a set-up that must be the same on all nodes of a job.
-
-    Attributes:
-        among_all: Also among nodes with other environments.
-    """
-
-    is_set: Callable[[NodeEntry], bool]
-    set_to: Callable[[SetUpOptions, bool], SetUpOptions]
-    among_all: bool = False
-
-
+Alike = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
 Judge = Callable[[PreflightTarget, Facts], Iterable[Result]]
 OfNode = Callable[[NodePreflight, JobPreflight], Iterable[Result]]
 Need = Callable[[PreflightTarget, Replies], bool]
@@ -105,7 +93,7 @@ class Check:
         judge: Judges the answer of one node; pure, as all judges are.
         known: Judges what is known of one node without ``probe``.
         together: Judges what must fit between the nodes.
-        silence: Judges that ``probe`` was not answered; None for "not checked".
+        silence: Judges that ``probe`` was not answered, where that says more than "not checked".
         of_nodes: The nodes that the check concerns.
         waits_for: Of a check between nodes: the others to which it has no answer. If all of them
             have a fault, that is the reason.
@@ -115,7 +103,7 @@ class Check:
         fix: Offered with its findings, unless a judge says another.
         only_warns: Its findings never prevent a start.
         sets_aside: What a set-up again replaces: "environment", "program", "own mpi" or nothing.
-        alike: The option of a set-up in which the nodes may differ.
+        alike: Reads and sets the option of a set-up that must be the same on all nodes.
     """
 
     name: str
@@ -123,7 +111,7 @@ class Check:
     judge: Judge = nothing
     known: OfNode = lambda node, job: ()
     together: tuple[Callable[[JobPreflight], Iterable[Result]], ...] = ()
-    silence: Callable[[PreflightTarget, Replies], Iterable[Result]] | None = None
+    silence: Callable[[PreflightTarget, Replies], Iterable[Result]] = nothing
     of_nodes: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
     waits_for: Callable[[NodePreflight, JobPreflight], set[str]] | None = None
     needs: tuple[Need, ...] = (is_executable,)
@@ -140,8 +128,10 @@ class Check:
         results, target, replies = list(self.known(node, job)), node.target, node.replies
         if target is not None and facts is not None:
             results += self.judge(target, facts)
-        elif target is not None and replies is not None and self.concerns(node, job):
-            results += self._late(target, replies)
+        elif target is not None and replies is not None and self.probe is not None:
+            is_due = self.concerns(node, job) and self._is_due(target, replies)
+            if is_due and self.probe.answer(replies) is None:
+                results += self.silence(target, replies)
         for one in results:
             yield self.finding(one, node.name)
 
@@ -160,16 +150,6 @@ class Check:
         if node.replies is None or not self._is_due(node.target, node.replies):
             return None
         return self.probe.answer(node.replies)
-
-    def _late(self, target: PreflightTarget, replies: Replies) -> Iterable[Result]:
-        if not self.probe or self.probe.answer(replies) is not None:
-            return ()
-        if not self._is_due(target, replies):
-            return ()
-        if self.silence is not None:
-            return self.silence(target, replies)
-        why = (replies.get(self.probe.name) or {}).get("why", "")
-        return (not_checked(target.node, (self.name,), str(why), warns=self.only_warns),)
 
     def _is_due(self, target: PreflightTarget, replies: Replies) -> bool:
         return all(need(target, replies) for need in self.needs)

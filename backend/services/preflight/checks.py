@@ -24,13 +24,11 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
-from backend.records.nodes.entry import NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.reading import Gpu, GpuProcess, Orphan
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.preflight import connectivity
 from backend.services.preflight.check import (
-    Alike,
     Check,
     Probe,
     Replies,
@@ -38,7 +36,6 @@ from backend.services.preflight.check import (
     is_executable,
     is_remote,
     not_checked,
-    nothing,
 )
 from backend.services.preflight.context import (
     Facts,
@@ -63,7 +60,6 @@ _OPEN_FILES_OF_WORKER, _MOST_COUNTED_WORKERS = 32, 16
 """A worker hands over each tensor as an open file. The usual limit of 1024 is enough for any."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
-_ADMINISTRATOR = "Ask its administrator, or run without it."
 
 DATA_ROOT, DISK, HOME = "data root", "disk", "home folder"
 PYTHON, PYTORCH, HOROVOD, OPEN_MPI = "Python", "PyTorch", "Horovod", "Open MPI"
@@ -80,7 +76,7 @@ _LIBRARIES = {"torch": PYTORCH, "horovod": HOROVOD, "mpi4py": MPI4PY}
 
 
 def _node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry, place = node.name, node.entry, wording.place(node.name)
+    name, entry, place = node.name, node.entry, node.place
     if entry is None and name != THIS_COMPUTER:
         known = ", ".join(job.known)
         yield Result(
@@ -126,7 +122,7 @@ def _host_key(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 
 
 def _has_answered(node: NodePreflight, job: JobPreflight) -> bool:
-    return node.has_answered
+    return bool(node.heard)
 
 
 def _clock(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
@@ -271,7 +267,7 @@ def _has_mpirun(target: PreflightTarget, replies: Replies) -> bool:
 
 
 def _mpirun(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
-    place, is_here = wording.place(target.node), target.node == THIS_COMPUTER
+    place, is_here = target.place, target.node == THIS_COMPUTER
     found = version_in(facts["out"])
     if facts["code"] or found is None:
         why = sanitize(facts["why"], 160) or f"it ended with code {facts['code']}"
@@ -289,16 +285,12 @@ def _mpirun(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
 
 
 def _old_program(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    there = _installed(node)
+    there = node.entry.installation if node.entry is not None else None
     if there is not None and _name_of(there.bundle) != job.bundle:
         yield Result(
             f"{node.name} has another version of Ringmaster than this computer.",
             f"Set {node.name} up again; that takes a few seconds.",
         )
-
-
-def _installed(node: NodePreflight) -> NodeInstallation | None:
-    return node.entry.installation if node.entry is not None else None
 
 
 def _program(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
@@ -329,8 +321,8 @@ def _sees_root(target: PreflightTarget, replies: Replies) -> bool:
 
 
 def _no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, place = node.name, wording.place(node.name)
-    if _installed(node) is not None and node.entry is not None and not node.entry.data_root:
+    name, entry = node.name, node.entry
+    if entry is not None and entry.installation is not None and not entry.data_root:
         yield Result(
             f"{name} does not see the data root.",
             f"Mount it on {name} at the same path as on the other nodes, then check {name} again.",
@@ -338,13 +330,13 @@ def _no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
     if not node.is_seen_here:
         yield Result(
-            f"This computer does not see the file that {place} wrote to {job.root_name}.",
-            f"Mount the same share on both, not a copy of it on {place}.",
+            f"This computer does not see the file that {node.place} wrote to {job.root_name}.",
+            f"Mount the same share on both, not a copy of it on {node.place}.",
         )
 
 
 def _data_root(target: PreflightTarget, facts: Facts | None) -> Iterator[Result]:
-    node, root, place = target.node, target.data_root, wording.place(target.node)
+    node, root, place = target.node, target.data_root, target.place
     if not root:
         return
     if target.no_share and (facts is None or not facts["seen"]):
@@ -413,7 +405,7 @@ def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result
     if head.no_share is not other.no_share:
         blind, sees = (head, other) if head.no_share else (other, head)
         yield Result(
-            f"{blind.node} does not see the data root and {wording.place(sees.node)} does; "
+            f"{blind.node} does not see the data root and {sees.place} does; "
             "the nodes of a job must be of one kind.",
             f"Choose other nodes, or mount the data root on {blind.node} and add it again.",
             nodes=(other.node,),
@@ -439,7 +431,7 @@ def _two_apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[Result
 
 
 def _disk(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
-    root, place, code = target.data_root, wording.place(target.node), facts.get("code")
+    root, place, code = target.data_root, target.place, facts.get("code")
     if facts["why"] and code == errno.EDQUOT:
         yield Result(
             f"The disk quota of the user who runs jobs on {place} is used up in {root}.",
@@ -507,7 +499,10 @@ def _home(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
 
 
 def _no_home(target: PreflightTarget, replies: Replies) -> Iterator[Result]:
-    yield Result(f"The disk of {target.home} on {target.node} does not answer.", _ADMINISTRATOR)
+    yield Result(
+        f"The disk of {target.home} on {target.node} does not answer.",
+        "Ask its administrator, or run without it.",
+    )
 
 
 # The machine.
@@ -521,12 +516,8 @@ print(json.dumps({"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "message": 
 """
 
 
-def _needs_gpus(node: NodePreflight, job: JobPreflight) -> bool:
-    return bool(node.placement.gpus)
-
-
 def _gpus(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
-    place, wanted = wording.place(target.node), target.placement.gpus
+    place, wanted = target.place, target.placement.gpus
     if facts["code"] or "gpus" not in facts:
         yield from _no_gpus(target, {})
         return
@@ -561,9 +552,9 @@ def _gpus(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
 
 
 def _no_gpus(target: PreflightTarget, replies: Replies) -> Iterator[Result]:
-    place = wording.place(target.node)
     yield Result(
-        f"The GPUs of {place} cannot be read.", f"Check the NVIDIA driver on {place}: nvidia-smi"
+        f"The GPUs of {target.place} cannot be read.",
+        f"Check the NVIDIA driver on {target.place}: nvidia-smi",
     )
 
 
@@ -580,16 +571,15 @@ def _shared_memory(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     if not facts["why"] and free >= SHARED_MEMORY_BYTES * (ranks + slots * workers):
         return
     is_certain = bool(facts["why"]) or free < SHARED_MEMORY_BYTES * max(ranks, min(1, workers))
-    place = wording.place(target.node)
     why = sanitize(facts["why"]) or f"{free / 1e6:.0f} MB are free"
     many = "1 rank" if slots == 1 else f"{slots} ranks"
     each = " each" if slots > 1 else ""
     with_workers = f" with {_workers(workers)}{each}" if workers else ""
     yield Result(
-        f"/dev/shm of {place} {'is' if is_certain else 'may be'} too small for "
+        f"/dev/shm of {target.place} {'is' if is_certain else 'may be'} too small for "
         f"{many}{with_workers}: {why}.",
-        f"{'Use fewer loader workers, or enlarge' if workers else 'Enlarge'} it on {place}, as "
-        "root: mount -o remount,size=50% /dev/shm",
+        f"{'Use fewer loader workers, or enlarge' if workers else 'Enlarge'} it on "
+        f"{target.place}, as root: mount -o remount,size=50% /dev/shm",
         None if is_certain else Fix.NONE,
         details={"is_warning": not is_certain},
     )
@@ -600,12 +590,11 @@ def _open_files(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     needed = LEAST_OPEN_FILES + _OPEN_FILES_OF_WORKER * min(workers, _MOST_COUNTED_WORKERS)
     if open_files is None or open_files >= needed:
         return
-    place = wording.place(target.node)
     who = f"a rank with {_workers(workers)}" if workers else "a rank"
     yield Result(
-        f"A process on {place} can open only {open_files} files; {who} needs {needed}.",
+        f"A process on {target.place} can open only {open_files} files; {who} needs {needed}.",
         f"{'Use fewer loader workers, or raise' if workers else 'Raise'} nofile to 1024 or more "
-        f"in /etc/security/limits.conf on {place}.",
+        f"in /etc/security/limits.conf on {target.place}.",
     )
 
 
@@ -617,8 +606,8 @@ def _processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     slots = node.cores * PROCESSES_PER_CORE
     if node.target is not None and node.placement.processes > slots:
         yield Result(
-            f"{wording.place(node.name)} has {node.cores} cores, enough for {slots} processes; the "
-            f"job asks for {node.placement.processes}.",
+            f"{node.place} has {node.cores} cores, enough for {slots} processes; the job asks for "
+            f"{node.placement.processes}.",
             "Give it fewer processes.",
             details={"fitting": slots},
         )
@@ -635,7 +624,7 @@ def _leftovers(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
         many, run = (f"{len(old)} processes", "run") if len(old) > 1 else ("A process", "runs")
         runs = "the ended runs" if ", " in tags else "the ended run"
         yield Result(
-            f"{many} of {runs} {tags} still {run} on {wording.place(target.node)}.",
+            f"{many} of {runs} {tags} still {run} on {target.place}.",
             "End the leftover processes.",
         )
 
@@ -660,22 +649,19 @@ def _library_check(key: str, **more: Any) -> Check:
 CHECKS: tuple[Check, ...] = (
     Check(NODE, known=_node),
     Check(SSH, known=_ssh, of_nodes=is_remote, is_answered=_has_answered),
-    Check(
-        HOST_KEY, known=_host_key, of_nodes=is_remote, is_answered=_has_answered, fix=Fix.LEAVE_OUT
-    ),
+    Check(HOST_KEY, known=_host_key, of_nodes=is_remote, is_answered=_has_answered),
     Check(
         PYTHON,
         _IMPORTS,
         _python,
         known=_no_python,
-        silence=nothing,
         of_nodes=is_remote,
         is_answered=lambda node, job: (
             _is_imported("torch", node, job) or _is_imported("python", node, job)
         ),
         fix=Fix.SET_UP_AGAIN,
         sets_aside="environment",
-        alike=Alike(
+        alike=(
             lambda entry: entry.shares_environment,
             lambda options, shared: replace(options, shared=shared),
         ),
@@ -691,10 +677,9 @@ CHECKS: tuple[Check, ...] = (
         needs=(is_executable, _has_mpirun),
         fix=Fix.SET_UP_AGAIN,
         sets_aside="own mpi",
-        alike=Alike(
+        alike=(
             lambda entry: entry.has_own_mpi,
             lambda options, own: replace(options, system_mpi=own),
-            among_all=True,
         ),
     ),
     Check(
@@ -732,7 +717,7 @@ CHECKS: tuple[Check, ...] = (
         of_nodes=lambda node, job: job.root_error is None,
         needs=(),
     ),
-    Check(DISK, _ROOT, _disk, silence=nothing, needs=(_sees_root,), fix=Fix.NONE),
+    Check(DISK, _ROOT, _disk, needs=(_sees_root,), fix=Fix.NONE),
     Check(
         HOME,
         Probe("home", preflight_probe.home),
@@ -770,7 +755,7 @@ CHECKS: tuple[Check, ...] = (
         Probe("gpus", preflight_probe.command, lambda target: [target.python, "-c", _READ_GPUS]),
         _gpus,
         silence=_no_gpus,
-        of_nodes=_needs_gpus,
+        of_nodes=lambda node, job: bool(node.placement.gpus),
         needs=(is_executable, _works),
     ),
     Check(SHARED_MEMORY, Probe("shared_memory", preflight_probe.shared_memory), _shared_memory),
@@ -856,4 +841,7 @@ def _unexplained(
             left.setdefault(node.name, []).append(check)
     for name, checks in left.items():
         names, warns = [check.name for check in checks], all(one.only_warns for one in checks)
-        yield checks[0].finding(not_checked(name, names, warns=warns), name)
+        node = next(node for node in job.nodes if node.name == name)
+        probe = checks[0].probe if len(checks) == 1 else None
+        why = ((node.replies or {}).get(probe.name) or {}).get("why", "") if probe else ""
+        yield checks[0].finding(not_checked(name, names, str(why), warns=warns), name)

@@ -100,8 +100,7 @@ def routes(job: JobPreflight) -> Iterator[Result]:
 
 def log_ins(job: JobPreflight, without_python: Collection[str]) -> Iterator[Result]:
     """The filter of a limited key is started by the Python that may be at fault."""
-    tried = [one for one in _meetings("ssh", job) if one.target not in without_python]
-    return log_in_findings(tried, _meetings("route", job))
+    return log_in_findings(_meetings("ssh", job), _meetings("route", job), without_python)
 
 
 def _meetings(kind: str, job: JobPreflight) -> list[Meeting]:
@@ -137,17 +136,23 @@ def route_findings(meetings: Sequence[Meeting]) -> Iterator[Result]:
         )
 
 
-def log_in_findings(log_ins: Sequence[Meeting], meetings: Sequence[Meeting]) -> Iterator[Result]:
-    """``log_ins`` are those of the head node; without a route they fail too and are ignored."""
+def log_in_findings(
+    log_ins: Sequence[Meeting], meetings: Sequence[Meeting], excused: Collection[str] = ()
+) -> Iterator[Result]:
+    """``log_ins`` are those of the head node; without a route they fail too and are ignored.
+
+    ``excused``: the nodes that have another fault, with which a login fails, too.
+    """
     lost = {(one.source, one.target) for one in meetings if not one.works}
     refused = [one for one in log_ins if one.facts["code"]]
     refused = [one for one in refused if (one.source, one.target) not in lost]
-    reasons = {_reason(one) for one in refused}
-    if len(refused) == len(log_ins) > 1 and len(reasons) == 1 and not refused[0].facts.get("shell"):
+    blamed = [one for one in refused if one.target not in excused]
+    is_everywhere = len(refused) == len(log_ins) > 1 == len({_reason(one) for one in refused})
+    if blamed and is_everywhere and not blamed[0].facts.get("shell"):
         # If all attempts of one node fail in the same way, that node is at fault.
-        yield _no_log_in_anywhere(refused[0])
+        yield _no_log_in_anywhere(blamed[0])
     else:
-        yield from map(_no_log_in, refused)
+        yield from map(_no_log_in, blamed)
 
 
 def _rate(one: Meeting) -> float:

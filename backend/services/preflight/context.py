@@ -10,6 +10,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.node.system import wording
 from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.jobs.config import Placement
@@ -48,6 +49,10 @@ class PreflightTarget:
     imports: str = ""
     """The file in which the node keeps the result of its imports."""
 
+    @property
+    def place(self) -> str:
+        return wording.place(self.node)
+
 
 @dataclass
 class NodePreflight:
@@ -58,8 +63,7 @@ class NodePreflight:
         entry: None for this computer, and for a node that is unknown.
         lack: Why this computer cannot train.
         error: Why the node could not be asked, or not to the end.
-        heard: Its answer to ``listen`` of the probe, with its load.
-        has_answered: Its Python ran the probe, over SSH where it is another computer.
+        heard: Its answer to ``listen`` of the probe, with its load; its Python ran, over SSH.
         replies: Its answers by name, None in place of a late one; None while it is asked.
         met: Its results with the other nodes.
         settings: Whether mpirun's SSH settings changed, or why they could not be updated.
@@ -77,7 +81,6 @@ class NodePreflight:
     error: Exception | None = None
     heard: Facts = field(default_factory=dict)
     clock_offset_s: float = 0.0
-    has_answered: bool = False
     replies: Mapping[str, Facts | None] | None = None
     met: Sequence[Mapping[str, Any]] = ()
     settings: bool | BackendError | None = None
@@ -90,6 +93,10 @@ class NodePreflight:
     @property
     def name(self) -> str:
         return self.placement.node
+
+    @property
+    def place(self) -> str:
+        return wording.place(self.name)
 
     @property
     def port(self) -> int:
@@ -151,16 +158,11 @@ class PreflightContext:
     now: Callable[[], float] = time.monotonic
 
 
-def facts_of(entry: NodeEntry) -> Any:
-    assert entry.facts is not None, "a node that is set up has facts"
-    return entry.facts
-
-
 def looking_python(entry: NodeEntry) -> str:
     """Return the node's own Python, outside the environment to be checked."""
-    for one in facts_of(entry).pythons:
+    for one in entry.facts.pythons if entry.facts is not None else ():
         if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
-            return str(one.path)
+            return one.path
     return "python3"
 
 

@@ -22,17 +22,14 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
 from backend.records.base.folder_modes import take_after
-from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.records.nodes.reading import Orphan
-from backend.services.nodes.provisioning import SetUpService
-from backend.services.nodes.registry import ClusterService
-from backend.services.preflight.check import Alike
-from backend.services.preflight.checks import BY_NAME, HOROVOD
-from backend.services.preflight.limits import PreflightLimits
+from backend.services.preflight.checks import BY_NAME, HOROVOD, OPEN_MPI
+from backend.services.preflight.context import PreflightContext
 from backend.ssh.interface import Shell
 
 OnChange = Callable[[SetUp], None]
@@ -46,29 +43,14 @@ _SET_ASIDE = (
 class PreflightMender:
     """Every call blocks and may run on any thread."""
 
-    def __init__(
-        self,
-        root: DataRoot,
-        cluster: ClusterService,
-        set_up: SetUpService,
-        limits: PreflightLimits,
-    ) -> None:
-        self._root = root
-        self._cluster = cluster
-        self._set_up = set_up
-        self._limits = limits
+    def __init__(self, ground: PreflightContext) -> None:
+        self._root, self._limits = ground.root, ground.limits
+        self._cluster, self._set_up = ground.cluster, ground.set_up
 
     def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
         """See `PreflightService.fix_all`."""
-        acts: Mapping[Fix, Callable[[str], None]] = {
-            Fix.PUT_INTO_SERVICE: self._put_into_service,
-            Fix.LOOK_AGAIN: self._look_again,
-            Fix.SHARE_JOBS: lambda node: self._share_jobs(),
-            Fix.END_ORPHANS: self._end_orphans,
-            Fix.INSTALL_CLUSTER_KEY: self._set_aside_foreign_of,
-        }
         failed: dict[PreflightFinding, BackendError] = {
             finding: BackendError(
                 f"The program cannot fix this by itself: {finding.sentence}", finding.remedy
@@ -76,31 +58,38 @@ class PreflightMender:
             for finding in findings
             if finding.fix.is_about_job or finding.fix is Fix.NONE
         }
+        keys = [finding for finding in findings if finding.fix is Fix.INSTALL_CLUSTER_KEY]
 
-        def do(fix: Fix, act: Callable[[str], None], once: Callable[[], None] | None) -> None:
-            wanted = [finding for finding in findings if finding.fix is fix]
-            for finding in wanted:
-                try:
-                    for node in finding.nodes:
-                        act(node)
-                    if once is not None and finding is wanted[-1]:
-                        once()
-                except BackendError as error:
-                    failed[finding] = error
+        def each(act: Callable[[str], object]) -> Callable[[PreflightFinding], object]:
+            return lambda finding: [act(node) for node in finding.nodes]
 
-        for finding in findings:
-            if finding.fix is Fix.ACCEPT_HOST_KEY and finding.host_key is not None:
-                try:
-                    self._cluster.trust(finding.host_key)
-                except BackendError as error:
-                    failed[finding] = error
-        for fix, act in acts.items():
+        def install_key(finding: PreflightFinding) -> None:
+            each(self._set_aside_foreign_of)(finding)
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
-            once = self._set_up.let_in_again if fix is Fix.INSTALL_CLUSTER_KEY else None
-            do(fix, act, once)
+            if finding is keys[-1]:
+                self._set_up.let_in_again()
+
+        def do(fix: Fix, act: Callable[[PreflightFinding], object]) -> None:
+            for finding in findings:
+                if finding.fix is fix:
+                    try:
+                        act(finding)
+                    except BackendError as error:
+                        failed[finding] = error
+
+        do(Fix.ACCEPT_HOST_KEY, self._accept)
+        do(Fix.PUT_INTO_SERVICE, each(lambda node: self._cluster.set_in_service(node, True)))
+        do(Fix.LOOK_AGAIN, each(self._look_again))
+        do(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
+        do(Fix.END_ORPHANS, each(self._end_orphans))
+        do(Fix.INSTALL_CLUSTER_KEY, install_key)
         failed.update(self._set_up_again(findings, on_change))
-        do(Fix.START_AGENT, self._start_agent, None)
+        do(Fix.START_AGENT, each(self._start_agent))
         return failed
+
+    def _accept(self, finding: PreflightFinding) -> None:
+        if finding.host_key is not None:
+            self._cluster.trust(finding.host_key)
 
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
@@ -181,9 +170,6 @@ class PreflightMender:
     def _share_jobs(self) -> None:
         with as_backend_error(f"The rights of {self._root.jobs} could not be changed"):
             take_after(self._root.jobs, self._root.path)
-
-    def _put_into_service(self, node: str) -> None:
-        self._cluster.set_in_service(node, True)
 
     def _end_orphans(self, node: str) -> None:
         """Those only whose run is known in this data root, and known to be over."""
@@ -269,25 +255,22 @@ def _to_be_alike(
 ) -> tuple[Sequence[str], SetUpOptions] | None:
     """Return the nodes to set up like the others, and the options; None if ``entry`` matches.
 
-    Environments that differ in this way are intact, so none of them is set aside.
+    The odd ones are those set up unlike most, in a tie those like ``entry``. Their environments
+    are intact, so none of them is set aside.
     """
-    alike = BY_NAME[check].alike
-    odd = _odd_ones(alike, entry, entries) if alike is not None else ()
-    if alike is None or not odd:
+    if (alike := BY_NAME[check].alike) is None or entry.installation is None:
         return None
-    return [one.name for one in odd], alike.set_to(options_of(entry), not alike.is_set(odd[0]))
-
-
-def _odd_ones(alike: Alike, entry: NodeEntry, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
-    """Return the nodes that were set up unlike most; in a tie, those like this one."""
-    if entry.installation is None:
-        return ()
-    name = entry.installation.environment
+    is_set, set_to = alike
     found: dict[bool, list[NodeEntry]] = {True: [], False: []}
     for one in entries:
         there = one.installation
-        if there and (alike.among_all or there.environment == name):
-            found[alike.is_set(one)].append(one)
+        # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
+        is_like = there and there.environment == entry.installation.environment
+        if there and (check == OPEN_MPI or is_like):
+            found[is_set(one)].append(one)
+    odd = min(found.values(), key=len)
     if len(found[True]) == len(found[False]):
-        return found[alike.is_set(entry)]
-    return min(found.values(), key=len)
+        odd = found[is_set(entry)]
+    return (
+        ([one.name for one in odd], set_to(options_of(entry), not is_set(odd[0]))) if odd else None
+    )

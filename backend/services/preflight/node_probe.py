@@ -55,13 +55,10 @@ def dismiss(shell: Shell, python: str, listener: Request, limits: PreflightLimit
     shell.run(_argv(python, "dismiss", listener), input=_source(), limit_s=limits.listen_s)
 
 
-def probe_node(
-    shell: Shell, python: str, request: Request, limits: PreflightLimits
-) -> dict[str, Any]:
+def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     """Return the facts of one node by question, None for those not answered in time."""
     lines: list[str] = []
-    limit_s = limits.look_s + _GRACE_S
-    argv = _argv(python, "check", _bounded(request, limits))
+    argv, limit_s = _argv(python, "check", request), request["limit_s"] + _GRACE_S
     try:
         shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
     except Unreachable:
@@ -83,15 +80,15 @@ def meet(
     return list(_results(lines))
 
 
-def probe_here(request: Request, limits: PreflightLimits) -> dict[str, Any]:
+def probe_here(request: Request) -> dict[str, Any]:
     """Probe this computer as `probe_node` does."""
-    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request, limits))]
+    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(request)]
     try:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=limits.look_s + _GRACE_S,
+            timeout=request["limit_s"] + _GRACE_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
@@ -117,15 +114,6 @@ def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict) and "facts" in found:
             yield found
-
-
-def _bounded(request: Request, limits: PreflightLimits) -> Request:
-    return {
-        **request,
-        "limit_s": limits.look_s,
-        "command_limit_s": limits.command_s,
-        "root_limit_s": limits.root_s,
-    }
 
 
 def _argv(python: str, mode: str, request: Request) -> list[str]:

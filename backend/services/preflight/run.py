@@ -40,7 +40,6 @@ from backend.services.preflight.context import (
     NodePreflight,
     PreflightContext,
     PreflightTarget,
-    facts_of,
     looking_python,
     settings_texts,
 )
@@ -215,8 +214,7 @@ class PreflightRun:
         with contextlib.ExitStack() as after:
             try:
                 if node.entry is None:
-                    node.has_answered = True
-                    self._keep(node, node_probe.probe_here(self.request(node), self._limits))
+                    self._keep(node, node_probe.probe_here(self.request(node)))
                 else:
                     self._ask_remote(node, node.entry, after)
             except BackendError as error:
@@ -244,7 +242,6 @@ class PreflightRun:
         )
         if node.port:
             after.callback(self._end_listener, shell, python, node)
-        node.has_answered = True
         load, cores = float(node.heard.get("load", 0)), int(node.heard.get("cores", 1))
         node.limits = self._limits.for_node(login_s, load, cores)
         node.listening.set()
@@ -257,8 +254,7 @@ class PreflightRun:
             # time take each other's answers, and one of them waits for 30 s.
             if node.address and node.port:
                 meeting.start()
-            request = self.request(node)
-            self._keep(node, node_probe.probe_node(shell, python, request, node.limits))
+            self._keep(node, node_probe.probe_node(shell, python, self.request(node)))
             if meeting.ident is not None:
                 meeting.join()
 
@@ -298,6 +294,9 @@ class PreflightRun:
             "code_root": node.target.bundle or str(CODE_ROOT),
             "folder": self._folder,
             "nonce": self._nonce,
+            "limit_s": node.limits.look_s,
+            "command_limit_s": node.limits.command_s,
+            "root_limit_s": node.limits.root_s,
         }
 
     def _keep(self, node: NodePreflight, replies: Replies) -> None:
@@ -348,7 +347,8 @@ class PreflightRun:
     def _renew_settings(self, node: NodePreflight, entry: NodeEntry, shell: Shell) -> bool:
         """Update the settings as the start does: nodes may have been added since set-up."""
         assert entry.installation is not None
-        home = NodeHome(PurePosixPath(facts_of(entry).home))
+        assert entry.facts is not None
+        home = NodeHome(PurePosixPath(entry.facts.home))
         try:
             before = settings_texts(shell, home)
             cluster_key.write_settings(

@@ -69,7 +69,7 @@ class PreflightService:
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
         self._ground = PreflightContext(root, cluster, set_up, python, share, limits)
-        self._mender = PreflightMender(root, cluster, set_up, limits)
+        self._mender = PreflightMender(self._ground)
 
     def run(
         self,

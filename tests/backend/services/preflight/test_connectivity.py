@@ -210,6 +210,29 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
     assert bool(list(log_ins(job))) is is_said
 
 
+DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no python")
+
+
+@pytest.mark.parametrize(
+    ("log_ins", "excused", "blamed"),
+    [
+        ({"b": DENIED, "c": DENIED}, ("b",), ["a"]),
+        ({"b": DENIED, "c": DENIED, "d": DENIED}, ("b", "c"), ["a"]),
+        ({"b": DENIED, "c": DENIED}, (), ["a"]),
+        ({"b": NO_PYTHON, "c": NO_PYTHON}, ("b", "c"), []),
+        ({"b": NO_PYTHON, "c": DENIED}, ("b",), ["c"]),
+        ({"b": DENIED, "c": (0, "")}, ("b",), []),
+        ({"b": DENIED}, ("b",), []),
+    ],
+)
+def test_the_head_is_blamed_for_what_fails_everywhere_whatever_else_a_node_lacks(
+    log_ins: dict[str, tuple[int, str]], excused: tuple[str, ...], blamed: list[str]
+) -> None:
+    met = [Meeting("a", node, {"code": code, "why": why}) for node, (code, why) in log_ins.items()]
+    found = log_in_findings(met, [], excused)
+    assert [node for one in found for node in one.nodes or ()] == blamed
+
+
 def test_each_word_of_ssh_has_its_own_sentence() -> None:
     for why, part, fix in (
         ("Host key verification failed.", "another host key", Fix.LEAVE_OUT),

@@ -72,7 +72,7 @@ class Nodes:
         nothing: Any = lambda *_, **__: None  # noqa: E731
         return SimpleNamespace(name=name, close=nothing, run=nothing, read=lambda *_: b"")
 
-    def probe(self, shell: Any, python: str, request: Any, limits: Any) -> dict[str, Any]:
+    def probe(self, shell: Any, python: str, request: Any) -> dict[str, Any]:
         if shell.name == "gpu2" and self.probe_fault is not None:
             raise self.probe_fault
         (self.root / request["folder"] / request["node"]).write_text(request["nonce"])
@@ -180,28 +180,6 @@ def test_a_node_that_is_silent_blocks_in_every_view(
     assert passed(found) == {words.NETWORK, words.PROCESSES}
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "check"),
-    [
-        ("program", None, words.PROGRAM),
-        ("agent", None, words.AGENT),
-        ("agent", {"code": 124, "why": "it did not end within 11 s"}, words.AGENT),
-        ("mpirun", None, words.OPEN_MPI),
-        ("mpirun", {"code": 124, "out": "", "why": "", "daemon": ""}, words.OPEN_MPI),
-        ("shared_memory", None, words.SHARED_MEMORY),
-        ("limits", None, words.OPEN_FILES),
-    ],
-)
-def test_a_question_without_an_answer_blocks(
-    nodes: Nodes, question: str, answer: Any, check: str
-) -> None:
-    nodes.told = {question: answer}
-    found = nodes.check()
-    (fault,) = found.faults
-    assert (fault.check, fault.nodes, "not checked" in fault.sentence) == (check, ("gpu2",), True)
-    assert check not in passed(found)
-
-
 PROBES = {check.probe.name: check.probe for check in words.CHECKS if check.probe is not None}
 
 
@@ -214,10 +192,13 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
         log_watch.expect("gpu2 could not be judged")
     nodes.told = {probe: late}
     found = nodes.check()
-    asked = {check.name for check in words.CHECKS if check.probe is PROBES[probe]}
-    assert passed(found) & asked == set()
-    if probe != "gpus":
-        assert {one.check for one in (*found.faults, *found.warnings)} & asked
+    asked = {check.name: check for check in words.CHECKS if check.probe is PROBES[probe]}
+    assert passed(found) & asked.keys() == set()
+    # No GPU is asked for. Slow imports delay a start, and do not prevent it.
+    wrong = [one for one in (*found.faults, *found.warnings) if one.check in asked]
+    assert [one.nodes for one in wrong] == [("gpu2",)] * (probe != "gpus")
+    never_block = ("gpus", "leftovers", *(["imports"] if late != {} else []))
+    assert found.passed == (probe in never_block)
 
 
 @pytest.mark.parametrize(

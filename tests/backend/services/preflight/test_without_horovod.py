@@ -18,7 +18,6 @@ from backend.services.preflight import checks as words
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import PreflightMender
-from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from tests.integration.tiny import raw_job
 
@@ -155,7 +154,8 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
     service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
-    mender = PreflightMender(DataRoot(Path("/lab/ring")), cluster, service, PreflightLimits())
+    ground = PreflightContext(DataRoot(Path("/lab/ring")), cluster, service, lambda: "")
+    mender = PreflightMender(ground)
     missing = findings(run("allreduce", LACKS))
     assert mender.fix(missing, lambda news: None) == {}
     assert asked == [(("gpu2",), SetUpOptions(limits_key=True))]
