@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.cli.main import run
-from backend.base.cores import usable_cores
 from backend.node.checks import node_facts
 from backend.records.base import account
 from backend.ssh import client, client_config
