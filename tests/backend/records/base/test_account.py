@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.node.checks import node_facts
@@ -65,7 +66,9 @@ def test_ssh_is_not_asked_for_a_user_that_it_refuses(monkeypatch: pytest.MonkeyP
     assert look_up(client_config.NodeAddress("node.example"))["hostname"] == "node.example"
 
 
-def test_the_facts_of_such_a_node_have_its_user() -> None:
+def test_the_facts_of_such_a_node_have_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a node this file precedes it.
+    monkeypatch.setattr(node_facts, "usable_cores", usable_cores, raising=False)
     assert node_facts.collect()["user"] == str(os.getuid())
 
 
