@@ -9,6 +9,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from app.library.package_controller import PackageController
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
@@ -156,6 +157,7 @@ class PreflightSession(QObject):
         self.dialog.start_requested.connect(self._start)
         self.dialog.start_on_requested.connect(self._start_on)
         self.dialog.canary_requested.connect(self._try)
+        self.dialog.install_requested.connect(self._install)
         self.dialog.cancel_requested.connect(self._cancel)
         self.dialog.finished.connect(self._closed)
 
@@ -290,6 +292,12 @@ class PreflightSession(QObject):
             tried,
             self._refused,
         )
+
+    @Slot(str)
+    def _install(self, module: str) -> None:
+        """Install what the batch did not find on the nodes, and try it again."""
+        self._packages = PackageController(self._services.packages, self._runner, self.dialog, self)
+        self._packages.ask(module, [one.node for one in self._config.placement], self._try)
 
     @Slot(object)
     def _start_on(self, placement: tuple[Placement, ...]) -> None:

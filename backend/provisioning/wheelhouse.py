@@ -167,7 +167,10 @@ class Wheelhouses:
             pins = part / "constraints.txt"
             pins.write_text("".join(f"{_requirement(one.name)}\n" for one in house.wheels))
             options = ("--constraint", str(pins), "--find-links", str(house.folder))
-            self._download(part, target, [package], options, on_line, cancelled)
+            try:
+                self._download(part, target, [package], options, on_line, cancelled)
+            except _NoWheel as error:
+                raise BackendError(error.sentence, f"Check the name. {error.remedy}") from error
             own = {wheel.package for wheel in house.wheels}
             files = [p for p in part.glob("*.whl") if Wheel(p.name, 0, "").package not in own]
             files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))

@@ -69,6 +69,11 @@ def missing_module(texts: Iterable[str]) -> str:
     return found[-1] if found else ""
 
 
+def module_of(traceback: str) -> str:
+    """Return the module whose absence a traceback ends with, "" if it ends otherwise."""
+    return missing_module([traceback.strip().rpartition("\n")[2]])
+
+
 def package_of(module: str) -> str:
     """Return the name to propose for the package of a top-level module."""
     return PYPI_NAMES.get(module, module)

@@ -271,6 +271,32 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
     assert dialog._trial_words.text() == samples.SOUND.sentence
 
 
+def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
+    made: Make, qtbot: QtBot
+) -> None:
+    lacks = replace(samples.BROKEN, traceback="…\nModuleNotFoundError: No module named 'PIL'")
+    answers, installed = [lacks, samples.SOUND], []
+
+    def install(package: str, nodes: list[str], progress: Progress) -> None:
+        installed.append((package, nodes))
+
+    controller, wished = made(canary=SimpleNamespace(run=lambda *_: answers.pop(0)))
+    controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
+    controller.check(wished.wish, JOB)
+    dialog = dialog_of(controller)
+    assert not dialog._install.isVisible()
+    qtbot.mouseClick(dialog._try, LEFT)
+    assert dialog._install.text() == "Install Pillow…"
+    qtbot.mouseClick(dialog._install, LEFT)
+    assert controller.talk is not None
+    asked = controller.talk._packages.dialog.now
+    assert asked is not None
+    qtbot.mouseClick(asked._install, LEFT)
+    assert installed == [("Pillow", ["gpu09", "gpu12"])]
+    assert dialog._trial_words.text() == samples.SOUND.sentence
+    assert not dialog._install.isVisible()
+
+
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
     controller, wished = made()
     controller.check(wished.wish, JOB)

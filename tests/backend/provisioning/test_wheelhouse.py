@@ -272,3 +272,15 @@ def test_what_user_code_needs_is_fetched_once_besides_what_the_nodes_have(desk: 
     assert houses.gather_more(house, TARGET, "einops") == more
     assert len(desk.calls) == calls + 1
     assert (more.folder / more.uv.name).is_file()
+
+
+def test_a_name_that_no_index_has_is_to_be_checked(desk: Desk) -> None:
+    house = desk.gather()
+    desk.pip[1] = str(desk.folder / "none.py")
+    Path(desk.pip[1]).write_text(
+        "import sys; sys.exit('ERROR: No matching distribution found for x')"
+    )
+    houses = Wheelhouses(desk.folder / "houses", CONSTRAINTS, desk.pip)
+    with pytest.raises(BackendError, match="has x for Python") as caught:
+        houses.gather_more(house, TARGET, "x")
+    assert caught.value.remedy.startswith("Check the name. Add an index")

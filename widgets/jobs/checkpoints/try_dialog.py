@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QDialog, QFileDialog, QStackedWidget, QWidget
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QDialog, QFileDialog, QStackedWidget, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
@@ -30,6 +30,7 @@ _CHOICES = (
     (_OTHER, "Other dataset"),
 )
 _WIDTH, _HEIGHT = 1040, 760
+_TWO_COLUMNS_FROM_W = 940
 _NO_OTHER = ""
 
 
@@ -157,7 +158,7 @@ class TryDialog(QDialog):
         self._status.say("good", f"Saved to {path}", made=path)
 
     def show_answers(self, request: TryRequest, answers: tuple[Prediction, ...]) -> None:
-        """Show the answers of each checkpoint, next to each other."""
+        """Show the answers of each checkpoint, next to each other if both have room."""
         self._under_way = False
         self._answers = answers
         self._status.clear()
@@ -167,6 +168,12 @@ class TryDialog(QDialog):
             self._shown.addWidget(PredictionView(title, found, len(answers) > 1), 1)
         self._results.setCurrentIndex(1)
         self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _TWO_COLUMNS_FROM_W
+        way = QBoxLayout.Direction
+        self._shown.setDirection(way.TopToBottom if narrow else way.LeftToRight)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.source() is None and _local(event):

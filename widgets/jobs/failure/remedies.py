@@ -10,7 +10,7 @@ from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
 from backend.records.jobs.view import JobView
-from backend.records.library.packages import missing_module
+from backend.records.library.packages import missing_module, module_of
 from backend.records.nodes.reading import NodeState, Presence
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
@@ -116,12 +116,8 @@ def _missing_module(view: JobView) -> str:
     error = view.error
     if error is None or error.cause not in ("", _MODULE_MISSING, USER_CODE):
         return ""
-    # A traceback ends with the exception; what was caught before it is above.
-    return missing_module([error.traceback.strip().rpartition("\n")[2]]) or (
-        missing_module([line.text for line in error.evidence])
-        if error.cause == _MODULE_MISSING
-        else ""
-    )
+    proof = error.evidence if error.cause == _MODULE_MISSING else ()
+    return module_of(error.traceback) or missing_module([line.text for line in proof])
 
 
 def cause_of(view: JobView) -> str:

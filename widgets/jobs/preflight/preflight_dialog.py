@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QLayout, QWidget
 
 from backend.records.jobs.config import Placement
+from backend.records.library.packages import module_of, package_of
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
@@ -35,6 +36,7 @@ class PreflightDialog(QDialog):
         look_again_requested: Check everything again.
         start_requested: Start the job as it is. start_on_requested: a tuple of `Placement`.
         canary_requested: Run one batch on the real ranks.
+        install_requested: Install the package of this module, which the batch did not find.
         cancel_requested: Cancel the check that is under way.
     """
 
@@ -44,6 +46,7 @@ class PreflightDialog(QDialog):
     start_requested = Signal()
     start_on_requested = Signal(object)
     canary_requested = Signal()
+    install_requested = Signal(str)
     cancel_requested = Signal()
 
     def __init__(self, can_try: bool, parent: QWidget | None = None) -> None:
@@ -74,7 +77,7 @@ class PreflightDialog(QDialog):
             self._progress,
             S2,
             row(
-                *(self._copy, STRETCH, self._mend_all, self._smaller, self._try),
+                *(self._copy, STRETCH, self._mend_all, self._smaller, self._install, self._try),
                 *(self._again, self._start),
                 gap=S2,
             ),
@@ -144,11 +147,14 @@ class PreflightDialog(QDialog):
             tip="Run one batch on the real ranks; write a checkpoint and read it back",
         )
         self._try.clicked.connect(self.canary_requested)
+        self._install = Button("", icon="download-simple")
+        self._install.clicked.connect(lambda: self.install_requested.emit(self._lacks))
         self._again = Button("Check again", icon="arrow-clockwise")
         self._again.clicked.connect(self.look_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
-        for one in (self._copy, self._mend_all, self._smaller, self._try, self._again, self._start):
+        acts = (self._mend_all, self._smaller, self._install, self._try, self._again, self._start)
+        for one in (self._copy, *acts):
             one.setAutoDefault(False)
 
     # -- input
@@ -257,6 +263,9 @@ class PreflightDialog(QDialog):
         self._start.set_kind("plain" if self._canary_failed else "primary")
         self._try.setVisible(passed and self._can_try)
         self._try.setEnabled(rests)
+        self._install.setText(f"Install {package_of(self._lacks)}…")
+        self._install.setVisible(bool(self._lacks))
+        self._install.setEnabled(rests)
         self._again.setVisible(found is not None)
         self._again.setEnabled(rests)
         self._again.set_kind("plain" if passed else "primary")
@@ -304,6 +313,11 @@ class PreflightDialog(QDialog):
         layout = self._holder.layout()
         width = _WIDTH - 2 * S6 - S2
         return max(0, layout.totalHeightForWidth(width)) if layout is not None else 0
+
+    @property
+    def _lacks(self) -> str:
+        """The module that the tried batch did not find, "" for none."""
+        return module_of(self._canary.traceback) if self._canary is not None else ""
 
     @property
     def _canary_failed(self) -> bool:
