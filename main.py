@@ -40,6 +40,6 @@ def draw_study(table: StudyTable, ending: str) -> bytes:
 if __name__ == "__main__":
     code = run(sys.argv[1:], open_window, draw_study)
     # Otherwise Python looks for garbage among all objects once more, which takes a quarter of the
-    # time of `job list` (tests/benchmarks/startup.py).
+    # time of `job list` (tests/benchmarks/command_line.py).
     gc.freeze()
     sys.exit(code)

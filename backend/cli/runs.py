@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
@@ -20,12 +20,13 @@ _log = logging.getLogger(__name__)
 _WAKE_EVERY_S = 30.0
 
 
-def reap(services: Services, named: Iterable[str] | None) -> None:
+def reap(services: Services, named: str | Sequence[str] | None) -> None:
     """Reap the jobs that a command names, or all, before it reads them; start silent agents.
 
     A job that cannot be read or reaped is reported by the command itself.
     """
     heads = []
+    named = (named,) if isinstance(named, str) else named
     for text in services.reaper.not_known_over() if named is None else named:
         try:
             job_id = text if named is None else services.queries.find(text)

@@ -124,7 +124,7 @@ class Session:
         typed = [(one, value) for one in parameters if (value := given(one.name)) is not None]
         if command.reads_jobs:
             named = [value for one, value in typed if one.word.is_job]
-            runs.reap(self.services, named if any(one.word.is_job for one in parameters) else None)
+            runs.reap(self.services, named[0] if named else None)
         values: dict[str, Any] = {"session": self, "group": command.words[0]}
         values = {name: values.get(name) or getattr(self, name) for name in command.given}
         for one, value in typed:

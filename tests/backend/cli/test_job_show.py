@@ -132,7 +132,7 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
         reaper=reaper,
         set_up=SimpleNamespace(wake_silent=wake_silent),
     )
-    runs.reap(services, ["j1"])
+    runs.reap(services, "j1")
     assert woken == asked
     told = capsys.readouterr().err
     assert said in told

@@ -1,0 +1,55 @@
+"""Each service is made when it is first used: in any order, by any thread, once and complete."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.datastore.access.root_access import MOUNTED
+from backend.services.context.container import Services, open_services
+
+SERVICES = sorted({n for n in vars(Services) if n[0] != "_"} - {"close", "make_all", "trash"})
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_any_service_may_be_the_first(services: Services, name: str) -> None:
+    first = getattr(services, name)
+    services.make_all()
+    assert getattr(services, name) is first
+    # A service that got no access of its own would take the data root for mounted.
+    shares = {getattr(vars(services)[one], "_share", None) for one in SERVICES}
+    assert shares <= {None, services.share}
+    assert MOUNTED not in shares
+
+
+def test_opening_makes_none_but_the_access(services: Services, tmp_path: Path) -> None:
+    assert [name for name in SERVICES if name in vars(services)] == ["share"]
+    assert not (tmp_path / "here").exists()
+
+
+def test_threads_get_the_same_services(services: Services) -> None:
+    together = threading.Barrier(8)
+    found: list[tuple[object, ...]] = []
+
+    def use(first: int) -> None:
+        together.wait()
+        names = SERVICES[first:] + SERVICES[:first]
+        made = {name: getattr(services, name) for name in names}
+        found.append(tuple(made[name] for name in SERVICES))
+
+    threads = [threading.Thread(target=use, args=(3 * number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
