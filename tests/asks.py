@@ -1,4 +1,4 @@
-"""The requests that widgets make of controllers."""
+"""The requests that widgets make of controllers, and the menus that offer them."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def asks(actions, request):
     actions.on(request, take)
     yield told
     assert told.args is not None, f"{request.id} was not requested"
+
+
+def menu_of(button):
+    """The entries of its menu by their text, as they are when it opens."""
+    button.menu().aboutToShow.emit()
+    return {action.text(): action for action in button.menu().actions() if action.text()}

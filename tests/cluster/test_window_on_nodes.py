@@ -155,7 +155,7 @@ def _bring_the_example(program: Program, person: Person) -> None:
 
 
 def _start_on_three(program: Program, person: Person) -> str:
-    person.choose(program.jobs.detail.header._more, "Clone")
+    person.choose(program.jobs.detail.header.more, "Clone")
     form = program._pages.form
     person.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
     for field, text in (
@@ -168,7 +168,7 @@ def _start_on_three(program: Program, person: Person) -> str:
     person.look_everywhere("new-job")
     person.press("Save draft")
     person.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    person.choose(program.jobs.detail.header._more, "Pre-flight check…")
+    person.choose(program.jobs.detail.header.more, "Pre-flight check…")
     person.wait(lambda: program._job_controller._starts.talk is not None)
     talk = program._job_controller._starts.talk
     assert talk is not None
@@ -211,7 +211,7 @@ def _stop(program: Program, person: Person, job: str) -> int:
 
 
 def _go_on_on_two(program: Program, person: Person, stopped_at: int) -> None:
-    person.choose(program.jobs.detail.header._more, "Resume on other nodes…")
+    person.choose(program.jobs.detail.header.more, "Resume on other nodes…")
     person.write("Processes on node1", "0")
     person.look("resume-on-other-nodes")
     person.press("Resume on 4 processes")
@@ -220,7 +220,7 @@ def _go_on_on_two(program: Program, person: Person, stopped_at: int) -> None:
 
 
 def _export(program: Program, person: Person, to: Path) -> None:
-    person.choose(program.jobs.detail.header._more, "Export…")
+    person.choose(program.jobs.detail.header.more, "Export…")
     person.write("To", str(to))
     person.press("Export")
     dialog = program.jobs.detail.exports.dialog.now

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QMenu
 
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, IconButton
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -103,3 +103,23 @@ def fill_menu(
                 # Only displayed next to the text; the page handles the key.
                 added.setShortcut(action.keys if with_keys else "")
                 added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+
+
+class MoreButton(IconButton):
+    """A button with a menu.
+
+    Args:
+        fill: Fills the empty menu, each time it opens.
+    """
+
+    def __init__(self, fill: Callable[[QMenu], object], tip: str = "More") -> None:
+        super().__init__("dots-three", tip)
+        self._fill = fill
+        self._actions = QMenu(self)
+        self._actions.aboutToShow.connect(self._fill_menu)
+        self.setMenu(self._actions)
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        self._actions.clear()
+        self._fill(self._actions)

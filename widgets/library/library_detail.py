@@ -12,7 +12,7 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
@@ -20,7 +20,7 @@ from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
 from widgets.common import formats
-from widgets.common.actions import Requests, fill_menu
+from widgets.common.actions import MoreButton, Requests, fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
@@ -284,10 +284,7 @@ class LibraryDetail(QWidget):
         job.clicked.connect(partial(self._ask, JOB))
         self._again = Button(AGAIN.text, icon=AGAIN.icon)
         self._again.clicked.connect(partial(self._ask, AGAIN))
-        more = IconButton("dots-three", "More")
-        self._menu = QMenu(more)
-        self._menu.aboutToShow.connect(self._fill_menu)
-        more.setMenu(self._menu)
+        more = MoreButton(lambda menu: fill_menu(menu, (MENU_ACTIONS,), self._is_narrow, self._ask))
         self._facts = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
@@ -547,11 +544,6 @@ class LibraryDetail(QWidget):
     @property
     def _is_narrow(self) -> bool:
         return self.width() < _NARROW_BELOW_W
-
-    @Slot()
-    def _fill_menu(self) -> None:
-        self._menu.clear()
-        fill_menu(self._menu, (MENU_ACTIONS,), self._is_narrow, self._ask)
 
     @Slot()
     def _wish_cleanup(self) -> None:

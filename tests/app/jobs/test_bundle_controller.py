@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QMenu
 
 from app.jobs.bundle_controller import BundleController
 from app.jobs.form_controller import FormController
@@ -14,7 +13,7 @@ from backend.datastore.bundles.imported_job import mark_replay
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
-from tests.asks import asks
+from tests.asks import asks, menu_of
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -54,9 +53,7 @@ def controller(origin, page, immediately, qtbot):
 
 
 def press(detail: JobDetail, text: str) -> None:
-    menu: QMenu = detail.header._menu
-    menu.aboutToShow.emit()
-    (action,) = [action for action in menu.actions() if action.text() == text]
+    action = menu_of(detail.header.more)[text]
     assert action.isEnabled()
     action.trigger()
 

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QWidget
 from app.jobs.trash_controller import JobTrash
 from backend.datastore.jobs import files as job_files
 from backend.services.context.container import open_services
+from tests.asks import menu_of
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen
@@ -63,10 +64,7 @@ def fill(services, job_id):
 
 def move_from_header(page, job_id):
     page.open_job(job_id)
-    header = page.detail.header
-    header._fill_menu()
-    (act,) = (a for a in header._menu.actions() if a.text() == "Move to the trash")
-    act.trigger()
+    menu_of(page.detail.header.more)["Move to the trash"].trigger()
 
 
 def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(

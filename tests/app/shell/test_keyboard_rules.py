@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, 
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.pointer import Hands, hears, place_of
 from tests.app.used_data_root import rows_of_all
+from tests.asks import menu_of
 from widgets.common import theme
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
@@ -169,8 +170,8 @@ def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab, qtbot):
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
-    page.detail.header._fill_menu()
-    tips += [f"({action.shortcut().toString()})" for action in page.detail.header._menu.actions()]
+    menu = menu_of(page.detail.header.more)
+    tips += [f"({action.shortcut().toString()})" for action in menu.values()]
     told = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
     keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}

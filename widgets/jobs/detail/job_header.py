@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.actions import fill_menu
+from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.buttons import Button, IconButton
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
@@ -36,6 +36,7 @@ class JobHeader(QWidget):
 
     Attributes:
         act: The button of the main action for the state.
+        more: The button with the menu of the other actions.
     """
 
     def __init__(self, actions: JobActions) -> None:
@@ -60,12 +61,9 @@ class JobHeader(QWidget):
         self.act.clicked.connect(lambda: self._ask(self._main))
         self._wait = Button("Queue")
         self._wait.clicked.connect(lambda: self._ask(self._wait_act))
-        self._more = IconButton("dots-three", "More")
-        self._menu = QMenu(self._more)
-        self._menu.aboutToShow.connect(self._fill_menu)
-        self._more.setMenu(self._menu)
+        self.more = MoreButton(self._fill_menu)
         words = col(
-            row((self._name, 1), self._wait, self.act, self._more, gap=S2),
+            row((self._name, 1), self._wait, self.act, self.more, gap=S2),
             row((self._badge, 1), self.runs, gap=S2),
             S1,
             self._facts,
@@ -106,12 +104,9 @@ class JobHeader(QWidget):
         if self._view is not None:
             self._actions.ask(do.READ_RUNS, self._view.id)
 
-    @Slot()
-    def _fill_menu(self) -> None:
-        self._menu.clear()
+    def _fill_menu(self, menu: QMenu) -> None:
         if self._on is not None:
-            groups = (QUEUE_ACTIONS, *JOB_ACTIONS)
-            fill_menu(self._menu, groups, self._on, self._ask, with_keys=True)
+            fill_menu(menu, (QUEUE_ACTIONS, *JOB_ACTIONS), self._on, self._ask, with_keys=True)
 
     def rename(self) -> None:
         """Replace the name with a field to edit it."""

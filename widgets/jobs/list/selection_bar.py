@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QMenu
 
 from widgets.common import formats
-from widgets.common.actions import fill_menu
+from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
@@ -46,10 +44,9 @@ class SelectionBar(StyledFrame):
         self._acts = {action: Button(action.text, icon=action.icon) for action in BULK_ACTIONS}
         for action, button in self._acts.items():
             button.clicked.connect(partial(self._ask, action))
-        self._more = IconButton("dots-three", "More actions")
-        self._menu = QMenu(self._more)
-        self._menu.aboutToShow.connect(self._fill_more)
-        self._more.setMenu(self._menu)
+        self._more = MoreButton(
+            lambda menu: fill_menu(menu, (self._behind_more,), self._on, self._ask), "More actions"
+        )
         self.clear = IconButton("x", "Clear selection", key="")
         buttons = self._acts.values()
         margins = (S3, S2, S2, S2)
@@ -78,11 +75,6 @@ class SelectionBar(StyledFrame):
         for action in self._behind_more:
             self._acts[action].setVisible(not narrow)
         self._more.setVisible(narrow)
-
-    @Slot()
-    def _fill_more(self) -> None:
-        self._menu.clear()
-        fill_menu(self._menu, (self._behind_more,), self._on, self._ask)
 
     def _ask(self, action: BulkAction) -> None:
         self._actions.ask(action, self._chosen())

@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
 from widgets.common import formats
-from widgets.common.actions import always, fill_menu
-from widgets.common.buttons import Button, IconButton, SegmentedControl
+from widgets.common.actions import MoreButton, always, fill_menu
+from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, plain_tip
@@ -80,10 +80,7 @@ class SweepPane(QWidget):
         self._buttons = {action: Button() for action in _SHOWN}
         for action, button in self._buttons.items():
             button.clicked.connect(partial(self.act, action))
-        self._more = IconButton("dots-three", "More")
-        self._menu = QMenu(self._more)
-        self._menu.aboutToShow.connect(self._fill_more)
-        self._more.setMenu(self._menu)
+        more = MoreButton(lambda menu: fill_menu(menu, (_BEHIND_MORE,), self._on, self.act))
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
@@ -102,7 +99,7 @@ class SweepPane(QWidget):
         self.setLayout(
             col(
                 row(self.back, self._ring, (words, 1), gap=S3),
-                row(*self._buttons.values(), self._more, STRETCH, gap=S2),
+                row(*self._buttons.values(), more, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),
                 (card, 1),
@@ -183,11 +180,6 @@ class SweepPane(QWidget):
     def _now(self, action: BulkAction) -> BulkAction:
         is_many = action == COMPARE_ALL and len(self._best_first) > MOST_COMPARED
         return _COMPARE_BEST if is_many else action
-
-    @Slot()
-    def _fill_more(self) -> None:
-        self._menu.clear()
-        fill_menu(self._menu, (_BEHIND_MORE,), self._on, self.act)
 
     @Slot()
     def _trash_chosen(self) -> None:

@@ -57,7 +57,8 @@ PUT_BACK = NodeAction(
 SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", offered=lambda on: not on.is_new)
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
-HEADER_ACTIONS = (CHECK, SET_UP, TAKE_OUT, PUT_BACK)
+HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
+"""A button each; it shows the one that is offered."""
 MENU_ACTIONS = (SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")

@@ -8,13 +8,13 @@ from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan
 from widgets.common import formats
-from widgets.common.actions import fill_menu
+from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import EmptyState, PageHeader, Scroll
@@ -221,18 +221,15 @@ class NodePage(QWidget):
         actions.on(do.CHECK, self._show_checking)
         actions.on(do.REMOVE, self._ask_removal)
         self._on = NodeFacts()
-        self._acts = {
-            action: Button(kind="primary" if action.is_primary else "plain")
-            for action in do.HEADER_ACTIONS
-        }
-        for action, button in self._acts.items():
-            button.clicked.connect(partial(self._ask, action))
+        self._acts = {group: Button() for group in do.HEADER_ACTIONS}
+        for group, button in self._acts.items():
+            button.set_kind("primary" if group[0].is_primary else "plain")
+            button.clicked.connect(partial(self._ask_one, group))
         self._add = Button("Add a node", kind="primary", icon="plus")
         self._add.clicked.connect(lambda: actions.ask(do.ADD))
-        self._more = IconButton("dots-three", "More")
-        self._menu = QMenu(self._more)
-        self._menu.aboutToShow.connect(self._fill_menu)
-        self._more.setMenu(self._menu)
+        self._more = MoreButton(
+            lambda menu: fill_menu(menu, (do.MENU_ACTIONS,), self._on, self._ask)
+        )
         buttons = (*self._acts.values(), self._more, self._add)
         self._header = PageHeader("This computer", "", *buttons)
         self._header.put_before(self._back, self._header.title)
@@ -242,15 +239,16 @@ class NodePage(QWidget):
 
     def _show_actions(self, on: NodeFacts) -> None:
         self._on = on
-        for action, button in self._acts.items():
-            action.show_on(button, on)
-            button.setVisible(action.offered(on))
+        for group, button in self._acts.items():
+            offered = [action for action in group if action.offered(on)]
+            button.setVisible(bool(offered))
+            for action in offered:
+                action.show_on(button, on)
         self._more.setVisible(on.is_added)
 
-    @Slot()
-    def _fill_menu(self) -> None:
-        self._menu.clear()
-        fill_menu(self._menu, (do.MENU_ACTIONS,), self._on, self._ask)
+    def _ask_one(self, group: tuple[NodeAction, ...]) -> None:
+        for action in [action for action in group if action.offered(self._on)]:
+            self._ask(action)
 
     def _ask(self, action: NodeAction) -> None:
         if self._state is not None:

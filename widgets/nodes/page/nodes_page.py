@@ -225,7 +225,6 @@ class NodesPage(QWidget):
             self.node_actions.ask(do.READ_PAST, name)
             self.opened.emit(name)
 
-    @Slot()
     def show_rack(self) -> None:
         """Show all nodes again; the one that was open gets the focus."""
         self._left, self._open = self._open, ""

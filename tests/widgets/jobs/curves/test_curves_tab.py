@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
-from tests.asks import asks
+from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from widgets.common import formats
 from widgets.jobs.actions import job_actions as do
@@ -225,10 +225,8 @@ def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    detail.header._fill_menu()
-    (compare,) = (each for each in detail.header._menu.actions() if each.text() == "Compare")
     with asks(detail.job_actions, do.COMPARE) as wished:
-        compare.trigger()
+        menu_of(detail.header.more)["Compare"].trigger()
     assert wished.args == ["a"]
     with asks(detail.job_actions, do.CSV) as wished:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())

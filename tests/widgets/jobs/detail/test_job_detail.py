@@ -16,7 +16,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
-from tests.asks import asks
+from tests.asks import asks, menu_of
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -109,15 +109,10 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     with asks(detail.job_actions, do.START_OVER) as wished:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
-    assert "Queue resume" not in menu_of(detail)
+    assert "Queue resume" not in menu_of(detail.header.more)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
-    assert "Queue resume" in menu_of(detail)
-
-
-def menu_of(detail):
-    detail.header._fill_menu()
-    return {action.text() for action in detail.header._menu.actions()}
+    assert "Queue resume" in menu_of(detail.header.more)
 
 
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCheck
-from tests.asks import asks
+from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
@@ -38,15 +38,12 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     able = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        detail.header._fill_menu()
-        acts = detail.header._menu.actions()
-        (act,) = [one for one in acts if one.text() == "Pre-flight check…"]
+        act = menu_of(detail.header.more)["Pre-flight check…"]
         able[view.state.value] = act.isEnabled()
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
-    detail.header._fill_menu()
     with asks(detail.job_actions, do.PREFLIGHT) as wished:
-        next(one for one in detail.header._menu.actions() if "Pre-flight" in one.text()).trigger()
+        menu_of(detail.header.more)["Pre-flight check…"].trigger()
     assert wished.args == ["a"]
 
 

@@ -263,9 +263,9 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     with asks(actions, do.CHANGE_QUEUED) as told:
         dialog._save.click()
     after = datetime.now().astimezone()
-    (change,) = told.args
-    assert change.priority == 7
-    begin = change.not_before - timedelta(hours=2)
+    _job_id, priority, not_before = told.args
+    assert priority == 7
+    begin = not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
     dialog._time.clear()
     with asks(actions, do.CHANGE_QUEUED) as told:

@@ -17,6 +17,7 @@ from backend.records.nodes.reading import (
 from tests.asks import asks
 from tests.pictures import lab
 from tests.widgets.nodes import samples
+from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.page.node_actions import CHECK, NodeActions
@@ -181,15 +182,16 @@ def test_a_disk_that_does_not_answer_is_said(page):
 
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     show(page, READING)
+    (check,) = (one for one in page.findChildren(Button) if one.text() == "Check")
     with asks(page._actions, CHECK) as wished:
-        qtbot.mouseClick(page._acts[CHECK], Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(check, Qt.MouseButton.LeftButton)
     assert wished.args == ["this-computer"]
-    assert not page._acts[CHECK].isEnabled()
+    assert (check.text(), check.isEnabled()) == ("Checking…", False)
     (steps,) = told(page)
     assert "PyTorch, Horovod, Open MPI" in steps
     page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
     assert told(page) == ["broken", "mend it", "fine"]
-    assert page._acts[CHECK].isEnabled()
+    assert (check.text(), check.isEnabled()) == ("Check", True)
 
 
 def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):

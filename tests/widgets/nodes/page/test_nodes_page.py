@@ -237,10 +237,12 @@ def test_out_of_service_and_back(page, qtbot):
     state = samples.state("gpu01")
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
+    service = button(page.detail, "Take out of service")
     with asks(page.node_actions, do.TAKE_OUT) as wished:
         press(qtbot, page.detail, "Take out of service")
     assert wished.args == ["gpu01"]
     page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
+    assert button(page.detail, "Put back") is service, "it keeps the focus"
     with asks(page.node_actions, do.PUT_BACK) as wished:
         press(qtbot, page.detail, "Put back")
     assert wished.args == ["gpu01"]
