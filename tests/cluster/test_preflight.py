@@ -119,6 +119,9 @@ def test_every_fault_is_seeded_and_there_are_thirty() -> None:
     seeded = [name for batch in TOGETHER for name in batch.values()]
     assert sorted([*seeded, *ON_GPUS]) == sorted(FAULTS)
     assert len(FAULTS) >= 30
+    # Too many processes have a test of their own, and MPI for Python is imported as Horovod is.
+    found = {check for fault in FAULTS.values() for check in fault.checks}
+    assert found == set(words.BY_NAME) - {words.PROCESSES, words.MPI4PY}
 
 
 def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
