@@ -170,7 +170,7 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
             "the nodes of a job need the same."
         )
         assert fault.remedy == f"Set up node1 and {name} again together."
-    stocked.services.preflight.fix(faults[0])
+    assert not stocked.services.preflight.fix_all(faults[:1])
     assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
     assert look(stocked).passed
 

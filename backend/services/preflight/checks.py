@@ -76,7 +76,7 @@ _LIBRARIES = {"torch": PYTORCH, "horovod": HOROVOD, "mpi4py": MPI4PY}
 
 
 def _node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry, place = node.name, node.entry, node.place
+    name, entry, place = node.name, node.entry, wording.place(node.name)
     if entry is None and name != THIS_COMPUTER:
         known = ", ".join(job.known)
         yield Result(
@@ -321,7 +321,7 @@ def _sees_root(target: PreflightTarget, replies: Replies) -> bool:
 
 
 def _no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry = node.name, node.entry
+    name, entry, place = node.name, node.entry, wording.place(node.name)
     if entry is not None and entry.installation is not None and not entry.data_root:
         yield Result(
             f"{name} does not see the data root.",
@@ -330,8 +330,8 @@ def _no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
     if not node.is_seen_here:
         yield Result(
-            f"This computer does not see the file that {node.place} wrote to {job.root_name}.",
-            f"Mount the same share on both, not a copy of it on {node.place}.",
+            f"This computer does not see the file that {place} wrote to {job.root_name}.",
+            f"Mount the same share on both, not a copy of it on {place}.",
         )
 
 
@@ -606,8 +606,8 @@ def _processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     slots = node.cores * PROCESSES_PER_CORE
     if node.target is not None and node.placement.processes > slots:
         yield Result(
-            f"{node.place} has {node.cores} cores, enough for {slots} processes; the job asks for "
-            f"{node.placement.processes}.",
+            f"{wording.place(node.name)} has {node.cores} cores, enough for {slots} processes; the "
+            f"job asks for {node.placement.processes}.",
             "Give it fewer processes.",
             details={"fitting": slots},
         )
@@ -627,6 +627,12 @@ def _leftovers(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
             f"{many} of {runs} {tags} still {run} on {target.place}.",
             "End the leftover processes.",
         )
+
+
+def _log_ins(job: JobPreflight) -> Iterator[Result]:
+    tried, routes = (connectivity.meetings(kind, job) for kind in ("ssh", "route"))
+    # The filter of a limited key is started by the Python that may be at fault.
+    return connectivity.log_in_findings(tried, routes, job.faulty(PYTHON))
 
 
 def _library_check(key: str, **more: Any) -> Check:
@@ -741,13 +747,13 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         BETWEEN,
-        together=(lambda job: connectivity.log_ins(job, job.faulty(PYTHON)),),
+        together=(_log_ins,),
         waits_for=partial(connectivity.unmet, "ssh"),
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         ROUTE,
-        together=(connectivity.routes,),
+        together=(lambda job: connectivity.route_findings(connectivity.meetings("route", job)),),
         waits_for=partial(connectivity.unmet, "route"),
     ),
     Check(

@@ -94,16 +94,7 @@ def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
 
 
-def routes(job: JobPreflight) -> Iterator[Result]:
-    return route_findings(_meetings("route", job))
-
-
-def log_ins(job: JobPreflight, without_python: Collection[str]) -> Iterator[Result]:
-    """The filter of a limited key is started by the Python that may be at fault."""
-    return log_in_findings(_meetings("ssh", job), _meetings("route", job), without_python)
-
-
-def _meetings(kind: str, job: JobPreflight) -> list[Meeting]:
+def meetings(kind: str, job: JobPreflight) -> list[Meeting]:
     nodes = {node.name: node for node in job.nodes}
     return [
         Meeting(node.name, met["node"], met["facts"], _who_is_busy(nodes[met["node"]], node))

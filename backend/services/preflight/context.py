@@ -95,10 +95,6 @@ class NodePreflight:
         return self.placement.node
 
     @property
-    def place(self) -> str:
-        return wording.place(self.name)
-
-    @property
     def port(self) -> int:
         return int(self.heard.get("port", 0))
 

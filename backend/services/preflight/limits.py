@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 
 from backend.base.errors import BackendError
 
-_USUAL_LOGIN_S = 1.0
 _MOST_PATIENCE = 5.0
 VARIABLE = "RINGMASTER_PREFLIGHT_S"
 """The environment variable that sets the limit of the whole check, for slow nodes."""
@@ -37,9 +36,9 @@ class PreflightLimits:
         return cls(*(getattr(cls, one.name) * share for one in fields(cls)))
 
     def for_node(self, login_s: float, load: float = 0.0, cores: int = 1) -> PreflightLimits:
-        """Return the limits that a node gets, by how long its login took and by its load."""
+        """Return the limits of a node, by the time of its login, usually 1 s, and by its load."""
         a_core = load / max(cores, 1)
-        factor = min(_MOST_PATIENCE, max(1.0, a_core, login_s / _USUAL_LOGIN_S))
+        factor = min(_MOST_PATIENCE, max(1.0, a_core, login_s))
         return self.within(self.whole_s * factor)
 
     @classmethod

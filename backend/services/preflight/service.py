@@ -141,18 +141,6 @@ class PreflightService:
             raise PreflightFailed(found, config)
         progress.step(0, 0, "Starting")
 
-    def fix(self, finding: PreflightFinding, on_change: OnChange = lambda news: None) -> None:
-        """Fix a finding; check again afterwards. ``on_change`` gets the progress of a set-up.
-
-        Fixes of the job itself are not done here: see `placement_after`.
-
-        Raises:
-            BackendError: It could not be fixed.
-        """
-        failed = self.fix_all((finding,), on_change)
-        if failed:
-            raise failed[finding]
-
     def fix_all(
         self,
         findings: Sequence[PreflightFinding],
@@ -160,7 +148,8 @@ class PreflightService:
     ) -> dict[PreflightFinding, BackendError]:
         """Fix several findings at once; return those that could not be fixed, and why.
 
-        A node with several findings is set up once, and nodes are set up in parallel.
+        A node with several findings is set up once, and nodes are set up in parallel. ``on_change``
+        gets the progress. Fixes of the job itself are not done here: see `placement_after`.
         """
         return self._mender.fix(findings, on_change)
 
