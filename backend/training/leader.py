@@ -11,7 +11,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from backend.records.base.number_format import some
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
-from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint
 from backend.training.checkpoint_content import put_buffers
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import mean_of
@@ -30,7 +28,7 @@ from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
 from backend.training.loop import load_optimizer, trained
 from backend.training.run_progress import RunProgress
-from backend.training.step_recorder import PendingStep, StepRecorder
+from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import optimized
 from backend.training.strategies.channel import Channel, PeerLost
@@ -126,9 +124,9 @@ class Leader(ABC):
     def _rank_states(self) -> list[Any]:
         """Return what a checkpoint keeps of each worker."""
 
-    @abstractmethod
     def _restore(self, saved: dict[str, Any]) -> None:
-        """Take the rest of a checkpoint: model, optimizer and `_state` are restored."""
+        """Take the rest of a checkpoint: model and `_state` are restored."""
+        load_optimizer(self._optimizer, saved["optimizer"], self._config.optimizer)
 
     # --- the job -------------------------------------------------------------------------------
 
@@ -151,17 +149,7 @@ class Leader(ABC):
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
         self._parameters = trained(self._model)
         self._optimizer = self._open()
-        if self._launch.resume_from:
-            path = Path(self._launch.resume_from)
-            saved = load_checkpoint(path)
-            fit_weights(self._model, saved["model"], path.name)
-            load_optimizer(self._optimizer, saved["optimizer"], config.optimizer)
-            self._progress.state = TrainState.of(saved["course"])
-            put_buffers(self._model, saved["ranks"][0]["buffers"])
-            self._restore(saved)
-        elif self._launch.start_from:
-            self._progress.load_weights(subject)
-        self._book = StepRecorder(config, self._state, self._services, self._step_samples)
+        self._progress.open(subject, self._restore)
         every = self._steps_per_epoch
         self._progress.plan(
             left=every - self._epoch_steps,
@@ -178,9 +166,6 @@ class Leader(ABC):
         for worker in self._workers:
             self._channels[worker] = Channel(self._meeting, worker, 0, keepalive=True)
 
-    def _begin_epoch(self) -> None:
-        self._progress.begin_epoch(bool(self._sizes[1]))
-
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -189,19 +174,13 @@ class Leader(ABC):
 
     def _end_epoch(self) -> bool:
         """Evaluate and save; return whether to stop."""
-        state, config = self._state, self._config
         values: dict[str, float] = {}
         if self._sizes[1] and not self._launch.steps_limit:
             found = self._evaluate()
             if found is None:
                 return True
             values = found
-        measured = {**(state.held or {}), **values}
-        self._book.release(values)
-        if config.early_stop is not None:
-            state.judge(config.early_stop, measured.get(config.early_stop.metric), measured)
-        if reason := self._progress.end_epoch(self._is_due()):
-            self._save(reason, measured)
+        self._progress.end_epoch(values, self._is_due(), self._save)
         return False
 
     def _evaluate(self) -> dict[str, float] | None:
@@ -247,8 +226,7 @@ class Leader(ABC):
             self._changed.notify_all()
 
     def _end(self, outcome: Outcome) -> None:
-        self._progress.write_out(self._book)
-        self._require_saved()
+        self._progress.write_out()
         with self._changed:
             self._ending = outcome is Outcome.FINISHED
             self._changed.notify_all()
@@ -277,14 +255,8 @@ class Leader(ABC):
             states,
             measured or {},
             reason,
+            has_failed,
         )
-        if self._progress.has_to_be_saved(has_failed, reason):
-            self._require_saved()
-
-    def _require_saved(self) -> None:
-        trouble, newest = self._progress.unsaved()
-        if trouble:
-            raise NotSaved(trouble, newest)
 
     def _gather_workers(self) -> list[Any]:
         """Return random state and buffers of each live worker, by rank."""
@@ -404,8 +376,8 @@ class Leader(ABC):
         if self._held is not None:
             pending, result = self._held
             self._held = None
-            self._book.facts.append(pending)
-            self._book.commit(result, hold)
+            self._progress.book.facts.append(pending)
+            self._progress.book.commit(result, hold)
 
     def _lost(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""
