@@ -86,11 +86,11 @@ def _signals_in(text: str) -> list[int]:
 
 
 _FAILURES = {"OSError", "Exception", "BaseException", "BackendError", "RuntimeError"}
-_STRICT = tuple(f"backend/{name}/" for name in ("datastore", "node", "services"))
+_LENIENT = ("app/", "widgets/", "backend/cli/", "backend/records/")
 _ANSWERS = {
     *("FileNotFoundError", "NotADirectoryError", "FileExistsError", "BlockingIOError"),
     *("ProcessLookupError", "ChildProcessError", "PackageNotFoundError", "metadata"),
-    *("TimeoutExpired", "subprocess", "Empty", "queue"),
+    *("TimeoutExpired", "subprocess", "Empty", "queue", "OutOfTime", "tool_protocol"),
 }
 """Errors that are an answer: it is not here, it is here already, it is not ready yet."""
 
@@ -98,7 +98,7 @@ _ANSWERS = {
 def test_no_failure_of_the_world_is_swallowed_in_silence() -> None:
     """Each handler raises, uses or logs the error, or a comment says why it need not.
 
-    In the packages of `_STRICT` that is so for every error that is not an answer by itself.
+    Outside `_LENIENT`, that is so for every error that is not an answer by itself.
     """
     root = Path(__file__).resolve().parents[1]
     silent: list[str] = []
@@ -111,7 +111,7 @@ def test_no_failure_of_the_world_is_swallowed_in_silence() -> None:
                 f"{name}:{handler.lineno}"
                 for handler in ast.walk(ast.parse(text))
                 if isinstance(handler, ast.ExceptHandler)
-                and _is_silent(handler, lines, name.startswith(_STRICT))
+                and _is_silent(handler, lines, not name.startswith(_LENIENT))
             ]
     assert silent == []
 

@@ -42,14 +42,9 @@ def send(pid: int, is_it: Callable[[], bool], number: signal.Signals) -> bool:
         # Before Linux 5.3, not Linux, or forbidden by a sandbox: identify, then signal at once.
         return is_it() and _is_sent(os.kill, pid, number)
     try:
-        return is_it() and send_by(descriptor, number)
+        return is_it() and _is_sent(signal.pidfd_send_signal, descriptor, number)
     finally:
         os.close(descriptor)
-
-
-def send_by(descriptor: int, number: signal.Signals) -> bool:
-    """Signal the process of a pidfd; return False if it has ended."""
-    return _is_sent(signal.pidfd_send_signal, descriptor, number)
 
 
 def _is_sent(way: Callable[[int, int], None], process: int, number: int) -> bool:

@@ -115,7 +115,7 @@ def _is_in(inner: Subnet, outer: Subnet) -> bool:
 def _interface(text: str) -> Interface | None:
     try:
         return ipaddress.ip_interface(text)
-    except ValueError:
+    except ValueError:  # a name in place of an address
         return None
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from backend.base.log import swallowed
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeFacts
 
@@ -84,7 +85,8 @@ def kept(output: str) -> str:
     """Return the output of `start` as a sentence; "" if it cannot be read."""
     try:
         return str(json.loads(output)["sentence"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError) as error:
+        swallowed(error)
         return ""
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.node.agent import ssh_command_filter
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
@@ -325,7 +326,8 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
     """Remove the authorization of this node's key; return False if it was not listed."""
     try:
         key = parse_key(shell.read(str(home.ssh / PRIVATE_NAME)))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError) as error:
+        swallowed(error)
         return False
     listed = str(authorized_keys(shell))
     content = _content(shell, listed)

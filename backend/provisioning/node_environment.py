@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
@@ -82,7 +82,8 @@ class NodeEnvironments:
         """Return the stamp of an environment that was complete when made, None if missing."""
         try:
             stamp = json.loads(self._shell.read(str(self._home.environments / name / STAMP)))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError) as error:
+            swallowed(error)
             return None
         return stamp if isinstance(stamp, dict) else None
 

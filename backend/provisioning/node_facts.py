@@ -103,7 +103,7 @@ def ranks_address(facts: NodeFacts, reached_at: str) -> str:
 def _is_within(text: str, address: Any) -> bool:
     try:
         reached = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
+    except ValueError:  # a name in place of an address
         return False
     # An sshd that listens for both versions writes IPv4 this way.
     return (getattr(reached, "ipv4_mapped", None) or reached) in address.network

@@ -6,6 +6,7 @@ import json
 from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.node_environment import STAMP
@@ -83,7 +84,8 @@ def _wheels(shell: Shell, home: NodeHome, environment: str) -> list[str]:
     try:
         stamp = json.loads(shell.read(str(home.environments / environment / STAMP)))
         return [str(name) for name in stamp["wheels"]]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+        swallowed(error)
         return []
 
 

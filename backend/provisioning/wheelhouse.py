@@ -245,7 +245,7 @@ class Wheelhouses:
         argv += ["--python-version", target.python, "--implementation", "cp"]
         argv += ["--abi", abi, "--abi", "abi3", "--abi", "none"]
         argv += ["--dest", str(folder), *options, *wanted]
-        code, output = _run(argv, on_line, cancelled)
+        code, output = run_pip(argv, on_line, cancelled)
         if code:
             raise _refusal(output, folder, target)
 
@@ -371,8 +371,11 @@ def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
-    """Run pip, passing its lines on as they arrive; it is ended at once when cancelled."""
+def run_pip(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
+    """Run pip, passing its lines on as they arrive; it is ended at once when cancelled.
+
+    Returns its exit code and its output.
+    """
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

@@ -131,7 +131,8 @@ def agent_keys() -> int | None:
         return None
     try:
         return len(agent.get_keys())
-    except SSHException:
+    except SSHException as error:
+        swallowed(error)
         return None
     finally:
         agent.close()
@@ -254,7 +255,8 @@ class SshShell:
             return None
         try:
             return int(answer.out.splitlines()[-1].split()[3]) * 1024
-        except (IndexError, ValueError):
+        except (IndexError, ValueError) as error:
+            swallowed(error)
             return None
 
     @contextmanager

@@ -136,7 +136,7 @@ def _line(line: str) -> str:
         return line
     try:
         words = shlex.split(value)
-    except ValueError:
+    except ValueError:  # OpenSSH refuses such a line
         return _NEVER
     return line if key == "host" else _match(words)
 

@@ -155,7 +155,7 @@ def unusable(path: str, content: bytes) -> Unusable:
     body = b"".join(line for line in text.splitlines() if not line.startswith(b"-----"))
     try:
         inside = base64.b64decode(body)
-    except ValueError:
+    except ValueError:  # the content is looked at below
         inside = b""
     if not text:
         return Unusable(path, "which is empty", "Copy that key here again.")

@@ -52,7 +52,7 @@ def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
             return None
         try:
             key = _loaded(private, passphrase.encode())
-        except (ValueError, InvalidTag):
+        except (ValueError, InvalidTag):  # the passphrase is wrong
             return None
     form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
     text = key.private_bytes(*form, serialization.NoEncryption()).decode("ascii")
@@ -62,7 +62,7 @@ def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
 def _loaded(private: bytes, passphrase: bytes | None) -> Any:
     try:
         return serialization.load_ssh_private_key(private, passphrase)
-    except ValueError:
+    except ValueError:  # it is not in the format of OpenSSH
         return serialization.load_pem_private_key(private, passphrase)
 
 

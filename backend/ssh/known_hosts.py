@@ -155,7 +155,7 @@ def _parsed(line: str) -> _Line | None:
         return None
     try:
         blob = base64.b64decode(fields[1], validate=True)
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError):  # OpenSSH skips such a line, too
         return None
     return _Line(tuple(names.lower().split(",")), fields[0], blob, rest.strip())
 

@@ -211,6 +211,7 @@ class AsyncServer(Leader):
         return self._config.global_batch_size
 
     def _restore(self, saved: dict[str, Any]) -> None:
+        super()._restore(saved)
         self._go_to_state()
         # A synchronous job takes the first samples that are left of the epoch.
         self._state.done = self._order.taken()
@@ -222,7 +223,7 @@ class AsyncServer(Leader):
         self._order.go_to(state.epoch, state.position, tuple(state.done))
 
     def _epoch(self) -> bool:
-        self._begin_epoch()
+        self._progress.begin_epoch(bool(self._sizes[1]))
         with self._changed:
             self._go_to_state()
             self._pieces = self._order.pieces()

@@ -13,7 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from backend.records.base.number_format import some
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
-from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint
 from backend.training.checkpoint_content import put_buffers
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import mean_of
@@ -33,7 +31,7 @@ from backend.training.lbfgs import Lbfgs
 from backend.training.loop import load_optimizer, served
 from backend.training.parameter_server import picked
 from backend.training.run_progress import RunProgress
-from backend.training.step_recorder import PendingStep, StepRecorder
+from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import optimized
 from backend.training.strategies.channel import Channel, PeerLost
@@ -129,9 +127,14 @@ class Leader(ABC):
     def _rank_states(self) -> list[Any]:
         """Return what a checkpoint keeps of each worker."""
 
-    @abstractmethod
     def _restore(self, saved: dict[str, Any]) -> None:
-        """Take the rest of a checkpoint: model, optimizer and `_state` are restored."""
+        """Take the rest of a checkpoint: model and `_state` are restored."""
+        state = saved["optimizer"]
+        groups = self._optimizer.state_dict()["param_groups"]
+        for group, own in zip(state["param_groups"], groups, strict=True):
+            # Older checkpoints have only those that were trained from the start: the first.
+            group["params"] = own["params"]
+        load_optimizer(self._optimizer, state, self._config.optimizer)
 
     # --- the job -------------------------------------------------------------------------------
 
@@ -152,25 +155,12 @@ class Leader(ABC):
         self._traits = traits(subject, self._launch, torch.device("cpu"))
         self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
+        saved: list[dict[str, Any]] = []
+        self._progress.open(subject, saved.append)
         self._parameters = served(self._model)
-        path = Path(self._launch.resume_from)
-        saved = load_checkpoint(path) if self._launch.resume_from else None
-        if saved is not None:
-            fit_weights(self._model, saved["model"], path.name)
-        elif self._launch.start_from:
-            self._progress.load_weights(subject)
         self._optimizer = self._open()
-        if saved is not None:
-            state = saved["optimizer"]
-            groups = self._optimizer.state_dict()["param_groups"]
-            for group, own in zip(state["param_groups"], groups, strict=True):
-                # Older checkpoints have only those that were trained from the start: the first.
-                group["params"] = own["params"]
-            load_optimizer(self._optimizer, state, config.optimizer)
-            self._progress.state = TrainState.of(saved["course"])
-            put_buffers(self._model, saved["ranks"][0]["buffers"])
-            self._restore(saved)
-        self._book = StepRecorder(config, self._state, self._services, self._step_samples)
+        for one in saved:
+            self._restore(one)
         every = self._steps_per_epoch
         self._progress.plan(
             left=every - self._epoch_steps,
@@ -187,9 +177,6 @@ class Leader(ABC):
         for worker in self._workers:
             self._channels[worker] = Channel(self._meeting, worker, 0, keepalive=True)
 
-    def _begin_epoch(self) -> None:
-        self._progress.begin_epoch(bool(self._sizes[1]))
-
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -198,19 +185,13 @@ class Leader(ABC):
 
     def _end_epoch(self) -> bool:
         """Evaluate and save; return whether to stop."""
-        state, config = self._state, self._config
         values: dict[str, float] = {}
         if self._sizes[1] and not self._launch.steps_limit:
             found = self._evaluate()
             if found is None:
                 return True
             values = found
-        measured = {**(state.held or {}), **values}
-        self._book.release(values)
-        if config.early_stop is not None:
-            state.judge(config.early_stop, measured.get(config.early_stop.metric), measured)
-        if reason := self._progress.end_epoch(self._is_due()):
-            self._save(reason, measured)
+        self._progress.end_epoch(values, self._is_due(), self._save)
         return False
 
     def _evaluate(self) -> dict[str, float] | None:
@@ -256,8 +237,7 @@ class Leader(ABC):
             self._changed.notify_all()
 
     def _end(self, outcome: Outcome) -> None:
-        self._progress.write_out(self._book)
-        self._require_saved()
+        self._progress.write_out()
         with self._changed:
             self._ending = outcome is Outcome.FINISHED
             self._changed.notify_all()
@@ -286,14 +266,8 @@ class Leader(ABC):
             states,
             measured or {},
             reason,
+            has_failed,
         )
-        if self._progress.has_to_be_saved(has_failed, reason):
-            self._require_saved()
-
-    def _require_saved(self) -> None:
-        trouble, newest = self._progress.unsaved()
-        if trouble:
-            raise NotSaved(trouble, newest)
 
     def _gather_workers(self) -> list[Any]:
         """Return random state and buffers of each live worker, by rank."""
@@ -421,8 +395,8 @@ class Leader(ABC):
         if self._held is not None:
             pending, result = self._held
             self._held = None
-            self._book.facts.append(pending)
-            self._book.commit(result, hold)
+            self._progress.book.facts.append(pending)
+            self._progress.book.commit(result, hold)
 
     def _lost(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""

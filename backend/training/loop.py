@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training import user_code
-from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint
 from backend.training.checkpoint_content import (
     freeze,
     frozen,
@@ -44,7 +42,7 @@ from backend.training.data import (
 from backend.training.evaluation import Evaluation, precision
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
-from backend.training.step_recorder import PendingStep, StepRecorder
+from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.step_times import RankStep
 from backend.training.strategies.base import ForwardPass, Strategy, average, optimized, to_train
@@ -76,7 +74,7 @@ class Trainer:
     batch: Batch = field(default_factory=Batch)
 
     def __post_init__(self) -> None:
-        self._progress = RunProgress(self.launch, self.beat, self.workers)
+        self._progress = RunProgress(self.launch, self.beat, self.workers, self._gather)
 
     @property
     def config(self) -> JobConfig:
@@ -89,9 +87,8 @@ class Trainer:
     def run(self) -> Outcome:
         self._set_up()
         outcome = self._train()
-        self._progress.write_out(self._book)
         # No phase follows: Horovod's shutdown also waits for the others.
-        self._require_saved()
+        self._progress.write_out()
         # The loaders' workers end with their iterators; in torch's atexit each may take 5 s.
         del self._loader, self._evaluation
         return outcome
@@ -136,11 +133,7 @@ class Trainer:
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
-        if self.launch.resume_from:
-            self._restore(Path(self.launch.resume_from))
-        elif self.launch.start_from:
-            self._progress.load_weights(subject)
-        self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
+        self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self._forward_pass = ForwardPass(self._model)
@@ -152,6 +145,7 @@ class Trainer:
             left=self._order.steps_left,
             steps_per_epoch=self._order.steps_per_epoch,
             evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
+            step_samples=self._order.global_batch,
         )
 
     def _rehearse_validation(self) -> None:
@@ -163,9 +157,7 @@ class Trainer:
         if self.launch.steps_limit:
             self._evaluation = None
 
-    def _restore(self, path: Path) -> None:
-        state = load_checkpoint(path)
-        fit_weights(self._model, state["model"], path.name)
+    def _restore(self, state: dict[str, Any]) -> None:
         if "optimized" in state:
             # Older checkpoints have the parameters in the model's order.
             self._trained = {}
@@ -173,10 +165,7 @@ class Trainer:
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
-        self._progress.state = TrainState.of(state["course"])
         ranks = state["ranks"]
-        # The start state of every rank: `share_model` distributes rank 0's.
-        put_buffers(self._model, ranks[0]["buffers"])
         is_same = len(ranks) == self.strategy.world_size
         saved = ranks[self.strategy.rank if is_same else 0]
         if "frozen" in saved:
@@ -213,7 +202,7 @@ class Trainer:
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
-        settle = self._book.commit
+        settle = self._progress.book.commit
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
         for number in range(steps):
@@ -310,7 +299,7 @@ class Trainer:
             cpu_wait_ms,
         )
         course = self.course
-        self._book.facts.append(
+        self._progress.book.facts.append(
             PendingStep(
                 course.step + 1,
                 course.epoch,
@@ -426,31 +415,13 @@ class Trainer:
             values = result
             if self.workers is not None:
                 self.workers.reporter.evaluated(time.perf_counter() - began)
-        measured = self._measured(values)
-        self._book.release(values)
-        self._judge(measured)
-        reason = self._progress.end_epoch(self._save_at_end)
-        self._save_at_end = False
-        if reason:
-            self._save(reason, measured)
+        is_due, self._save_at_end = self._save_at_end, False
+        self._progress.end_epoch(values, is_due, self._save)
         return False
 
     def _saves_before_validation(self) -> bool:
         """Return whether a failed validation would cost much, as the last checkpoint is old."""
-        is_old = self.workers is not None and self._progress.unsaved_s >= LOSS_LIMIT_S
-        return self._anyone(is_old)
-
-    def _measured(self, validation: dict[str, float]) -> dict[str, float]:
-        """Return the metrics of the model at the end of this epoch."""
-        return {**(self.course.held or {}), **validation}
-
-    def _judge(self, measured: dict[str, float]) -> None:
-        """Apply the early stop. Rank 0, which has all values, decides and informs the others."""
-        rule, course = self.config.early_stop, self.course
-        if rule is None:
-            return
-        value = self._gather(measured.get(rule.metric))[0]
-        course.judge(rule, value, measured)
+        return self._anyone(self._progress.is_unsaved_for(LOSS_LIMIT_S))
 
     # --- stopping and saving -------------------------------------------------------------------
 
@@ -468,17 +439,9 @@ class Trainer:
         ranks, failures = zip(*self._gather((own, has_failed)), strict=True)
         states = self.strategy.whole_state(self._model, self._optimizer)
         names = optimized(self._model, self._optimizer)
-        self._progress.save(states, names, self._scaler, ranks, measured or {}, reason)
-        if self._progress.has_to_be_saved(failures[0], reason):
-            self._require_saved()
-
-    def _require_saved(self) -> None:
-        """End all ranks if rank 0 could not write the last checkpoint."""
-        failure = self._progress.unsaved()
-        self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        trouble, newest = self.strategy.gather(failure)[0]
-        if trouble:
-            raise NotSaved(trouble, newest)
+        self._progress.save(
+            states, names, self._scaler, ranks, measured or {}, reason, has_failed=failures[0]
+        )
 
     def _gather(self, value: Any) -> list[Any]:
         """Collect a value of every rank; the guard sees that this rank waits."""

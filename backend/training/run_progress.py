@@ -13,81 +13,101 @@ import torch
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights, write_out
-from backend.training.checkpoint_content import content
+from backend.training.checkpoint import (
+    NotSaved,
+    fit_weights,
+    load_checkpoint,
+    load_weights,
+    write_out,
+)
+from backend.training.checkpoint_content import content, put_buffers
 from backend.training.step_recorder import StepRecorder
 from backend.training.subject import Subject
 from backend.training.train_state import Outcome, Rank0Services, TrainState
 
 
 class RunProgress:
-    """A rank's position in the job, which rank 0 reports and saves.
+    """A rank's position in the job. All ranks call the same; rank 0, with services, reports it.
 
     Attributes:
-        services: None on other ranks; they call the same, and nothing is written there.
-        state: The position; replaced by that of a checkpoint.
+        state: The position; that of a checkpoint from `open` on.
         saved_step: That of the last checkpoint.
+        book: The recorder of the steps, from `plan` on.
     """
 
-    def __init__(self, launch: Launch, beat: RankHeartbeat, services: Rank0Services | None) -> None:
-        self.services = services
+    book: StepRecorder
+
+    def __init__(
+        self,
+        launch: Launch,
+        beat: RankHeartbeat,
+        services: Rank0Services | None,
+        gather: Callable[[Any], Sequence[Any]] = lambda own: (own,),
+    ) -> None:
+        """``gather``: returns the value of each rank that makes epochs, with rank 0's first."""
         self.state = TrainState()
         self.saved_step = 0
         self._launch = launch
         self._config = launch.config
         self._beat = beat
+        self._services = services
+        self._gather = gather
         self._last_save = time.monotonic()
 
-    def load_weights(self, subject: Subject) -> None:
-        """Begin with the weights that the job names."""
-        source = Path(self._launch.start_from)
-        weights = load_weights(source)
-        sentence = fit_weights(subject.model, weights, source.name, subject.pass_batch)
-        if sentence and self.services is not None:
-            sys.stdout.write(f"{sentence}\n")
+    def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
+        """Begin where the job does: at a checkpoint, whose rest is for ``restore``, or weights."""
+        model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
+        if self._launch.resume_from:
+            saved = load_checkpoint(source)
+            fit_weights(model, saved["model"], source.name)
+            self.state = TrainState.of(saved["course"])
+            put_buffers(model, saved["ranks"][0]["buffers"])
+            restore(saved)
+        elif self._launch.start_from:
+            sentence = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
+            if sentence and self._services is not None:
+                sys.stdout.write(f"{sentence}\n")
 
     def plan(
-        self,
-        *,
-        left: int,
-        steps_per_epoch: int,
-        evaluation_batches: int,
-        step_samples: int | None = None,
+        self, left: int, steps_per_epoch: int, evaluation_batches: int, step_samples: int
     ) -> None:
         """Begin the run; ``left`` are the steps of the current epoch that are to be made."""
-        self._last_save = time.monotonic()
-        self.saved_step = self.state.step
-        if self.services is None:
-            return
-        step, epochs = self.state.step, self._config.epochs
-        left += (epochs - self.state.epoch) * steps_per_epoch
-        self.services.reporter.plan(
-            step=step,
-            epoch=min(self.state.epoch, epochs),
-            total_steps=step + max(0, left),
-            steps_per_epoch=steps_per_epoch,
-            evaluation_batches=evaluation_batches,
-            step_samples=step_samples,
-        )
+        state, epochs = self.state, self._config.epochs
+        self._last_save, self.saved_step = time.monotonic(), state.step
+        self.book = StepRecorder(self._config, state, self._services, step_samples)
+        if self._services is not None:
+            self._services.reporter.plan(
+                step=state.step,
+                epoch=min(state.epoch, epochs),
+                total_steps=state.step + max(0, left + (epochs - state.epoch) * steps_per_epoch),
+                steps_per_epoch=steps_per_epoch,
+                evaluation_batches=evaluation_batches,
+                step_samples=step_samples,
+            )
 
     def report(self, state: JobState, message: str = "") -> None:
-        if self.services is not None:
-            self.services.reporter.state(state, message)
+        if self._services is not None:
+            self._services.reporter.state(state, message)
 
     @property
     def wants_stop(self) -> bool:
-        return self.services is not None and self.services.watcher.wanted
+        return self._services is not None and self._services.watcher.wanted
 
-    @property
-    def unsaved_s(self) -> float:
-        """The time since the last checkpoint, or the begin."""
-        return time.monotonic() - self._last_save
+    def is_unsaved_for(self, seconds: float) -> bool:
+        """Return whether rank 0's clock says that the last checkpoint is as old."""
+        return self._services is not None and time.monotonic() - self._last_save >= seconds
 
     @property
     def is_due(self) -> bool:
-        """Whether rank 0's clock says that a checkpoint is due."""
+        """Return whether a checkpoint is due by time."""
         minutes = self._config.checkpoint.every_minutes
-        return self.services is not None and minutes is not None and self.unsaved_s >= minutes * 60
+        return minutes is not None and self.is_unsaved_for(minutes * 60)
+
+    # --- epochs --------------------------------------------------------------------------------
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state.epoch > self._config.epochs or self.state.ended_early
 
     def make_epochs(
         self, epoch: Callable[[], bool], save: Callable[[str], None], stop: bool = False
@@ -101,35 +121,37 @@ class RunProgress:
         save("stop")
         return Outcome.INTERRUPTED
 
-    @property
-    def _is_over(self) -> bool:
-        return self.state.epoch > self._config.epochs or self.state.ended_early
-
     def begin_epoch(self, has_validation: bool) -> None:
         self.report(JobState.TRAINING)
-        if self.services is not None:
-            epoch = self.state.epoch
-            evaluations = self._config.epochs - epoch + 1 if has_validation else 0
-            self.services.reporter.epoch(epoch, evaluations)
+        if self._services is not None:
+            evaluations = self._config.epochs - self.state.epoch + 1 if has_validation else 0
+            self._services.reporter.epoch(self.state.epoch, evaluations)
 
-    def end_epoch(self, is_due: bool) -> str:
-        """Go to the next epoch; return the reason of the checkpoint that is due, or ""."""
-        every = self._config.checkpoint.every_epochs
+    def end_epoch(
+        self,
+        validation: Mapping[str, float],
+        is_due: bool,
+        save: Callable[[str, dict[str, float]], None],
+    ) -> None:
+        """Apply the early stop, go to the next epoch, and save a checkpoint if one is due."""
+        rule, every = self._config.early_stop, self._config.checkpoint.every_epochs
+        measured = {**(self.state.held or {}), **validation}
+        self.book.release(validation)
+        if rule is not None:
+            # Rank 0 has all values.
+            self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
         is_due |= every is not None and self.state.epoch % every == 0
         self.state.next_epoch()
-        return "last" if self._is_over else "policy" if is_due else ""
+        if self._is_over or is_due:
+            save("last" if self._is_over else "policy", measured)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
     def begin_save(self) -> bool:
         """Wait for the checkpoint before; return whether it could not be written."""
         self._beat.beat(Phase.SAVING)
-        self._last_save = time.monotonic()
-        self.saved_step = self.state.step
-        if self.services is None:
-            return False
-        self.services.checkpointer.wait()
-        return bool(self.services.checkpointer.trouble)
+        self._last_save, self.saved_step = time.monotonic(), self.state.step
+        return bool(self._trouble())
 
     def save(
         self,
@@ -137,44 +159,60 @@ class RunProgress:
         optimized: Sequence[str],
         scaler: torch.amp.GradScaler,
         ranks: Sequence[Any],
-        measured: Mapping[str, float],
+        measured: dict[str, float],
         reason: str,
+        has_failed: bool,
     ) -> None:
-        """Write a checkpoint; ``states`` are those of model and optimizer."""
-        if self.services is None:
-            return
-        self.report(JobState.SAVING)
-        state = self.state
-        between = state.epoch_step == 0
-        self.services.checkpointer.save(
-            content(*states, optimized, scaler, state, list(ranks), dict(measured), self._launch),
-            epoch=state.epoch - 1 if between else state.epoch,
-            step=state.step,
-            epoch_step=state.epoch_step,
-            metrics=measured,
-            reason=reason,
-        )
-        self.services.reporter.saved(self.unsaved_s)
+        """Write a checkpoint; ``states`` are those of model and optimizer.
 
-    def has_to_be_saved(self, has_failed: bool, reason: str) -> bool:
-        """Return whether a second checkpoint that fails ends the job; ``has_failed``: the first."""
-        return has_failed and reason == "policy" and not self._config.continue_unsaved
+        ``has_failed``: what `begin_save` returned on rank 0.
 
-    def unsaved(self) -> tuple[str, str]:
-        """Wait for the last checkpoint; return why it was not written, and the newest one."""
-        if self.services is None:
-            return "", ""
-        checkpointer = self.services.checkpointer
-        checkpointer.wait()
-        return checkpointer.trouble, checkpointer.newest_name()
+        Raises:
+            NotSaved: This is the second one that could not be written.
+        """
+        if self._services is not None:
+            self.report(JobState.SAVING)
+            state = self.state
+            self._services.checkpointer.save(
+                content(*states, optimized, scaler, state, list(ranks), measured, self._launch),
+                epoch=state.epoch if state.epoch_step else state.epoch - 1,
+                step=state.step,
+                epoch_step=state.epoch_step,
+                metrics=measured,
+                reason=reason,
+            )
+            self._services.reporter.saved(time.monotonic() - self._last_save)
+        if has_failed and reason == "policy" and not self._config.continue_unsaved:
+            self._require_saved()
 
-    def write_out(self, book: StepRecorder) -> None:
-        """Wait until the last checkpoint and the last step are on the disk."""
+    def write_out(self) -> None:
+        """Wait until the last checkpoint and the last step are on the disk.
+
+        Raises:
+            NotSaved: It could not be written.
+        """
         self._beat.beat(Phase.SAVING)
-        if self.services is not None:
-            checkpointer = self.services.checkpointer
+        if self._services is not None:
+            checkpointer = self._services.checkpointer
             trouble = write_out(checkpointer, self._beat, self._config.stall_limit_s)
             saved = checkpointer.saved
             if self._launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
-        book.release({})
+        self.book.release({})
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._require_saved()
+
+    def _trouble(self) -> str:
+        if self._services is None:
+            return ""
+        self._services.checkpointer.wait()
+        return self._services.checkpointer.trouble
+
+    def _require_saved(self) -> None:
+        """End all ranks if rank 0 could not write the last checkpoint."""
+        trouble, newest = self._trouble(), ""
+        if trouble and self._services is not None:
+            newest = self._services.checkpointer.newest_name()
+        trouble, newest = self._gather((trouble, newest))[0]
+        if trouble:
+            raise NotSaved(trouble, newest)

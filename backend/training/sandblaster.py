@@ -69,6 +69,7 @@ class Sandblaster(Leader):
         return self._sizes[0]
 
     def _restore(self, saved: dict[str, Any]) -> None:
+        super()._restore(saved)
         freeze(self._model, saved["ranks"][0].get("frozen", frozen(self._model)))
         self._choose()
         self._saved_states = dict.fromkeys(self._workers, saved["ranks"][0])
@@ -87,7 +88,7 @@ class Sandblaster(Leader):
     # --- an iteration --------------------------------------------------------------------------
 
     def _epoch(self) -> bool:
-        self._begin_epoch()
+        self._progress.begin_epoch(bool(self._sizes[1]))
         if self._state.epoch_step:
             # The run before was stopped in the validation.
             return False
@@ -98,7 +99,7 @@ class Sandblaster(Leader):
             loss, gradient = self._at or self._evaluated(start)
             if math.isfinite(loss):
                 point, loss, gradient = self._lbfgs.step(self._evaluated, start, loss, gradient)
-        except _StopRequested:
+        except _StopRequested:  # the next run makes the iteration again
             self._move(start)
             return True
         self._move(point)

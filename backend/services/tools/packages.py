@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backend.base import process_signals
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
+from backend.provisioning.wheelhouse import run_pip
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.library.packages import is_package_name
@@ -19,9 +17,6 @@ from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.tools.training_python import training_python
-
-_LOOK_S = 0.2
-_END_S = 5.0
 
 
 class PackageService:
@@ -82,27 +77,19 @@ def install_package(package: str, progress: Progress) -> None:
         Cancelled: By ``progress``.
     """
     _require_name(package)
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            _command(package), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
-        )
-        try:
-            while process.poll() is None:
-                progress.step(0, 0, f"Installing {package}")
-                try:
-                    process.wait(_LOOK_S)
-                except subprocess.TimeoutExpired:
-                    continue
-        finally:
-            process_signals.end(process, _END_S)
-        if process.returncode == 0:
-            return
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+
+    def cancelled() -> bool:
+        progress.step(0, 0, f"Installing {package}")
+        return False
+
+    code, output = run_pip(_command(package), lambda _line: None, cancelled)
+    if code == 0:
+        return
+    lines = output.splitlines()
     reason = next((line for line in reversed(lines) if line.startswith("ERROR:")), "")
     reason = sanitize(reason.removeprefix("ERROR:").strip().rstrip("."), 200)
     raise BackendError(
-        f"{package} could not be installed: {reason or f'pip ended with {process.returncode}'}.",
+        f"{package} could not be installed: {reason or f'pip ended with {code}'}.",
         f"Install it with {install_command(package)}.",
     )
 

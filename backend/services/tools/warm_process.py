@@ -29,7 +29,6 @@ class ForkedTool:
 
     def __init__(self, call: socket.socket, stdin: int, stdout: int) -> None:
         self._call = call
-        self._pidfd = -1
         self.pid: int | None = None
         """None until it was forked."""
         self.returncode: int | None = None
@@ -57,34 +56,29 @@ class ForkedTool:
         return self.returncode
 
     def _hear(self) -> None:
-        message, descriptors = b"", list[int]()
+        message = b""
         with suppress(OSError):
-            message, descriptors, _, _ = socket.recv_fds(self._call, 100, 1)
+            message = self._call.recv(100)
         for number in message.split():
             if self.pid is None:
                 self.pid = int(number)
             else:
                 self.returncode = int(number)
-        self._pidfd = descriptors[0] if descriptors else self._pidfd
-        if not message:  # The warm process has ended.
-            self.kill()
+        if not message:  # The warm process has ended, and with it the tool.
             self.returncode = -signal.SIGKILL
         if self.returncode is not None:
-            self._close()
+            self._call.close()
 
     def kill(self) -> None:
-        """Kill it; before it was forked, give the request up."""
-        if self._pidfd >= 0:
-            process_signals.send_by(self._pidfd, signal.SIGKILL)
-        elif self.returncode is None:
+        """Have the warm process kill it; before it was forked, give the request up."""
+        if self.returncode is not None:
+            return
+        if self.pid is not None:
+            with suppress(OSError):
+                self._call.shutdown(socket.SHUT_WR)
+        else:
             self.returncode = -signal.SIGKILL
-            self._close()
-
-    def _close(self) -> None:
-        self._call.close()
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+            self._call.close()
 
 
 class WarmProcess:

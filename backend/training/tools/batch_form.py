@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from backend.base.log import swallowed
 from backend.records.base.number_format import some
 from backend.training.tools.preview import evenly
 from backend.training.tools.thumbnails import entries
@@ -92,7 +93,8 @@ def learn(model: torch.nn.Module, data: UserData) -> BatchForm | None:
         outputs = [compute_output(model, given) for given, _ in batches]
         form = form_of(*outputs)
         classes, doubts = _classes(model, data, items, form)
-    except (UserCodeError, LookupError):
+    except (UserCodeError, LookupError) as error:
+        swallowed(error)
         return None
     hidden = [".".join(map(str, keys)) for keys in _without_axis(form, outputs[0])]
     if hidden:

@@ -25,7 +25,7 @@ def adopt() -> None:
 def kill_all(but: Collection[int] = ()) -> None:
     """Kill the children of this process, and those of theirs that it adopts by that.
 
-    ``but``: pids of children that go on.
+    ``but``: pids of children to leave alone.
     """
     deadline = time.monotonic() + _LIMIT_S
     while time.monotonic() < deadline:

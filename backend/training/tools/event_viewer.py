@@ -18,7 +18,7 @@ def serve(folder: str, token: str) -> dict[str, str]:
     """Start the server on a free port of this computer only; all its paths begin with the token."""
     try:
         from tensorboard import program
-    except ImportError:
+    except ImportError:  # its answer says so
         return {"error": ""}
     board = program.TensorBoard()
     words = {

@@ -2,8 +2,8 @@
 
 User code runs only in the children, each in its own session with its own streams. Standard input
 is a socket from the desktop: a message is a request with three descriptors, the socket of the call,
-and standard input and output of the child. The call hears the child's pid with a pidfd, and its
-exit code at the end; when the desktop closes the call, the child is killed.
+and standard input and output of the child. The call hears the child's pid, and its exit code at
+the end; when the desktop closes its half of the call, or this process ends, the child is killed.
 
 This process ends when the desktop does, and after a time without a child.
 """
@@ -22,7 +22,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from backend.base import process_signals
+from backend.base import prctl, process_signals
 from backend.base.log import suppress
 from backend.training.tools import children
 
@@ -65,7 +65,7 @@ class _Server:
                 self._finish(call)
             for call in [one for one in self._calls if one.socket.fileno() in ready]:
                 # Nothing is sent on it: the desktop has closed it.
-                process_signals.send_by(call.pidfd, signal.SIGKILL)
+                process_signals.send(call.pid, lambda: True, signal.SIGKILL)
                 self._finish(call)
             if self._desktop.fileno() in ready and not self._serve():
                 return
@@ -74,21 +74,22 @@ class _Server:
         message, descriptors, _, _ = socket.recv_fds(self._desktop, _MESSAGE_BYTES, 3)
         if not message:
             return False
-        pid = os.fork()
+        own, pid = os.getpid(), os.fork()
         if not pid:
-            self._become(json.loads(message), descriptors)
+            self._become(json.loads(message), descriptors, own)
         for descriptor in descriptors[1:]:
             os.close(descriptor)
         call = _Call(socket.socket(fileno=descriptors[0]), pid, os.pidfd_open(pid))
         self._calls.append(call)
         with suppress(OSError):
-            socket.send_fds(call.socket, [b"%d\n" % pid], [call.pidfd])
+            call.socket.send(b"%d\n" % pid)
         return True
 
-    def _become(self, request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    def _become(self, request: dict[str, Any], descriptors: list[int], server: int) -> NoReturn:
         """Be the process of a tool."""
         code = 1
         try:
+            prctl.die_with_parent(signal.SIGKILL, server)
             os.setsid()
             for target, source in ((0, descriptors[1]), (1, descriptors[2]), (2, descriptors[2])):
                 os.dup2(source, target)
@@ -132,6 +133,7 @@ def main() -> None:
     for name in _PRELOADED:
         importlib.import_module(name)
     _Server().run()
+    children.kill_all()
 
 
 if __name__ == "__main__":

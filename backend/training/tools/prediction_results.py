@@ -15,6 +15,7 @@ import numpy
 import torch
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.records.base import number_format
 from backend.records.jobs.metric_names import in_spreadsheet
 from backend.records.jobs.prediction import (
@@ -280,7 +281,8 @@ class PredictionResults:
         try:
             with tool_protocol.at_most(left_s):
                 item = self._data.item(row)
-        except (tool_protocol.OutOfTime, UserCodeError):
+        except (tool_protocol.OutOfTime, UserCodeError) as error:
+            swallowed(error)
             return (), None
         is_pair = isinstance(item, (tuple, list)) and len(item) == 2
         return (item[0], item[1]) if is_pair else (item, None)

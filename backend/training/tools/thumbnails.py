@@ -88,7 +88,7 @@ def as_array(value: Any) -> Array | None:
     if isinstance(value, (bool, int, float, numpy.ndarray, numpy.generic)):
         try:
             array = numpy.asarray(value)
-        except OverflowError:
+        except OverflowError:  # a number that no array holds has no picture
             return None
         return array if array.dtype.kind in "biufc" else None
     return None

@@ -55,14 +55,6 @@ def test_a_process_that_has_ended_gets_none(child: subprocess.Popen[bytes]) -> N
     assert not process_signals.send(child.pid, lambda: True, signal.SIGKILL)
 
 
-def test_a_pidfd_outlives_its_process(child: subprocess.Popen[bytes]) -> None:
-    descriptor = os.pidfd_open(child.pid)
-    assert process_signals.send_by(descriptor, signal.SIGKILL)
-    child.wait(LIMIT_S)
-    assert not process_signals.send_by(descriptor, signal.SIGKILL)
-    os.close(descriptor)
-
-
 def test_a_child_is_asked_and_then_killed(child: subprocess.Popen[bytes]) -> None:
     process_signals.end(child, LIMIT_S)
     assert child.returncode == -signal.SIGTERM

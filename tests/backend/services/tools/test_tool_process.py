@@ -311,15 +311,17 @@ def test_the_pid_of_a_tool_that_has_ended_may_be_another_program_s(
         other.kill()
 
 
-def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path, is_warm: bool) -> None:
     mark = tmp_path / "pid"
     os.mkfifo(mark)
     source = model(tmp_path, HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass")
     program = (
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[2]\n"
         "from pathlib import Path\n"
-        "from backend.services.tools.tool_process import check_model\n"
-        "check_model(Path(sys.argv[1]))\n"
+        "from backend.services.tools import tool_process\n"
+        f"{is_warm} and tool_process.keep_warm()\n"
+        "tool_process.check_model(Path(sys.argv[1]))\n"
     )
     folder = tmp_path / "killed"
     folder.mkdir()
@@ -327,8 +329,8 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(source), str(folder)], cwd=CODE_ROOT
     )
     child = int(mark.read_text())  # waits for who writes into the pipe
-    tools = [pid for pid in _pids() if str(folder) in _command(pid) and pid != desktop.pid]
-    assert tools
+    tools = [one.pid for one in process_cleanup.descendants(desktop.pid)]
+    assert len(tools) >= 1 + is_warm
     desktop.send_signal(signal.SIGKILL)
     desktop.wait()
     assert all(map(ends, [*tools, child]))
