@@ -138,13 +138,14 @@ class IconButton(Button):
         super().__init__("", kind="icon", icon=icon, tip=tip, key=key, parent=parent)
 
 
-class Switch(QCheckBox):
-    """A switch that takes effect at once. `text` is at its right; without text, pass a `name`.
+class _Toggle(QCheckBox):
+    """A mark with `text` at its right; without text, pass a `name`.
 
     Signals: `toggled(bool)`, as every Qt button.
     """
 
-    WIDTH, HEIGHT = 30, 18
+    WIDTH, HEIGHT, RADIUS = 16, 16, R_CELL
+    ACROSS = QSizePolicy.Policy.Minimum
 
     def __init__(
         self,
@@ -160,10 +161,10 @@ class Switch(QCheckBox):
         self.setAccessibleName(name or text)
         self.setChecked(checked)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(self.ACROSS, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:
-        # Four pixels around the switch are for the focus ring.
+        # Four pixels around the mark are for the focus ring.
         beside = 8 + text_width(self._shown) if self._shown else 0
         return QSize(self.WIDTH + 8 + beside, TARGET_MIN)
 
@@ -174,64 +175,42 @@ class Switch(QCheckBox):
         return self.rect().contains(pos)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        body = QRectF(4, (self.height() - self.HEIGHT) / 2, self.WIDTH, self.HEIGHT)
-        on, able = self.isChecked(), self.isEnabled()
-        ground = "ink" if on else "line_strong"
-        fill_round(painter, body, t.q(ground, 1.0 if able else 0.4), self.HEIGHT / 2)
-        knob = self.HEIGHT - 4
-        painter.setBrush(t.q("on_ink" if on else "surface"))
-        x = body.right() - knob - 2 if on else body.left() + 2
-        painter.drawEllipse(QRectF(x, body.top() + 2, knob, knob))
+        mark = QRectF(4, (self.height() - self.HEIGHT) / 2, self.WIDTH, self.HEIGHT)
+        self._paint_mark(painter, mark)
         if self._shown:
-            rect = QRectF(body.right() + 8, 0, self.width() - body.right() - 8, self.height())
-            paint_text(painter, rect, self._shown, "body", "text" if able else "text3")
-        if self.hasFocus():
-            paint_focus(painter, body.adjusted(-3, -3, 3, 3), self.HEIGHT / 2 + 2)
-
-
-class CheckBox(QCheckBox):
-    """A box with a tick, for several options that take effect together."""
-
-    BOX = 16
-
-    def __init__(
-        self,
-        text: str = "",
-        *,
-        name: str = "",
-        checked: bool = False,
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(literal(text), parent)
-        self._shown = text
-        self.setFont(theme.font("body"))
-        self.setAccessibleName(name or text)
-        self.setChecked(checked)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-
-    def sizeHint(self) -> QSize:
-        beside = 8 + text_width(self._shown) if self._shown else 0
-        return QSize(self.BOX + 8 + beside, TARGET_MIN)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
-
-    def hitButton(self, pos: QPoint) -> bool:
-        return self.rect().contains(pos)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        box = QRectF(4, (self.height() - self.BOX) / 2, self.BOX, self.BOX)
-        paint_check(painter, box, self.checkState(), self.isEnabled())
-        if self._shown:
-            rect = QRectF(box.right() + 8, 0, self.width() - box.right() - 8, self.height())
+            rect = QRectF(mark.right() + 8, 0, self.width() - mark.right() - 8, self.height())
             paint_text(painter, rect, self._shown, "body", "text" if self.isEnabled() else "text3")
         if self.hasFocus():
-            paint_focus(painter, box.adjusted(-3, -3, 3, 3), R_CELL + 2)
+            paint_focus(painter, mark.adjusted(-3, -3, 3, 3), self.RADIUS + 2)
+
+    def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
+        raise NotImplementedError
+
+
+class Switch(_Toggle):
+    """A switch that takes effect at once."""
+
+    WIDTH, HEIGHT, RADIUS = 30, 18, 9
+    ACROSS = QSizePolicy.Policy.Fixed
+
+    def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
+        t = theme.current()
+        on = self.isChecked()
+        ground = t.q("ink" if on else "line_strong", 1.0 if self.isEnabled() else 0.4)
+        fill_round(painter, mark, ground, self.RADIUS)
+        knob = self.HEIGHT - 4
+        painter.setBrush(t.q("on_ink" if on else "surface"))
+        x = mark.right() - knob - 2 if on else mark.left() + 2
+        painter.drawEllipse(QRectF(x, mark.top() + 2, knob, knob))
+
+
+class CheckBox(_Toggle):
+    """A box with a tick, for several options that take effect together."""
+
+    def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
+        paint_check(painter, mark, self.checkState(), self.isEnabled())
 
 
 def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: bool = True) -> None:

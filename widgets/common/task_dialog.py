@@ -5,17 +5,16 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.auto_height_dialog import FittedDialog
-from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.common.theme import S2, Tone
 
 _WIDTH = 540
 
 
-class TaskDialog(FittedDialog):
+class TaskDialog(Dialog):
     """The status of a task, for a subclass to lay out. Closing it cancels the task.
 
     Signals:
@@ -32,8 +31,7 @@ class TaskDialog(FittedDialog):
         self._status = TaskStatus(title)
         self._status.cancelled.connect(self.cancel_requested)
         self._status.folder_requested.connect(self.folder_requested)
-        self._close = Button("Close")
-        self._close.clicked.connect(self.reject)
+        self._close = self.close_button()
 
     def show_progress(self, share: float | None, text: str) -> None:
         self.is_under_way = True
@@ -64,11 +62,4 @@ class ProgressDialog(TaskDialog):
         super().__init__(title, parent)
         subject = Label(about, "body", "text2", elide="middle")
         subject.setVisible(bool(about))
-        self.setLayout(
-            col(
-                *(Label(title, "title"), subject, S2, self._status, STRETCH),
-                row(STRETCH, self._close),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
+        self.fill(subject, S2, self._status, STRETCH, foot=(self._close,))

@@ -11,13 +11,13 @@ from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.summary import JobQuery
-from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import Dialog
 from widgets.common.fields import SearchField
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import ROW_H, S3, S6
+from widgets.common.layout import STRETCH
+from widgets.common.theme import ROW_H
 from widgets.common.view_style import dress
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -26,7 +26,7 @@ from widgets.jobs.list.job_rows import JobRows
 _WIDTH, _ROWS = 560, 7
 
 
-class JobPicker(FittedDialog):
+class JobPicker(Dialog):
     """A search and a list of jobs; a click or Enter adds one, and the dialog stays open.
 
     Signals:
@@ -61,17 +61,7 @@ class JobPicker(FittedDialog):
         done.setDefault(False)
         done.setAutoDefault(False)
         done.clicked.connect(self.accept)
-        self.setLayout(
-            col(
-                Label("Add a job", "title"),
-                self._search,
-                self._list,
-                self._nothing,
-                row(self._count, STRETCH, done),
-                gap=S3,
-                margins=(S6, S6, S6, S6),
-            )
-        )
+        self.fill(self._search, self._list, self._nothing, foot=(self._count, STRETCH, done))
         self._search.setFocus()
 
     def ask(self) -> None:

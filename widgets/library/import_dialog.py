@@ -15,13 +15,12 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project
-from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit, beside_field
-from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.theme import S2
 from widgets.library.page_texts import project_words
 
 _WIDTH = 520
@@ -43,7 +42,7 @@ class ImportRequest:
     project: Project | None = None
 
 
-class ImportDialog(FittedDialog):
+class ImportDialog(Dialog):
     """One dialog for the three kinds.
 
     Signals:
@@ -100,24 +99,16 @@ class ImportDialog(FittedDialog):
         self._name_field = Field("Name", self._name)
         self._answer = TaskStatus("Importing")
         self._answer.cancelled.connect(self.cancel_requested)
-        self._import = Button("Import", kind="primary")
-        self._import.setDefault(True)
-        self._import.clicked.connect(self._wish)
-        self._close = Button("Cancel")
-        self._close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                Label("Import", "title"),
-                S2,
-                self._kind,
-                row((self._source_field, 1), beside_field(folder), beside_field(archive), gap=S2),
-                self._name_field,
-                self._answer,
-                S2,
-                row(STRETCH, self._close, self._import, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._import = self.default_button("Import", self._wish)
+        self._close = self.close_button("Cancel")
+        self.fill(
+            S2,
+            self._kind,
+            row((self._source_field, 1), beside_field(folder), beside_field(archive)),
+            self._name_field,
+            self._answer,
+            S2,
+            foot=(self._close, self._import),
         )
         if source and not name:
             self._fill_name(source)

@@ -5,52 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
-from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, native_key
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.layout import STRETCH, col
+from widgets.common.theme import S2, S3, S4
 from widgets.shell.shortcuts import KEYS, Key
 
-_SIZE = (460, 640)
-_AROUND = 48
-"""Height of the window that stays visible above and below, together."""
+_WIDTH, _HEIGHT = 460, 640
 
 
-class KeysSheet(QDialog):
+class KeysSheet(Dialog):
     """All keyboard shortcuts, by page.
 
     A single column, because it is quicker to search.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Keyboard shortcuts")
-        self.setObjectName("dialog")
+        super().__init__("Keyboard shortcuts", _WIDTH, parent, height=_HEIGHT)
         self._lines = QGridLayout()
         self._lines.setHorizontalSpacing(S4)
         self._lines.setVerticalSpacing(S2)
         self._lines.setColumnStretch(1, 1)
         body = QWidget()
         body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
-        close = Button("Close", kind="primary")
-        close.setDefault(True)
-        close.clicked.connect(self.accept)
-        self.setLayout(
-            col(
-                Label("Keyboard shortcuts", "title"),
-                (Scroll(body), 1),
-                row(STRETCH, close),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
-        width, height = _SIZE
-        if parent is not None:
-            height = min(height, parent.window().height() - _AROUND)
-        self.resize(width, height)
+        self.fill((Scroll(body), 1), foot=(self.default_button("Close", self.accept),))
         for where, keys in groupby(KEYS, key=lambda key: key.where):
             self._add_place(where or "Everywhere", keys)
 

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import col, row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.common.theme import S2, Tone
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -51,7 +51,7 @@ def file_stem(job_name: str) -> str:
     return re.sub(r"(?<=\w)-+(?= )", "", stem).strip() or "job"
 
 
-class ExportDialog(FittedDialog):
+class ExportDialog(Dialog):
     """Asks for the checkpoint, the format and the path."""
 
     def __init__(
@@ -82,26 +82,16 @@ class ExportDialog(FittedDialog):
         self._answer = TaskStatus("Exporting")
         self._answer.cancelled.connect(lambda: actions.ask(do.CANCEL_EXPORT))
         self._answer.folder_requested.connect(lambda path: actions.ask(do.SHOW_FILE, path))
-        self._export = Button("Export", kind="primary")
-        self._export.setDefault(True)
-        self._export.clicked.connect(self._request)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        path = row((self._path, 1), choose, gap=S2)
-        self.setLayout(
-            col(
-                Label("Export", "title"),
-                S2,
-                Field("Checkpoint", self._checkpoint),
-                self._format,
-                self._words,
-                col(Label("To", "small", "text2"), path, gap=4),
-                self._answer,
-                S2,
-                row(STRETCH, close, self._export, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._export = self.default_button("Export", self._request)
+        self.fill(
+            S2,
+            Field("Checkpoint", self._checkpoint),
+            self._format,
+            self._words,
+            col(Label("To", "small", "text2"), row((self._path, 1), choose), gap=4),
+            self._answer,
+            S2,
+            foot=(self.close_button(), self._export),
         )
         self.show_checkpoints(checkpoints, chosen)
 

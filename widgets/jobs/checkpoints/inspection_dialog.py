@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QAbstractItemView, QDialog, QLabel, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.inspection import (
@@ -18,15 +18,16 @@ from backend.records.library.inspection import (
 )
 from backend.records.library.preview import SamplePart
 from widgets.common import formats
-from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card, EmptyState, Scroll
+from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, SpinBox
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, clear, col, fit_into, row
+from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.page_stack import Stack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S1, S2, S3, S4, S6
+from widgets.common.theme import S1, S2, S3, S4
 from widgets.common.view_style import WholeNames, dress, share_width
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.library.distribution_card import ValuesPlot, spread_words
@@ -147,7 +148,7 @@ def picture_of(part: SamplePart, side: int) -> QLabel:
     return label
 
 
-class InspectionDialog(QDialog):
+class InspectionDialog(Dialog):
     """Asks for a checkpoint, another one, and a sample; shows what is in them.
 
     Signals:
@@ -161,18 +162,13 @@ class InspectionDialog(QDialog):
     def __init__(
         self, checkpoints: Sequence[Checkpoint], chosen: str, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Look inside")
-        self.setObjectName("dialog")
-        fit_into(self, parent, _WIDTH, _HEIGHT)
+        super().__init__("Look inside", _WIDTH, parent, height=_HEIGHT)
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         options = [(one.name, checkpoint_title(one)) for one in newest_first]
         self._checkpoint = ComboBox(options, chosen, name="Checkpoint")
         self._against = ComboBox([_NO_OTHER, *options], name="Compare with")
         self._sample = SpinBox(0, least=0, name="Sample")
-        self._go = Button("Show", kind="primary", icon="magnifying-glass")
-        self._go.setDefault(True)
-        self._go.clicked.connect(self.ask)
+        self._go = self.default_button("Show", self.ask, icon="magnifying-glass")
         self._status = TaskStatus("Reading the checkpoint")
         self._status.cancelled.connect(self.cancelled)
         self._tabs = SegmentedControl(_TABS, name="Shown")
@@ -187,23 +183,17 @@ class InspectionDialog(QDialog):
         for page in (self._weights, self._activations, Scroll(pictures), self._nothing):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(self._nothing)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                row(
-                    Label("Look inside", "title"),
-                    (Field("Checkpoint", self._checkpoint), 4),
-                    (Field("Compare with", self._against), 4),
-                    (Field("Sample", self._sample), 1),
-                    gap=S3,
-                ),
-                row(self._tabs, STRETCH),
-                (self._pages, 1),
-                row((self._status, 1), close, self._go, gap=S3),
+        self.fill(
+            row(self._tabs, STRETCH),
+            (self._pages, 1),
+            row((self._status, 1), self.close_button(), self._go, gap=S3),
+            head=row(
+                Label("Look inside", "title"),
+                (Field("Checkpoint", self._checkpoint), 4),
+                (Field("Compare with", self._against), 4),
+                (Field("Sample", self._sample), 1),
                 gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+            ),
         )
 
     @Slot()

@@ -7,18 +7,19 @@ from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QDialog, QFileDialog, QStackedWidget, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QStackedWidget, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState, Scroll, StyledFrame
+from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import IconLabel, Label
-from widgets.common.layout import STRETCH, clear, col, fit_into, row
+from widgets.common.layout import STRETCH, clear, row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, S3, S4, S6, SCROLL_BAR_W
+from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title, file_stem
 from widgets.jobs.checkpoints.prediction_view import PredictionView
 
@@ -43,7 +44,7 @@ class TryRequest:
     given: PredictionInput
 
 
-class TryDialog(QDialog):
+class TryDialog(Dialog):
     """Asks what to try a checkpoint on, and shows the answers.
 
     Signals:
@@ -66,11 +67,8 @@ class TryDialog(QDialog):
         folder: str,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Try it")
-        self.setObjectName("dialog")
+        super().__init__("Try it", _WIDTH, parent, height=_HEIGHT)
         self.setAcceptDrops(True)
-        fit_into(self, parent, _WIDTH, _HEIGHT)
         self._view = view
         self._folder = folder
         self._files: tuple[str, ...] = ()
@@ -89,9 +87,7 @@ class TryDialog(QDialog):
         )
         self._dataset = ComboBox(name="Dataset")
         self._loader = ComboBox([("", "The job's loader")], "", name="Loader")
-        self._try = Button("Try it", kind="primary", icon="play")
-        self._try.setDefault(True)
-        self._try.clicked.connect(self._request)
+        self._try = self.default_button("Try it", self._request, icon="play")
         for combo in (self._checkpoint, self._other):
             combo.currentIndexChanged.connect(self._again)
         self._status = TaskStatus("Computing predictions")
@@ -99,8 +95,6 @@ class TryDialog(QDialog):
         self._status.folder_requested.connect(self.file_requested)
         self._save = Button("Save predictions…", icon="download-simple")
         self._save.clicked.connect(self._choose_table)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
         self._forms = QStackedWidget()
         self._forms.addWidget(self._drop_area())
         self._forms.addWidget(self._set_form())
@@ -112,22 +106,18 @@ class TryDialog(QDialog):
             EmptyState("magic-wand", "No answer yet", "Nothing leaves this computer.")
         )
         self._results.addWidget(Scroll(inside, gutter=SCROLL_BAR_W))
-        self.setLayout(
-            col(
-                row(
-                    Label("Try it", "title"),
-                    STRETCH,
-                    (Field("Checkpoint", self._checkpoint), 2),
-                    (Field("Compare with", self._other), 2),
-                    gap=S3,
-                ),
-                row(self._what, STRETCH),
-                self._forms,
-                (self._results, 1),
-                row(self._save, (self._status, 1), close, self._try, gap=S3),
+        self.fill(
+            row(self._what, STRETCH),
+            self._forms,
+            (self._results, 1),
+            row(self._save, (self._status, 1), self.close_button(), self._try, gap=S3),
+            head=row(
+                Label("Try it", "title"),
+                STRETCH,
+                (Field("Checkpoint", self._checkpoint), 2),
+                (Field("Compare with", self._other), 2),
                 gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+            ),
         )
         self._fit()
 

@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.reading import NodeState
-from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
 from widgets.common.formats import plural
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, S3, S4, S6
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
 _WIDTH, _NODES_H = 720, 280
 
 
-class ElsewhereDialog(QDialog):
+class ElsewhereDialog(Dialog):
     """Asks where to resume the job.
 
     Signals:
@@ -42,32 +40,20 @@ class ElsewhereDialog(QDialog):
             placement: Where the job ran.
             without: The node that the job leaves; it is not selected.
         """
-        super().__init__(parent)
-        self.setWindowTitle("Resume on other nodes")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Resume on other nodes", _WIDTH, parent)
         self._picker = PlacementPicker(_NODES_H)
-        self._resume = Button("Resume", kind="primary", icon="play")
-        self._resume.setDefault(True)
-        self._resume.clicked.connect(self._wish)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                Label("Resume on other nodes", "title"),
-                Label(
-                    f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
-                    "From now on it runs on the nodes that you choose"
-                    + (f"; {without} is left out." if without else "."),
-                    "body",
-                    "text2",
-                    wrap=True,
-                ),
-                self._picker,
-                row(STRETCH, close, self._resume, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._resume = self.default_button("Resume", self._wish, icon="play")
+        self.fill(
+            Label(
+                f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
+                "From now on it runs on the nodes that you choose"
+                + (f"; {without} is left out." if without else "."),
+                "body",
+                "text2",
+                wrap=True,
+            ),
+            self._picker,
+            foot=(self.close_button(), self._resume),
         )
         # Insert it first: a widget added to a styled parent keeps its original fonts.
         self._picker.show_nodes(states)

@@ -13,11 +13,11 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import Dialog
 from widgets.common.fields import SearchField
-from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.theme import S3
 from widgets.common.view_style import dress
 from widgets.jobs.form.template_dialog import NameDialog
 
@@ -25,7 +25,7 @@ TEMPLATES, JOBS = "templates", "jobs"
 _WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
 
 
-class LoadDialog(QDialog):
+class LoadDialog(Dialog):
     """Templates and jobs, each with what it trains; Enter or a double-click loads one.
 
     Signals:
@@ -43,11 +43,7 @@ class LoadDialog(QDialog):
     remove_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Load settings")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
-        self.setMinimumHeight(_HEIGHT)
+        super().__init__("Load settings", _WIDTH, parent, height=_HEIGHT)
         self._all: tuple[Template, ...] = ()
         self._names: QDialog | None = None
         self._kinds = SegmentedControl(
@@ -80,27 +76,15 @@ class LoadDialog(QDialog):
         self._pages = QStackedWidget()
         for page in (self._template_table, self._job_table, self._nothing):
             self._pages.addWidget(page)
-        self._said = Label("", "small", "bad", wrap=True)
-        self._said.hide()
         self._rename = Button("Rename…", kind="quiet", icon="pencil-simple")
         self._rename.clicked.connect(self._ask_name)
         self._remove = Button("Move to trash", kind="quiet", icon="trash")
         self._remove.clicked.connect(lambda: self.remove_requested.emit(self._template_name()))
-        self._load = Button("Load", kind="primary")
-        self._load.setDefault(True)
-        self._load.clicked.connect(self._take)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                Label("Load settings", "title"),
-                row(self._kinds, (self._search, 1), gap=S3),
-                (self._pages, 1),
-                self._said,
-                row(self._rename, self._remove, STRETCH, close, self._load, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._load = self.default_button("Load", self._take)
+        self.fill(
+            row(self._kinds, (self._search, 1), gap=S3),
+            (self._pages, 1),
+            foot=(self._rename, self._remove, STRETCH, self.close_button(), self._load),
         )
         self._fit()
 
@@ -125,10 +109,6 @@ class LoadDialog(QDialog):
         """Show the templates or the jobs: `TEMPLATES` or `JOBS`."""
         self._kinds.choose(kind)
         self._turn(kind)
-
-    def show_error(self, sentence: str) -> None:
-        self._said.setText(sentence)
-        self._said.setVisible(bool(sentence))
 
     # -- events
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import name_fault
-from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, S3, S4, S6
 
 _WIDTH = 460
 
 
-class NameDialog(QDialog):
+class NameDialog(Dialog):
     """Asks for a name; only a button that says so replaces an existing template.
 
     The signal has the name, and whether to replace the template of that name.
@@ -36,30 +34,15 @@ class NameDialog(QDialog):
         note: str = "",
         may_replace: bool = False,
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(title)
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__(title, _WIDTH, parent)
         self._act, self._taken, self._may_replace = act, tuple(taken), may_replace
         self._first = name
         self._edit = LineEdit(name, name="Name of the template")
         self._edit.textChanged.connect(self._fit)
         self._field = Field("Name", self._edit)
-        self._go = Button(act, kind="primary")
-        self._go.setDefault(True)
-        self._go.clicked.connect(self._wish)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                Label(title, "title"),
-                Label(note, "body", "text2", wrap=True) if note else None,
-                self._field,
-                row(STRETCH, close, self._go, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
+        self._go = self.default_button(act, self._wish)
+        words = Label(note, "body", "text2", wrap=True) if note else None
+        self.fill(words, self._field, foot=(self.close_button(), self._go))
         self._edit.selectAll()
         self._fit()
 

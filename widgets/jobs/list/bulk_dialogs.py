@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import sanitize, tags_fault
 from widgets.common import formats
-from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, row
-from widgets.common.theme import S3, S4, S6
 
 _WIDTH = 460
 _NAMES_SHOWN, _NAME_CHARS = 3, 40
 
 
-class TagDialog(FittedDialog):
+class TagDialog(Dialog):
     """Adds tags to several jobs and removes tags from them; other tags stay.
 
     The signal has the tags to add and the tags to remove, as tuples.
@@ -43,19 +41,13 @@ class TagDialog(FittedDialog):
             else "These jobs have no tags."
         )
         self._add_field = Field("Add", self._add)
-        self._save = Button("Tag", kind="primary")
-        self._save.setDefault(True)
-        self._save.clicked.connect(self._wish)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            _laid_out(
-                Label(f"Tag {formats.plural(len(names), 'job')}", "title"),
-                Label(_named(names), "body", "text2", wrap=True),
-                self._add_field,
-                Field("Remove", self._remove, note=note),
-                row(STRETCH, close, self._save),
-            )
+        self._save = self.default_button("Tag", self._wish)
+        self.fill(
+            Label(_named(names), "body", "text2", wrap=True),
+            self._add_field,
+            Field("Remove", self._remove, note=note),
+            head=Label(f"Tag {formats.plural(len(names), 'job')}", "title"),
+            foot=(self.close_button(), self._save),
         )
         self._fit()
 
@@ -72,7 +64,7 @@ class TagDialog(FittedDialog):
         self.accept()
 
 
-class TrashDialog(FittedDialog):
+class TrashDialog(Dialog):
     """Asks whether jobs may go to the trash, and shows their size on disk.
 
     The signal confirms it.
@@ -86,16 +78,12 @@ class TrashDialog(FittedDialog):
         self._go = Button("Move to trash", kind="danger", icon="trash")
         self._go.setEnabled(False)
         self._go.clicked.connect(self._wish)
-        close = Button("Keep them" if len(names) > 1 else "Keep it")
-        close.setDefault(True)
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            _laid_out(
-                Label(f"Move {formats.plural(len(names), 'job')} to the trash?", "title"),
-                Label(_named(names), "body", "text2", wrap=True),
-                self._size,
-                row(STRETCH, close, self._go),
-            )
+        keep = "Keep them" if len(names) > 1 else "Keep it"
+        self.fill(
+            Label(_named(names), "body", "text2", wrap=True),
+            self._size,
+            head=Label(f"Move {formats.plural(len(names), 'job')} to the trash?", "title"),
+            foot=(self.default_button(keep, self.reject, kind="plain"), self._go),
         )
 
     def show_size(self, size_bytes: int) -> None:
@@ -114,10 +102,6 @@ class TrashDialog(FittedDialog):
     def _wish(self) -> None:
         self.wished.emit()
         self.accept()
-
-
-def _laid_out(*items: Item) -> QVBoxLayout:
-    return col(*items, gap=S3, margins=(S6, S4, S6, S4))
 
 
 def _named(names: Sequence[str]) -> str:

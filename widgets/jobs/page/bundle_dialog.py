@@ -14,9 +14,9 @@ from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import col, row
 from widgets.common.task_dialog import ProgressDialog, TaskDialog
-from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.common.theme import S2, Tone
 from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 
 _WHAT = (
@@ -68,23 +68,16 @@ class BundleDialog(TaskDialog):
         self._confirmed = ""
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
-        self._make = Button("Bundle", kind="primary")
-        self._make.setDefault(True)
-        self._make.clicked.connect(self._request)
-        self.setLayout(
-            col(
-                Label("Bundle", "title"),
-                Label(_WHAT, "body", "text2", wrap=True),
-                S2,
-                Field("Checkpoint", self._checkpoint),
-                col(self._with_data, hint, gap=4),
-                col(Label("To", "small", "text2"), row((self._path, 1), choose, gap=S2), gap=4),
-                self._status,
-                S2,
-                row(STRETCH, self._close, self._make, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._make = self.default_button("Bundle", self._request)
+        self.fill(
+            Label(_WHAT, "body", "text2", wrap=True),
+            S2,
+            Field("Checkpoint", self._checkpoint),
+            col(self._with_data, hint, gap=4),
+            col(Label("To", "small", "text2"), row((self._path, 1), choose), gap=4),
+            self._status,
+            S2,
+            foot=(self._close, self._make),
         )
         self._fit()
 

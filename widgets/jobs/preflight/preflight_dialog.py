@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QLayout, QWidget
+from PySide6.QtWidgets import QLayout, QWidget
 
 from backend.records.jobs.config import Placement
 from backend.records.library.packages import module_of, package_of
@@ -14,6 +14,7 @@ from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import ProgressLine, Scroll, Separator, StyledFrame
+from widgets.common.dialog import Dialog
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
@@ -28,7 +29,7 @@ _AROUND = 48
 _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
-class PreflightDialog(QDialog):
+class PreflightDialog(Dialog):
     """Closing it cancels a check; fixes that are under way continue.
 
     Signals:
@@ -51,10 +52,7 @@ class PreflightDialog(QDialog):
 
     def __init__(self, can_try: bool, parent: QWidget | None = None) -> None:
         """Create the dialog; ``can_try``: the job exists, so one of its batches can be tried."""
-        super().__init__(parent)
-        self.setWindowTitle("Pre-flight check")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Pre-flight check", _WIDTH, parent)
         # Otherwise the first button would have the focus ring before a key is pressed.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._can_try = can_try

@@ -12,12 +12,11 @@ from backend.records.base.validation import sanitize
 from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
 from backend.records.queue.start_time import FORMS, parse_when
 from widgets.common import formats
-from widgets.common.auto_height_dialog import FittedDialog
-from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit, SpinBox
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.layout import row
+from widgets.common.theme import S3
 from widgets.jobs.actions.job_actions import CHANGE_QUEUED, JobActions
 
 _WIDTH = 460
@@ -25,7 +24,7 @@ _PRIORITY_W = 96
 _NAME_CHARS = 40
 
 
-class QueueDialog(FittedDialog):
+class QueueDialog(Dialog):
     """Edits how one job waits."""
 
     def __init__(
@@ -41,26 +40,17 @@ class QueueDialog(FittedDialog):
         self._time = LineEdit(shown, placeholder="as soon as possible", name="Not before")
         self._time.textChanged.connect(self._fit)
         self._field = Field("Not before", self._time)
-        self._save = Button("Save", kind="primary")
-        self._save.setDefault(True)
-        self._save.clicked.connect(self._change)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self.setLayout(
-            col(
-                Label("Priority and time", "title"),
-                Label(
-                    f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
-                    "comes and its nodes are free. Higher priorities start first.",
-                    "body",
-                    "text2",
-                    wrap=True,
-                ),
-                row(Field("Priority", self._priority), (self._field, 1), gap=S3, top=True),
-                row(STRETCH, close, self._save, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._save = self.default_button("Save", self._change)
+        self.fill(
+            Label(
+                f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
+                "comes and its nodes are free. Higher priorities start first.",
+                "body",
+                "text2",
+                wrap=True,
+            ),
+            row(Field("Priority", self._priority), (self._field, 1), gap=S3, top=True),
+            foot=(self.close_button(), self._save),
         )
         self._fit()
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QTableView, QWidget
+from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.studies.study import FormName, GalleryStudy
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.theme import S2, S3, S4, S6
 from widgets.common.view_style import dress, share_width
 
 _WIDTH, _HEIGHT = 640, 520
 _FORMS = ((FormName.SMALL.value, "Small"), (FormName.FULL.value, "Full, as published"))
 
 
-class StudyDialog(QDialog):
+class StudyDialog(Dialog):
     """Lists the studies; Start queues the jobs of the chosen one on this computer.
 
     Signals:
@@ -33,11 +33,7 @@ class StudyDialog(QDialog):
     file_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("New study")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
-        self.setMinimumHeight(_HEIGHT)
+        super().__init__("New study", _WIDTH, parent, height=_HEIGHT)
         self._forms = SegmentedControl(_FORMS, FormName.SMALL.value, name="Form")
         self._forms.chosen.connect(self._fit)
         self.model = RowTableModel(
@@ -57,34 +53,23 @@ class StudyDialog(QDialog):
         self._question = Label("", "strong", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
         self._note = Label("", "small", "text2", wrap=True)
-        self._error = Label("", "small", "bad", wrap=True)
-        self._error.hide()
         self._is_busy = False
         open_file = Button("Open study file…", kind="quiet", icon="folder-open")
         open_file.clicked.connect(self.file_requested)
-        close = Button("Close")
-        close.clicked.connect(self.reject)
-        self._go = Button("Start", kind="primary")
-        self._go.setDefault(True)
-        self._go.clicked.connect(self._start)
-        self.setLayout(
-            col(
-                row(Label("New study", "title"), STRETCH, self._forms),
-                Label(
-                    "A study trains the jobs of a published table and compares the figures.",
-                    "body",
-                    "text2",
-                    wrap=True,
-                ),
-                (self.view, 1),
-                self._question,
-                self._source,
-                self._note,
-                self._error,
-                row(open_file, STRETCH, close, self._go, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._go = self.default_button("Start", self._start)
+        self.fill(
+            Label(
+                "A study trains the jobs of a published table and compares the figures.",
+                "body",
+                "text2",
+                wrap=True,
+            ),
+            (self.view, 1),
+            self._question,
+            self._source,
+            self._note,
+            head=row(Label("New study", "title"), STRETCH, self._forms),
+            foot=(open_file, STRETCH, self.close_button(), self._go),
         )
         self._fit()
 
@@ -102,8 +87,7 @@ class StudyDialog(QDialog):
         self.view.selectRow(0)
 
     def show_error(self, sentence: str) -> None:
-        self._error.setText(sentence)
-        self._error.setVisible(bool(sentence))
+        super().show_error(sentence)
         self.set_busy("")
 
     def set_busy(self, what: str) -> None:

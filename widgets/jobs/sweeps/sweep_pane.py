@@ -15,7 +15,7 @@ from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
 from widgets.common import formats
 from widgets.common.actions import MoreButton, always, fill_menu
-from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, plain_tip

@@ -11,17 +11,18 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.base.validation import name_fault
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S1, S2, S3, S4, S6
+from widgets.common.theme import S1, S2, S3
 from widgets.nodes.provisioning.host_key_pages import (
     DEFAULT_PORT,
     ChangedKeyPage,
@@ -63,7 +64,7 @@ class NodeRequest:
     no_share: bool = False
 
 
-class AddNodeDialog(QDialog):
+class AddNodeDialog(Dialog):
     """The form, then the questions of SSH.
 
     Signals:
@@ -92,10 +93,7 @@ class AddNodeDialog(QDialog):
             taken: Names of the existing nodes.
             options: The default options of the set-up.
         """
-        super().__init__(parent)
-        self.setWindowTitle("Add a node")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Add a node", _WIDTH, parent)
         self._taken = {name.casefold() for name in taken}
         self._under_way = False
         self._refusals: dict[str, str] = {}
@@ -112,7 +110,7 @@ class AddNodeDialog(QDialog):
         self._passphrase.given.connect(self._pass_passphrase)
         self._passphrase.refused.connect(self._back_to_form)
         self._pages = (self._form, self._trust, self._changed, self._passphrase)
-        self.setLayout(col(self._title, *self._pages, gap=S3, margins=(S6, S4, S6, S4)))
+        self.fill(*self._pages, head=self._title)
         self._show_page(self._form)
         self._host.setFocus()
 
@@ -156,7 +154,6 @@ class AddNodeDialog(QDialog):
     def show_keyring(self, fault: str) -> None:
         """Set whether a passphrase can be stored: "", or the reason why not."""
         self._passphrase.show_keyring(fault)
-        fit_height(self)
 
     def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
         """Show a failure. `field` is one of `FIELDS`, or "" if it concerns none."""
@@ -249,7 +246,6 @@ class AddNodeDialog(QDialog):
         if field == "host" and not self._name.isModified():
             self._name.setText(suggested_name(self._host.text().strip()))
         self._check()
-        fit_height(self)
 
     def _faults(self) -> dict[str, str]:
         typed = {key: edit.text().strip() for key, edit in self._edits.items()}
@@ -297,7 +293,6 @@ class AddNodeDialog(QDialog):
             part.setVisible(more)
         self._more.setText("Less" if more else "More")
         self._more.set_icon("caret-up" if more else "caret-down")
-        fit_height(self)
 
     @Slot(bool)
     def _toggled_share(self, blind: bool) -> None:
@@ -305,7 +300,6 @@ class AddNodeDialog(QDialog):
         shared.setChecked(shared.isChecked() and not blind)
         shared.setEnabled(not blind)
         self._check()
-        fit_height(self)
 
     @Slot()
     def _choose_identity(self) -> None:

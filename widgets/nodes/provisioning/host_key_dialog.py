@@ -6,16 +6,14 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.entry import HostKey
-from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
-from widgets.common.layout import col
-from widgets.common.theme import S3, S4, S6
 from widgets.nodes.provisioning.host_key_pages import TrustPage
 
 _WIDTH = 480
 
 
-class HostKeyDialog(FittedDialog):
+class HostKeyDialog(Dialog):
     """The page `TrustPage` in a dialog of its own.
 
     Signals:
@@ -30,8 +28,7 @@ class HostKeyDialog(FittedDialog):
         self.page.trusted.connect(self._trust)
         self.page.refused.connect(self.reject)
         self.page.default.setDefault(True)
-        title = Label(f"Is this {key.host}?", "title", elide="middle")
-        self.setLayout(col(title, self.page, gap=S3, margins=(S6, S4, S6, S4)))
+        self.fill(self.page, head=Label(f"Is this {key.host}?", "title", elide="middle"))
         self.page.ask(key)
         self.page.default.setFocus()
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.auto_height_dialog import FittedDialog
-from widgets.common.labels import Label
-from widgets.common.layout import col
-from widgets.common.theme import S3, S4, S6
+from widgets.common.dialog import Dialog
 from widgets.nodes.provisioning.host_key_pages import PassphrasePage
 
 _WIDTH = 480
 
 
-class PassphraseDialog(FittedDialog):
+class PassphraseDialog(Dialog):
     """The page `PassphrasePage` in a dialog of its own.
 
     Signals:
@@ -29,8 +26,7 @@ class PassphraseDialog(FittedDialog):
         self.page.given.connect(self._give)
         self.page.refused.connect(self.reject)
         self.page.default.setDefault(True)
-        title = Label("Passphrase for the data root's SSH key", "title")
-        self.setLayout(col(title, self.page, gap=S3, margins=(S6, S4, S6, S4)))
+        self.fill(self.page)
         self.page.ask(f"Passphrase for {identity}", refusal)
         self.page.edit.setFocus()
 

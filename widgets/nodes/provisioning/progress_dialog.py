@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import HostKey, SetUp, StepState
 from widgets.common import formats, icons
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.painting import paint_background, paint_focus, paint_text
@@ -82,7 +83,7 @@ class _NodeTab(QAbstractButton):
             paint_focus(painter, box)
 
 
-class SetUpDialog(QDialog):
+class SetUpDialog(Dialog):
     """A dialog that is not modal: the window stays usable.
 
     Signals, each with the name of the node:
@@ -100,10 +101,8 @@ class SetUpDialog(QDialog):
     trusted = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Set up", _WIDTH, parent, height=_LEAST_H)
         self.setModal(False)
-        self.setWindowTitle("Set up")
-        self.setObjectName("dialog")
         # Otherwise the first button has the focus and its ring before any key press.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._set_ups: dict[str, SetUp] = {}
@@ -242,6 +241,7 @@ class SetUpDialog(QDialog):
         self._view.show_set_up(chosen)
         title = f"Set up {node}"
         key = None if node in self._refused else chosen.key
+        self._fits = key is not None
         for part in (self._scroll, self._foot):
             part.setVisible(key is None)
         self._plate.setVisible(key is not None)
@@ -255,33 +255,17 @@ class SetUpDialog(QDialog):
             self.resize(self.width(), max(self.height(), _LEAST_H))
         self._title.setText(title)
         self._address.setText(self._addresses.get(node, ""))
-        if key is not None:
+        if self._fits:
             fit_height(self)
-
-    def event(self, event: QEvent) -> bool:
-        done = bool(super().event(event))
-        if event.type() == QEvent.Type.LayoutRequest and self._asks_now:
-            fit_height(self)
-        return done
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.LayoutRequest:
             self._grow()
         return super().eventFilter(watched, event)
 
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if self._asks_now:
-            fit_height(self)
-
-    @property
-    def _asks_now(self) -> bool:
-        """Return True if a question about a key replaces the steps."""
-        return not self._plate.isHidden()
-
     def _grow(self) -> None:
         """Grow to the height of a step's text, within the limits of a small screen."""
-        if self._asks_now:
+        if self._fits:
             return
         wanted = self._view.sizeHint().height()
         if self._view.hasHeightForWidth():

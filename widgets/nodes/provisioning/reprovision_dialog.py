@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.nodes.entry import HostKey, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions, choice_faults
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
 from widgets.common.cards import Scroll, StyledFrame
+from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import STRETCH, clear, col, fit_height, row
-from widgets.common.theme import S1, S2, S3, S4, S6, TARGET_MIN
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.nodes.provisioning.host_key_pages import KeyPlate
 from widgets.nodes.provisioning.options_form import SetUpChoices
 
@@ -39,7 +39,7 @@ def state_words(entry: NodeEntry) -> str:
     return ", ".join(words)
 
 
-class SetUpAgainDialog(QDialog):
+class SetUpAgainDialog(Dialog):
     """The nodes, each with a check box, and the options for all selected nodes.
 
     Signals:
@@ -68,10 +68,7 @@ class SetUpAgainDialog(QDialog):
             ticked: The nodes that are selected at first.
             brought_mpi: Version of the Open MPI that Ringmaster brings, "" if unknown.
         """
-        super().__init__(parent)
-        self.setWindowTitle("Set up")
-        self.setObjectName("dialog")
-        self.setFixedWidth(_WIDTH)
+        super().__init__("Set up", _WIDTH, parent)
         # Otherwise the first button has the focus and its ring before any key press.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._entries: tuple[NodeEntry, ...] = ()
@@ -120,7 +117,7 @@ class SetUpAgainDialog(QDialog):
         self._plate.trust.refused.connect(self._show_form)
         self._plate.changed.closed.connect(self.reject)
         self._plate.hide()
-        self.setLayout(col(self._title, self._form, self._plate, gap=S3, margins=(S6, S4, S6, S4)))
+        self.fill(self._form, self._plate, head=self._title)
         self._make_rows(entries, ticked)
         self.setFocus()
 
@@ -136,7 +133,6 @@ class SetUpAgainDialog(QDialog):
         self._trouble.setText(sentence)
         self._trouble.setVisible(bool(sentence))
         self._look.setEnabled(True)
-        fit_height(self)
 
     def show_key(self, key: HostKey, accepted: str = "") -> None:
         """Ask about a host key that is not accepted here, or differs from ``accepted``."""
@@ -144,15 +140,9 @@ class SetUpAgainDialog(QDialog):
         self._plate.show()
         self._title.setText(self._plate.show_key(key, accepted))
         self.setFocus()
-        fit_height(self)
 
     def ticked(self) -> tuple[str, ...]:
         return tuple(name for name, box in self._boxes.items() if box.isChecked())
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        # Only now do its parts know their sizes.
-        fit_height(self)
 
     def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
         self._entries = tuple(entries)
@@ -200,7 +190,6 @@ class SetUpAgainDialog(QDialog):
         self._look.setEnabled(True)
         self._all.setText("None" if len(chosen) == len(self._entries) else "All")
         self._note.setVisible(any(entry.is_ready for entry in chosen))
-        fit_height(self)
 
     @Slot()
     def _tick_all(self) -> None:
