@@ -345,7 +345,7 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     dialog._checkpoint.choose("epoch-0001-step-000010")
     with asks(actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[0].checkpoint == "epoch-0001-step-000010"
+    assert wished.args[1] == "epoch-0001-step-000010"
 
 
 def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
@@ -410,7 +410,7 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
     assert dialog._checkpoint.key() == has
     with asks(detail.job_actions, do.EXPORT_TO) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[0].checkpoint == wish
+    assert wished.args[1] == wish
     dialog.reject()
 
 
