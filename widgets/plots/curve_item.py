@@ -193,7 +193,7 @@ def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
 
 
 def pixels(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """A line in pixels. What is far outside comes nearer: a painter's coordinates overflow."""
+    """A line in pixels, at most 1000 heights outside: a painter's coordinates overflow."""
     rect, room = frame.rect, 1000 * frame.rect.height()
     # A diverged curve may be at infinity.
     with np.errstate(over="ignore"):
