@@ -86,7 +86,7 @@ def page(qtbot):
 def controller(qtbot, jobs, poller, page, immediately):
     form = JobForm()
     qtbot.addWidget(form)
-    services = SimpleNamespace(jobs=jobs, sweeps=None, templates=None)
+    services = SimpleNamespace(jobs=jobs, sweeps=None, templates=None, packages=None)
     made = JobController(services, immediately, poller, page, form, page)
     made.show_nodes(NODES)
     return made

@@ -12,7 +12,7 @@ from widgets.nodes.row.node_row import Condition
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What decides which actions on a node are offered; ``is_added`` not for this computer."""
+    """The facts by which actions on a node are offered; this computer is not ``is_added``."""
 
     condition: Condition = Condition.WELL
     is_added: bool = False
