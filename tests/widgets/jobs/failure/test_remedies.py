@@ -224,3 +224,12 @@ def test_what_was_saved_is_said_below_the_buttons(detail, cause, kept, words):
     if kept is not None:
         detail.show_checkpoints("a", kept)
     assert detail.failure._from.text().startswith(words)
+
+
+def test_resume_continues_from_before_the_loss_rose(detail):
+    view = failed("diverged")
+    detail.open_job(replace(view, error=replace(view.error, sound_step=12)))
+    detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
+    words = detail.failure._from.text()
+    assert words.startswith("Resume continues from the last good checkpoint: epoch ")
+    assert words.endswith("step 5.")
