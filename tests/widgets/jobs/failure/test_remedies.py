@@ -275,3 +275,12 @@ def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
     assert asked.args == [module]
     detail.failure.show_installed(view.id, module)
     assert detail.failure.first_act.text() == "Resume"
+
+
+def test_resume_continues_from_before_the_loss_rose(detail):
+    view = failed("diverged")
+    detail.open_job(replace(view, error=replace(view.error, sound_step=12)))
+    detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
+    words = detail.failure._from.text()
+    assert words.startswith("Resume continues from the last good checkpoint: epoch ")
+    assert words.endswith("step 5.")
