@@ -470,7 +470,7 @@ def test_a_look_that_a_newer_one_takes_the_place_of_is_not_told_as_cancelled(
     detail.check_requested.emit(Trial(model="net@1"))
     detail.check_requested.emit(Trial(model="net@2"))
     later.let_go()
-    assert failed == [("net@2 has no forward().", "", "")]
+    assert failed == [("net@2 has no forward().", "")]
 
 
 def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch):
@@ -481,7 +481,7 @@ def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch
     detail.check_requested.emit(Trial(model="net@1"))
     detail.cancel_requested.emit()
     later.let_go()
-    assert failed == [("Cancelled; nothing was changed.", "", "")]
+    assert failed == [("Cancelled; nothing was changed.", "")]
 
 
 def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
