@@ -28,7 +28,7 @@ _CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What decides which actions on a job are offered.
+    """The facts that decide which actions on a job are offered.
 
     Attributes:
         has_checkpoints: There are some to export or resume from; None if not known yet.
@@ -49,7 +49,7 @@ class JobFacts:
 
     @property
     def may_go_on(self) -> bool:
-        """Return whether it can resume, as far as is known: a job without steps cannot."""
+        """Return whether it can resume, by what is known: a job without steps cannot."""
         known = self.has_checkpoints
         return self.job.state in _CAN_GO_ON and (self.job.progress > 0 if known is None else known)
 
