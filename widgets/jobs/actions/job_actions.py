@@ -28,7 +28,7 @@ _CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The facts by which actions on a job are offered.
+    """The facts that decide which actions on a job are offered.
 
     Attributes:
         has_checkpoints: There are some to export or resume from; None if not known yet.
@@ -49,27 +49,18 @@ class JobFacts:
 
     @property
     def may_go_on(self) -> bool:
-        """Return whether it can resume. A job without steps cannot, if nothing more is known."""
+        """Return whether it can resume, by what is known: a job without steps cannot."""
         known = self.has_checkpoints
         return self.job.state in _CAN_GO_ON and (self.job.progress > 0 if known is None else known)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of selected jobs, of those that run, and of those in the queue."""
+    """The number of selected jobs, of those that run, and of those of a sweep that wait."""
 
     count: int
     live: int
-    waiting: int
-
-    @property
-    def stop_text(self) -> str:
-        """Return ``Stop``, ``Stop 2``, ``Stop 2 and 5 waiting`` or ``Remove 5 from queue``."""
-        if not self.waiting:
-            return f"Stop {formats.count(self.live)}" if self.live > 1 else "Stop"
-        if not self.live:
-            return f"Remove {formats.count(self.waiting)} from queue"
-        return f"Stop {formats.count(self.live)} and {formats.count(self.waiting)} waiting"
+    waiting: int = 0
 
 
 JobAction: TypeAlias = Action[[str], JobFacts]
@@ -224,8 +215,10 @@ STOP_ALL = BulkAction(
     STOP.icon,
     STOP.keys,
     "Stop the selected jobs, or that of the row",
-    why_not="None of them runs or waits",
-    titled=lambda on: on.stop_text,
+    why_not="None of them is running",
+    titled=lambda on: (
+        f"Stop {formats.count(on.live + on.waiting)}" if on.live + on.waiting > 1 else "Stop"
+    ),
     able=lambda on: bool(on.live + on.waiting),
 )
 EXPORT_ALL = BulkAction(

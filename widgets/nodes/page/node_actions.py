@@ -12,7 +12,10 @@ from widgets.nodes.row.node_row import Condition
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """The facts by which actions on a node are offered; this computer is not ``is_added``."""
+    """The facts that decide which actions on a node are offered.
+
+    ``is_added`` is False for this computer.
+    """
 
     condition: Condition = Condition.WELL
     is_added: bool = False
