@@ -109,7 +109,7 @@ class NoticeController(QObject):
             run = (view.id, view.run)
             if run in self._settled or not view.state.is_over:
                 continue
-            if self._channels.wants(view.state, view.ended):
+            if self._channels.wants(view.state, view.status.ended):
                 self._settled.add(run)
                 self._send(*run)
 

@@ -35,7 +35,9 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
             print_json(view)
             return FAILED
         raise BackendError(
-            view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
+            view.error.sentence
+            if view.error
+            else view.status.message or f"The job is {view.state.word}.",
             f"Show the details: {COMMAND} job show {view.id}",
         )
     best = next(record for record in services.jobs.queries.checkpoints(view.id) if record.is_best)

@@ -206,14 +206,15 @@ def _print_state(view: JobView, as_json: bool) -> None:
     print_line(f"{view.id}: {view.state.word}{_progress_words(view)}")
     if view.error is not None:
         print_line(_cause(view))
-    elif view.message:
-        print_line(view.message)
+    elif view.status.message:
+        print_line(view.status.message)
 
 
 def _progress_words(view: JobView) -> str:
-    if not view.total_steps:
+    if not view.status.total_steps:
         return ""
-    return f", epoch {view.epoch} of {view.epochs}, step {view.step} of {view.total_steps}"
+    epoch, steps = view.status.epoch, view.status.total_steps
+    return f", epoch {epoch} of {view.epochs}, step {view.step} of {steps}"
 
 
 def _cause(view: JobView) -> str:
@@ -247,14 +248,17 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
             ("Cause", _cause(view)),
             ("Fix", view.error.remedy if view.error else ""),
-            ("Message", view.message),
-            *(("Warning", alarm.sentence) for alarm in view.alarms),
+            ("Message", view.status.message),
+            *(("Warning", alarm.sentence) for alarm in view.status.alarms),
             ("Run", str(view.run) if view.run else ""),
-            ("Epoch", f"{view.epoch} of {view.epochs}"),
-            ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),
-            ("Time left", in_time(view.eta_s) if view.state.is_live else ""),
+            ("Epoch", f"{view.status.epoch} of {view.epochs}"),
+            (
+                "Step",
+                f"{view.step} of {view.status.total_steps}" if view.status.total_steps else "",
+            ),
+            ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
             ("Slow", view.why_slow()),
-            *((name, in_figures(value)) for name, value in view.metrics.items()),
+            *((name, in_figures(value)) for name, value in view.status.metrics.items()),
             *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
             (
                 "Optimizer",
@@ -275,10 +279,10 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Tags", ", ".join(view.tags)),
             ("Notes", view.notes),
             ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
-            ("Started", in_local_time(view.started)),
-            ("Ended", in_local_time(view.ended)),
+            ("Started", in_local_time(view.status.started)),
+            ("Ended", in_local_time(view.status.ended)),
             ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
-            ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
+            ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
             ("Folder", services.share.shown(services.data_root.job(view.id).path)),
             ("Evidence", _evidence(view)),
             ("Traceback", view.error.traceback if view.error else ""),
@@ -304,7 +308,7 @@ def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) 
                 view.state.word,
                 f"{view.progress:.0%}",
                 view.name,
-                _cause(view) or view.message,
+                _cause(view) or view.status.message,
             )
             for view in views
         ),

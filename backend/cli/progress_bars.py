@@ -58,7 +58,7 @@ class RunBars:
         self._run: Any = None
 
     def show(self, view: JobView) -> None:
-        if not view.total_steps or not view.steps_per_epoch:
+        if not view.status.total_steps or not view.status.steps_per_epoch:
             self._wait(view)
             return
         if self._run is None:
@@ -70,21 +70,22 @@ class RunBars:
                 1,
                 "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]",
             )
-        epoch = max(1, view.epoch)
+        epoch = max(1, view.status.epoch)
         self._epoch.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
-        self._epoch.total = view.steps_per_epoch
+        self._epoch.total = view.status.steps_per_epoch
         self._epoch.n = min(
-            view.steps_per_epoch, max(0, view.step - (epoch - 1) * view.steps_per_epoch)
+            view.status.steps_per_epoch,
+            max(0, view.step - (epoch - 1) * view.status.steps_per_epoch),
         )
         figures = [
             f"{name} {in_figures(value)}"
-            for name, value in view.metrics.items()
+            for name, value in view.status.metrics.items()
             if name not in OF_NO_DATA
         ]
         self._epoch.set_postfix_str("  ".join(figures[:4]), refresh=False)
         self._run.set_description_str(view.state.word, refresh=False)
-        self._run.total = view.total_steps
-        self._run.n = min(view.step, view.total_steps)
+        self._run.total = view.status.total_steps
+        self._run.n = min(view.step, view.status.total_steps)
         self._epoch.refresh()
         self._run.refresh()
 

@@ -120,7 +120,7 @@ class BundleService:
             notes=file.notes,
             tags=file.tags,
             status=replace(
-                _status(folder), state=view.state, message=view.message, error=view.error
+                _status(folder), state=view.state, message=view.status.message, error=view.error
             ),
             things=things,
             runs=imported_job.environments(folder),

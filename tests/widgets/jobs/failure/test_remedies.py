@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
@@ -31,7 +32,7 @@ ON_GPUS = replace(
 
 def failed(cause, rank=3, config=ON_GPUS):
     error = replace(FAILED.error, cause=cause, rank=rank, node="gpu07")
-    return replace(FAILED, config=config, error=error, step=244, total_steps=900)
+    return changed(FAILED, error=error, step=244, total_steps=900, config=config)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
     detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
-    detail.open_job(replace(failed(""), state=JobState.LOST, error=None))
+    detail.open_job(changed(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
@@ -164,8 +165,8 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
     kind, traceback, settings, cause
 ):
     alarms = (Alarm(kind, 240, "The loss …"),) if kind else ()
-    job = replace(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
-    assert cause_of(replace(job, error=replace(job.error, traceback=traceback))) == cause
+    job = changed(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
+    assert cause_of(changed(job, error=replace(job.error, traceback=traceback))) == cause
 
 
 def test_clipping_is_offered_once():

@@ -1,7 +1,5 @@
 """A sweep is one row among the jobs: it folds, it says how its jobs are, and it acts on all."""
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
@@ -10,6 +8,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, line_of
 from backend.records.sweeps.summary import Folds
 from backend.services.jobs.index import JobIndex
+from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
@@ -177,7 +176,7 @@ def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtb
 
 def test_news_of_a_job_come_to_its_open_sweep(page):
     page.open_sweep(LR)
-    done = replace(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
+    done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
     show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
     assert page.sweep._badge._sentence.text() == "6 jobs: 1 live, 4 finished, 1 failed"
@@ -222,7 +221,7 @@ QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
     ],
 )
 def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, states, words, stop):
-    jobs = [replace(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
+    jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
     button = page.sweep._buttons["stop"]
@@ -237,7 +236,7 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
     with qtbot.assertNotEmitted(page.job_actions.many_trash_requested):
         page.sweep.act("trash")
-    ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
+    ended = tuple(changed(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
     with qtbot.waitSignal(page.job_actions.many_trash_requested) as told:
         page.sweep.act("trash")
