@@ -12,7 +12,6 @@ from backend.cli.printing import (
     OK,
     in_bytes,
     in_local_time,
-    plain,
     print_facts,
     print_json,
     print_line,
@@ -20,6 +19,7 @@ from backend.cli.printing import (
     print_table,
 )
 from backend.records.base import number_format
+from backend.records.base.schema import plain
 from backend.records.base.validation import sanitize
 from backend.records.library.item import unused_in_weights
 
@@ -277,7 +277,7 @@ def _print_record(record: object, as_json: bool) -> None:
         return
     print_facts(
         (name.replace("_", " ").capitalize(), _fact(value))
-        for name, value in plain(record).items()
+        for name, value in plain(record, documents=True).items()
         if value not in (None, "", [], {})
     )
 

@@ -18,8 +18,9 @@ from backend.records.jobs.config import (
 from backend.records.jobs.setting_labels import label, place, value_words
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from backend.records.jobs.view import JobView
+from backend.records.library.item import KINDS
 
-PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
+PINNED = tuple(KINDS)
 """References that are shown with their version."""
 _NOT_SETTINGS = ("name", "notes", "tags")
 

@@ -33,7 +33,7 @@ from backend.records.jobs.config import (
 )
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.view import GPU_CHECK
-from backend.records.library.item import Kind, Pin
+from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
@@ -99,13 +99,7 @@ class JobChecker:
             parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
         checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
         # References are resolved even if other settings are invalid.
-        for key, kind in (
-            ("model", Kind.MODEL),
-            ("dataset", Kind.DATASET),
-            ("loader", Kind.LOADER),
-            ("validation_dataset", Kind.DATASET),
-            ("validation_loader", Kind.LOADER),
-        ):
+        for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
