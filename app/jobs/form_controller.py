@@ -163,7 +163,7 @@ class FormController(QObject):
     def _known_metrics(self) -> list[str]:
         """Metrics that recent jobs measured, from the catalogue on this disk."""
         jobs = self._jobs.queries.search("", _LATELY)
-        measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
+        measured = {name for job in jobs for name in job.status.metrics if tells_how_good(name)}
         return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
 
     def _free_name(self, raw: Mapping[str, Any]) -> str:

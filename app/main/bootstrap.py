@@ -527,7 +527,7 @@ class Program(QObject):
         self._live_shown.ask()
 
     def _show_live(self) -> None:
-        live = sorted(self._poller.live(), key=lambda view: (view.started, view.id))
+        live = sorted(self._poller.live(), key=lambda view: (view.status.started, view.id))
         self.window.side_bar.show_live(tuple(live))
         self.frame.tray.show_live(tuple(live))
 

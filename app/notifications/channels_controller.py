@@ -112,7 +112,7 @@ class NoticeController(QObject):
             if run in self._settled or not view.state.is_over:
                 continue
             # The node's clock may differ from the data root's: the service knows the exact time.
-            is_recent = self._channels.is_new(seconds(view.ended) + _MOST_APART_S)
+            is_recent = self._channels.is_new(seconds(view.status.ended) + _MOST_APART_S)
             if is_recent and self._channels.wants(view.state):
                 self._settled.add(run)
                 self._send(*run)

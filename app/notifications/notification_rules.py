@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
     @classmethod
     def of(cls, view: JobView) -> Run:
-        return cls(view.id, view.run, view.state, view.name, seconds(view.ended), _why(view))
+        return cls(view.id, view.run, view.state, view.name, seconds(view.status.ended), _why(view))
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Notices(QObject):
     def _see_alarms(self, view: JobView) -> None:
         # The end that it causes is reported by itself, with its sentence.
         ends = view.config.stop_on_nan
-        for alarm in view.alarms if view.state.is_live else ():
+        for alarm in view.status.alarms if view.state.is_live else ():
             if ends and alarm.kind == NOT_A_NUMBER:
                 continue
             known = self._alarmed.setdefault((view.id, view.run), set())
@@ -199,7 +199,7 @@ def _why(view: JobView) -> str:
     if view.error is not None and view.state.has_failed:
         return view.error.sentence
     done = f"{formats.plural(view.epochs, 'epoch')} done."
-    return view.message or (done if view.state is JobState.FINISHED else "")
+    return view.status.message or (done if view.state is JobState.FINISHED else "")
 
 
 def _merged(events: list[_Event]) -> Notice:

@@ -143,5 +143,5 @@ def _plain(text: str) -> str:
 
 
 def _line(view: JobView) -> str:
-    parts = (view.name, formats.progress(view.progress), formats.short_time_left(view.eta_s))
+    parts = (view.name, formats.progress(view.progress), formats.short_time_left(view.status.eta_s))
     return ", ".join(filter(None, (*parts[:2], parts[2] if parts[2] != "–" else "")))

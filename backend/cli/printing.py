@@ -11,15 +11,15 @@ import math
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.records.base import number_format
+from backend.records.base.schema import plain
 from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
 """Exit codes; argparse uses 2."""
+in_bytes = number_format.size
 
 
 class Note(str):
@@ -63,30 +63,9 @@ class Answer:
         self.failed = failed
 
 
-def plain(value: Any) -> Any:
-    """Convert ``value`` to JSON's types; a number that JSON cannot represent becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or (isinstance(value, (str, int)) and not isinstance(value, Enum)):
-        return value
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, Path):
-        return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        for method in ("to_json", "to_dict"):
-            if hasattr(value, method):
-                return plain(getattr(value, method)())
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, Iterable):
-        return [plain(entry) for entry in value]
-    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
-
-
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+    found = plain(value, documents=True)
+    sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def shown(text: str) -> str:
@@ -150,15 +129,6 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
         print_line(f"{name:<{width}}  {first}")
         for line in more:
             print_line(" " * (width + 2) + line)
-
-
-def in_bytes(count: int) -> str:
-    size, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def in_time(seconds: float | None) -> str:

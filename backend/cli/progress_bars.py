@@ -39,7 +39,7 @@ class Bars(Progress):
         """Show a run; only its state until the number of steps is known."""
         if self._is_quiet:
             return
-        if not view.total_steps or not view.steps_per_epoch:
+        if not view.status.total_steps or not view.status.steps_per_epoch:
             self._wait(view)
             return
         if len(self._shown) != 2:
@@ -52,21 +52,19 @@ class Bars(Progress):
         from backend.records.jobs.metric_names import OF_NO_DATA
 
         epoch_bar, run_bar = self._shown
-        epoch = max(1, view.epoch)
+        epoch = max(1, view.status.epoch)
         epoch_bar.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
-        epoch_bar.total = view.steps_per_epoch
-        epoch_bar.n = min(
-            view.steps_per_epoch, max(0, view.step - (epoch - 1) * view.steps_per_epoch)
-        )
+        steps = epoch_bar.total = view.status.steps_per_epoch
+        epoch_bar.n = min(steps, max(0, view.step - (epoch - 1) * steps))
         figures = [
             f"{name} {in_figures(value)}"
-            for name, value in view.metrics.items()
+            for name, value in view.status.metrics.items()
             if name not in OF_NO_DATA
         ]
         epoch_bar.set_postfix_str("  ".join(figures[:4]), refresh=False)
         run_bar.set_description_str(view.state.word, refresh=False)
-        run_bar.total = view.total_steps
-        run_bar.n = min(view.step, view.total_steps)
+        run_bar.total = view.status.total_steps
+        run_bar.n = min(view.step, view.status.total_steps)
         epoch_bar.refresh()
         run_bar.refresh()
 

@@ -85,9 +85,11 @@ def follow(session: Session, job_id: str) -> Answer:
 def state(view: JobView, *, failed: bool = False) -> Answer:
     """Return a job as JSON, or its state in one line and the reason for it."""
     progress = ""
-    if view.total_steps:
-        progress = f", epoch {view.epoch} of {view.epochs}, step {view.step} of {view.total_steps}"
-    reason = [text] if (text := cause(view) or view.message) else []
+    status = view.status
+    if status.total_steps:
+        progress = f", epoch {status.epoch} of {view.epochs}"
+        progress += f", step {status.step} of {status.total_steps}"
+    reason = [text] if (text := cause(view) or status.message) else []
     return Answer(view, f"{view.id}: {view.state.word}{progress}", reason, failed=failed)
 
 

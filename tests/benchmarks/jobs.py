@@ -259,7 +259,7 @@ def _fill(data_root: Path, catalogue: Path) -> None:
                 run=1,
                 error=base.error if state is JobState.ERROR else None,
                 started=f"20{10 + number % 15}-11-21T08:{number % 60:02d}:00Z",
-                ended=f"20{10 + number % 15}-11-21T09:{number // 60 % 60:02d}:00Z",
+                updated=f"20{10 + number % 15}-11-21T09:{number // 60 % 60:02d}:00Z",
             )
             views.append(view)
             (data_root / "jobs" / view.id / "attempts" / "1").mkdir(parents=True)

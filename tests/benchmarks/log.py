@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from backend.records.jobs.status import RunStatus
 from tests.benchmarks.figures import Figure
 
 PAIRS = 5
@@ -146,7 +147,9 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     tab.resize(1000, 640)
     controller = LogController(LogService(DataRoot(root)), background, tab)
     config = parse_job(tomllib.loads(CONFIG)).config
-    tab.open_job(JobView("a", "digits", JobState.TRAINING, config, "2026-11-21T07:00:00Z", run=1))
+    tab.open_job(
+        JobView("a", "digits", config, "2026-11-21T07:00:00Z", RunStatus(JobState.TRAINING, run=1))
+    )
 
     def close() -> None:
         tab.hide()

@@ -165,7 +165,7 @@ def _stop(ready: ReadyCluster) -> Figure:
         view = jobs.queries.wait(view.id)
         latencies.append(time.perf_counter() - began)
         if view.state is not JobState.INTERRUPTED:
-            raise RuntimeError(view.message)
+            raise RuntimeError(view.status.message)
         if number < STOPS - 1:
             jobs.lifecycle.resume(view.id)
     worst = max(latencies)
@@ -259,7 +259,7 @@ def _finish(ready: ReadyCluster, **changes: object) -> None:
     jobs.lifecycle.start(view.id)
     view = jobs.queries.wait(view.id)
     if view.state is not JobState.FINISHED:
-        raise RuntimeError(view.message)
+        raise RuntimeError(view.status.message)
 
 
 def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int, **changes: object) -> None:

@@ -37,7 +37,9 @@ def measure(runs: int = RUNS) -> list[Figure]:
             views = [slowed(ready, cause) for _ in range(runs)]
             right = sum(is_named(view, cause) for view in views)
             said = Counter(
-                view.slow_cause.cause.value if view.slow_cause is not None else "nothing"
+                view.status.slow_cause.cause.value
+                if view.status.slow_cause is not None
+                else "nothing"
                 for view in views
             )
             counts = ", ".join(f"{name} {count}" for name, count in said.items())

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
@@ -163,7 +164,9 @@ def _fill(data_root: Path, catalogue: Path) -> None:
     }
     config = parse_job(raw).config
     assert config is not None
-    view = JobView("a", "digits", JobState.FINISHED, config, "2026-11-21T07:00:00Z", run=1)
+    view = JobView(
+        "a", "digits", config, "2026-11-21T07:00:00Z", RunStatus(JobState.FINISHED, run=1)
+    )
     services = open_services(data_root, catalogue)
     services.catalogue.put_jobs(
         replace(view, id=f"20261121-{number:06d}") for number in range(MANY_JOBS)

@@ -108,7 +108,7 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     view = stocked.services.jobs.queries.wait(
         job_id, until=lambda v: is_so(v) or time.monotonic() > deadline
     )
-    said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
+    said = ", ".join(filter(None, (view.state.word, view.status.message, view.doubt)))
     assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"
     return view
 
@@ -156,7 +156,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     stocked["node2"].cut()
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
-    assert view.message.startswith("node2 no longer answers")
+    assert view.status.message.startswith("node2 no longer answers")
     assert view.error is not None
     assert view.error.node == "node2"
     leaves_nothing(stocked)
@@ -168,9 +168,9 @@ def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
 
     def says() -> bool:
         seen.append(stocked.services.jobs.queries.show(job_id))
-        return words in seen[-1].message if words else not seen[-1].message
+        return words in seen[-1].status.message if words else not seen[-1].status.message
 
-    wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].message}")
+    wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].status.message}")
     return seen[-1]
 
 

@@ -114,7 +114,7 @@ def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
 
 
 def is_named(view: JobView, cause: Cause) -> bool:
-    found = view.slow_cause
+    found = view.status.slow_cause
     return found is not None and (found.cause, found.rank) == (cause, _RANK_OF[cause])
 
 

@@ -23,6 +23,7 @@ from backend.ssh import persistent_connection
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
+from tests.job_views import changed
 from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -89,7 +90,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
             assert NO_NEWS.fullmatch(now.doubt)
             # How long it takes and how fast it is are known only where there is news.
-            assert replace(now, doubt="") == replace(last, eta_s=None, samples_per_second=None)
+            assert replace(now, doubt="") == changed(last, eta_s=None, samples_per_second=None)
         assert not len(seen.history.steps)
         clock.ahead_s += HOUR_S
     far = [node for node in desktop.nodes.list() if node.entry is not None]

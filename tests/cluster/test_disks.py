@@ -60,7 +60,7 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
         said = tells(stocked, view.id, "could not be written: No space left on device")
-        assert said.message.startswith("The checkpoint epoch-")
+        assert said.status.message.startswith("The checkpoint epoch-")
         kept = newest(stocked, view.id)
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
@@ -98,14 +98,14 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
         assert view.state is JobState.ERROR
-        assert view.message.startswith("Rank 0 on node1: The checkpoint epoch-")
-        assert "could not be written: No space left on device" in view.message
-        assert view.message.endswith("Free space, then resume from the newest checkpoint.")
+        assert view.status.message.startswith("Rank 0 on node1: The checkpoint epoch-")
+        assert "could not be written: No space left on device" in view.status.message
+        assert view.status.message.endswith("Free space, then resume from the newest checkpoint.")
         assert newest(stocked, view.id) == kept
         leaves_nothing(stocked)
     jobs.lifecycle.resume(view.id)
     view = grows(stocked, view.id, view.step)
-    assert (view.run, view.state.is_live, view.message) == (2, True, "")
+    assert (view.run, view.state.is_live, view.status.message) == (2, True, "")
 
 
 @pytest.fixture
@@ -132,4 +132,4 @@ def test_f28_a_desktop_whose_own_disk_is_full_loses_nothing_and_stops_runs_all_t
         assert services.catalogue.job(made.id) is None
     assert services.jobs.queries.show(view.id).doubt == ""
     assert {one.id for one in services.jobs.queries.list()} == known | {made.id, view.id}
-    assert services.catalogue.job(view.id).state is JobState.INTERRUPTED
+    assert services.catalogue.job(view.id).status.state is JobState.INTERRUPTED

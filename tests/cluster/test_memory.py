@@ -47,7 +47,7 @@ def test_f19_a_rank_on_another_node_that_finds_no_memory_is_told_with_the_batch_
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert (view.error.rank, view.error.node) == (1, "node2")
-    assert view.message == (
+    assert view.status.message == (
         "Rank 1 on node2: The node is out of memory. Try batch size 32 instead of 48."
     )
     assert "torch.zeros" in view.error.traceback

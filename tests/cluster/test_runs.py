@@ -200,7 +200,7 @@ def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.
     said = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
-    assert any(words in view.message for words in said), view.message
+    assert any(words in view.status.message for words in said), view.status.message
     wait_for(
         lambda: all(p.argv == _FOREIGN for _, p in of_runs(stocked)),
         "the other node to be free",

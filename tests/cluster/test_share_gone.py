@@ -134,8 +134,8 @@ def test_a_node_whose_share_is_lost_during_a_stop_has_its_share_named(
     finally:
         stocked["node2"].mount_share()
     assert view.state is JobState.INTERRUPTED
-    assert "node2 answers, but no longer sees the data root" in view.message
-    assert "Saved at" in view.message
+    assert "node2 answers, but no longer sees the data root" in view.status.message
+    assert "Saved at" in view.status.message
     leaves_nothing(stocked)
 
 

@@ -20,9 +20,9 @@ def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_the_cause_that_was_made_is_named(stocked: ReadyCluster, cause: Cause) -> None:
     view = slowed(stocked, cause)
-    assert is_named(view, cause), (view.slow_cause, view.step_times)
+    assert is_named(view, cause), (view.status.slow_cause, view.status.step_times)
 
 
 def test_a_healthy_job_has_no_cause(stocked: ReadyCluster) -> None:
     view = slowed(stocked, None)
-    assert view.slow_cause is None, view.step_times
+    assert view.status.slow_cause is None, view.status.step_times

@@ -110,8 +110,8 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     leaves_nothing_on(stocked, "node3")
     (stocked.cluster.share / go.name).touch()
     view = is_over(stocked, view.id)
-    assert (view.state, view.epoch) == (JobState.FINISHED, 60), view.message
-    assert view.message == "Rank 2 on node3 was lost: its connection to the others broke."
+    assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
+    assert view.status.message == "Rank 2 on node3 was lost: its connection to the others broke."
     leaves_nothing(stocked)
 
 
@@ -128,7 +128,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     assert daemon.pid in {p.pid for p in stocked["node3"].processes()}
     (stocked.cluster.share / go.name).touch()
     view = is_over(stocked, view.id)
-    assert (view.state, view.epoch) == (JobState.FINISHED, 60), view.message
+    assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     leaves_nothing(stocked)
 
 
@@ -148,7 +148,7 @@ def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewher
     assert view.state is JobState.ERROR
     # The head node sees that it is alone.
     named = [cut] if cut != "node1" else ["node2", "node3"]
-    assert all(node in view.message for node in named), view.message
+    assert all(node in view.status.message for node in named), view.status.message
     leaves_nothing(stocked)
     others = [Placement(node, 1) for node in NODES if node != cut]
     saved = next(one.step for one in jobs.queries.checkpoints(view.id) if one.is_latest)

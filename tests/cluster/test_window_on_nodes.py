@@ -238,7 +238,7 @@ def _lose_a_node(program: Program, seen: ReadyCluster, person: Person, job: str)
     person.wait(lambda: _shown(program).state.is_over, int(1000 * LOST_LIMIT_S))
     view = _shown(program)
     assert view.state is JobState.ERROR
-    assert view.message.startswith("node3 no longer answers")
+    assert view.status.message.startswith("node3 no longer answers")
     assert view.error is not None
     assert view.error.node == "node3"
     leaves_nothing(seen)

@@ -68,9 +68,9 @@ def test_m02_the_form_learns_what_the_settings_come_to(services: Services, workp
 def test_a_job_runs_to_its_end_and_says_so(services: Services, finished: str) -> None:
     view = services.jobs.queries.show(finished)
     assert (view.state, view.run, view.error) == (JobState.FINISHED, 1, None)
-    assert (view.epoch, view.step, view.total_steps) == (3, 96, 96)
+    assert (view.status.epoch, view.step, view.status.total_steps) == (3, 96, 96)
     assert view.progress == 1.0
-    assert {"loss", "validation/loss", "validation/accuracy"} <= view.metrics.keys()
+    assert {"loss", "validation/loss", "validation/accuracy"} <= view.status.metrics.keys()
     history = services.jobs.queries.history(view.id)
     assert list(history.steps) == list(range(1, 97))
     assert list(np.unique(history.epochs)) == [1, 2, 3]

@@ -73,13 +73,13 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     assert [view.state for view in ends] == [JobState.FINISHED] * 2
     assert ends[0].run == 2
     rows = queue.studies.table(started).rows
-    accuracy = ends[0].metrics["validation/accuracy"]
+    accuracy = ends[0].status.metrics["validation/accuracy"]
     assert accuracy is not None
     assert rows[0].value.mean == pytest.approx(100 * (1 - accuracy))
     assert all(row.value.n == 1 and (row.also[0].mean or 0) > 0 for row in rows)
     text = queue.studies.export(started, tmp_path / "table.md").read_text()
     assert f"| {rows[0].label} | {figure(rows[0].value.mean)} |  | 50.0 |" in text
-    assert ends[0].other_cpu is not None
+    assert ends[0].status.other_cpu is not None
 
 
 def _is_done(view: JobView) -> bool:

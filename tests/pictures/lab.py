@@ -18,11 +18,12 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from tests.job_views import changed
 from tests.widgets.nodes import samples
 from widgets.nodes.history.node_history import NodeHistoryData, past_of
 
@@ -79,22 +80,24 @@ def job(
     view = JobView(
         key,
         name,
-        state,
         where,
         ago(max(began, HOUR) + HOUR),
-        run=int(began >= 0),
-        epoch=round(where.epochs * share),
-        step=int(TOTAL * share),
-        total_steps=TOTAL,
-        steps_per_epoch=PER_EPOCH,
+        RunStatus(
+            state,
+            run=int(began >= 0),
+            epoch=round(where.epochs * share),
+            step=int(TOTAL * share),
+            total_steps=TOTAL,
+            steps_per_epoch=PER_EPOCH,
+            started=ago(began),
+            updated=ago(ended),
+        ),
         best_metric=best,
-        started=ago(began),
-        ended=ago(ended),
         user=user,
     )
     if ended >= 0 and where.uses_gpus:
-        view = replace(view, energy_j=330.0 * where.world_size * (began - ended))
-    return replace(view, **more)  # type: ignore[arg-type]
+        view = changed(view, energy_j=330.0 * where.world_size * (began - ended))
+    return changed(view, **more)
 
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
@@ -176,7 +179,7 @@ LONG_JOBS = (
     ),
     *(replace(DRAFT, id=f"d{n}", name=f"{n} {LONG}") for n in range(3)),
 )
-UNKNOWN = replace(
+UNKNOWN = changed(
     FAILED,
     message="Rank 3 on gpu03 exited with code 7, and its log does not say why.",
     error=RankError(
@@ -228,7 +231,7 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
 
 def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
     """Those that retention left: the newest two and the best."""
-    epoch = view.epoch - 1
+    epoch = view.status.epoch - 1
     kept = (epoch - 12, epoch - 2, epoch)
     return tuple(
         Checkpoint(
@@ -253,7 +256,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
 
 def _end_s(view: JobView) -> float:
     """When it ended, or now."""
-    return datetime.fromisoformat(view.ended).timestamp() if view.ended else NOW
+    return datetime.fromisoformat(view.status.ended).timestamp() if view.status.ended else NOW
 
 
 def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
@@ -265,7 +268,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     calm = 0.26 + 2.4 * np.exp(-share * 9.0) + 0.25 * np.exp(-share * 2.0)
     calm -= 0.09 / (1 + np.exp(-(share - 0.47) / 0.008))
     # The curves end at what the head of the job says.
-    calm *= dict(view.metrics).get("loss", calm[-1]) / calm[-1]
+    calm *= dict(view.status.metrics).get("loss", calm[-1]) / calm[-1]
     if rises_at:
         calm += np.maximum(0, steps - rises_at) / 900
     loss = calm * chance.lognormal(0.0, 0.06, count)
@@ -280,8 +283,8 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
     metric = (view.best_metric or ("validation/mAP", 0.0))[0]
     pace = 0.355
-    if view.ended and view.started:
-        pace = (_end_s(view) - datetime.fromisoformat(view.started).timestamp()) / count
+    if view.status.ended and view.status.started:
+        pace = (_end_s(view) - datetime.fromisoformat(view.status.started).timestamp()) / count
     update = HistoryUpdate(
         steps,
         (steps - 1) // PER_EPOCH + 1,

@@ -56,8 +56,6 @@ def use(units: Units) -> None:
 
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -404,20 +402,10 @@ def _scientific(text: str) -> str:
 
 
 def _size(size_bytes: float | None, *, is_binary: bool) -> str:
-    base = 1024 if is_binary else 1000
-    units = _BINARY_UNITS if is_binary else _DECIMAL_UNITS
     special = _special(size_bytes)
     if special is not None or size_bytes is None:
         return special or NONE
-    value, index = float(size_bytes), 0
-    # Half a unit below the next one it is that one: 999.96 kB would read 1000.0 kB.
-    while abs(value) >= base - 0.5 and index < len(units) - 1:
-        value /= base
-        index += 1
-    figure = f"{value:.0f}" if index == 0 or abs(value) >= 99.95 else f"{value:.1f}"
-    if index == len(units) - 1 and abs(value) >= 1000:
-        figure = count(round(value))
-    return f"{figure}{GAP}{units[index]}"
+    return number_format.size(size_bytes, is_binary=is_binary).replace(" ", GAP)
 
 
 def _in(size_bytes: float, each: int) -> str:

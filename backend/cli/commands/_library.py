@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from backend.base.progress import Progress
 from backend.cli.command import Function, Word, command
-from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time, plain
+from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time
+from backend.records.base.schema import plain
 from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.container import Services
@@ -119,7 +120,11 @@ def remove_added(services: Services, group: str, reference: Reference) -> Answer
 
 def record(found: object) -> Answer:
     """Return a record, as text with the names of its fields."""
-    values = {key: one for key, one in plain(found).items() if one not in (None, "", [], {})}
+    values = {
+        key: one
+        for key, one in plain(found, documents=True).items()
+        if one not in (None, "", [], {})
+    }
     return Answer(found, Facts(_named(values)))
 
 

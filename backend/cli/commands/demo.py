@@ -45,7 +45,9 @@ def demo(
     if session.as_json:
         return Answer(view, failed=True)
     raise BackendError(
-        view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
+        view.error.sentence
+        if view.error
+        else view.status.message or f"The job is {view.state.word}.",
         f"Show the details: {COMMAND} job show {view.id}",
     )
 

@@ -66,40 +66,22 @@ def view_of(
     doubt: str = "",
 ) -> JobView:
     """Build the job's view: its settings and its status."""
+    if status.run <= 1:
+        # If an older version wrote the job's first run, there is none before it.
+        status = replace(status, earlier_gpu_s=0.0)
+    if status.state is JobState.STOPPING:
+        status = replace(status, eta_s=None)
     return JobView(
         id=file.id,
         name=file.name,
-        state=status.state,
         config=file.config,
         created=file.created,
-        run=status.run,
-        epoch=status.epoch,
-        step=status.step,
-        total_steps=status.total_steps,
-        steps_per_epoch=status.steps_per_epoch,
-        metrics=status.metrics,
+        status=status,
         best_metric=best_metric,
-        message=status.message,
-        error=status.error,
-        started=status.started,
-        ended=status.updated if status.state.is_over else "",
-        earlier_s=status.earlier_s,
-        # If an older version wrote the job's first run, there is none before it.
-        earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
-        energy_j=status.total_energy_j,
-        other_cpu=status.other_cpu,
         user=file.user,
         notes=file.notes,
         tags=file.tags,
         pins=file.pins,
-        eta_s=status.eta_s if status.state is not JobState.STOPPING else None,
-        pace_s=status.pace_s,
-        samples_per_second=status.samples_per_second,
-        rank_step_ms=status.rank_step_ms,
-        slow_ranks=status.slow_ranks,
-        step_times=status.step_times,
-        slow_cause=status.slow_cause,
-        alarms=status.alarms,
         doubt=doubt,
     )
 

@@ -1,8 +1,9 @@
 """Send one message once, by webhook or mail, and report in a sentence why it failed.
 
 No sentence from here contains the address of a webhook: it gives access to a channel. Standard
-library only: apprise 2.3 would add 26 MB and ten packages to each node, takes 0.14 s of processor
-time to import where these modules take 0.05, and reports whether a message arrived, but not why.
+library only: apprise 2.3 would add 26 MB and ten packages to each node, takes 0.4 s of processor
+time and 55 MB of memory for one message (these modules: 0.05 s, 18 MB), and does not say why one
+did not arrive.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ THIN = "\u202f"
 """Between thousands: narrow and non-breaking. In half of the world a comma is a decimal point."""
 GAP = "\u00a0"
 """Before a unit: non-breaking."""
+_DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(value: int) -> str:
@@ -18,11 +20,18 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", THIN)
 
 
-def size(count_bytes: int) -> str:
-    """Format a size in powers of 1000: ``1.2 GB`` or ``640.0 MB``."""
-    if count_bytes >= 1e9:
-        return f"{count_bytes / 1e9:.1f} GB"
-    return f"{count_bytes / 1e6:.1f} MB"
+def size(count_bytes: float, *, is_binary: bool = False) -> str:
+    """Format a size in powers of 1000 or 1024: ``1.2 GB``, ``640 MB``, ``31.0 GiB``."""
+    base, units = (1024, _BINARY_UNITS) if is_binary else (1000, _DECIMAL_UNITS)
+    value, index = float(count_bytes), 0
+    # Half a unit below the next one it is that one: 999.96 kB would read 1000.0 kB.
+    while abs(value) >= base - 0.5 and index < len(units) - 1:
+        value /= base
+        index += 1
+    figure = f"{value:.0f}" if index == 0 or abs(value) >= 99.95 else f"{value:.1f}"
+    if index == len(units) - 1 and abs(value) >= 1000:
+        figure = count(round(value))
+    return f"{figure} {units[index]}"
 
 
 def of(value: int, total: int) -> str:

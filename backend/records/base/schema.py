@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
+from pathlib import PurePath
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from backend.records.base.validation import kind_of
@@ -158,19 +159,28 @@ def _stored(record: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(record) if f.metadata.get(READ, True))
 
 
-def plain(value: Any) -> Any:
-    """Return ``value`` as JSON has it; a number that is not finite becomes None."""
+def plain(value: Any, documents: bool = False) -> Any:
+    """Return ``value`` as JSON has it; a number that is not finite becomes None.
+
+    Args:
+        value: Records, mappings, lists and plain values.
+        documents: Whether a record is what its ``to_json`` or ``to_dict`` returns.
+    """
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (tuple, list)):
-        return [plain(one) for one in value]
+        return [plain(one, documents) for one in value]
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(one, documents) for key, one in value.items()}
     if hasattr(value, _FIELDS):
-        return {name: plain(getattr(value, name)) for name in _stored(value.__class__)}
-    return value
+        own = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
+        if own:
+            return plain(own(), documents)
+        names = _stored(value.__class__)
+        return {name: plain(getattr(value, name), documents) for name in names}
+    return str(value) if isinstance(value, PurePath) else value
 
 
 @cache

@@ -176,7 +176,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
     now_s = time.time()
     for key, words, used, each in (
         ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
-        ("energy_kwh", "Energy, kWh", [view.energy_j for view in views], JOULES_A_KWH),
+        ("energy_kwh", "Energy, kWh", [view.status.total_energy_j for view in views], JOULES_A_KWH),
     ):
         if any(used):
             values = tuple(None if one is None else one / each for one in used)
@@ -203,15 +203,15 @@ def best_of(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
 def _epochs_done(view: JobView) -> str:
     if not view.run:
         return "0"
-    per_epoch = view.steps_per_epoch
-    done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.epoch - 1, 0)
+    per_epoch = view.status.steps_per_epoch
+    done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
     return str(done) if done == view.epochs else f"{done} of {view.epochs}"
 
 
 def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
-    if not figures.steps or not view.steps_per_epoch or figures.seconds <= 0:
+    if not figures.steps or not view.status.steps_per_epoch or figures.seconds <= 0:
         return None
-    return figures.seconds / figures.steps * view.steps_per_epoch
+    return figures.seconds / figures.steps * view.status.steps_per_epoch
 
 
 def _trained(_view: JobView, figures: RunFigures) -> float | None:

@@ -17,8 +17,9 @@ from backend.records.jobs.config import (
 )
 from backend.records.jobs.settings import NOTES, OPTIONS, label, place, usual, value_words
 from backend.records.jobs.view import JobView
+from backend.records.library.item import KINDS
 
-PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
+PINNED = tuple(KINDS)
 """References that are shown with their version."""
 
 

@@ -50,10 +50,11 @@ def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
     """Return the job as a `Twin`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    took = seconds(view.ended) - seconds(view.started)
-    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.started)
+    took = seconds(view.status.ended) - seconds(view.status.started)
+    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.status.started)
     around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
-    step_j = view.energy_j / view.step if view.energy_j is not None and view.step else None
+    energy_j = view.status.total_energy_j
+    step_j = energy_j / view.step if energy_j is not None and view.step else None
     return Twin(view.name, pace_s, around_s, step_j)
 
 

@@ -101,6 +101,11 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
 
     @property
+    def ended(self) -> str:
+        """The end of the run; "" while it is not over."""
+        return self.updated if self.state.is_over else ""
+
+    @property
     def total_energy_j(self) -> float | None:
         """Energy of this run and of all earlier ones."""
         if self.energy_j is None or self.earlier_energy_j is None:

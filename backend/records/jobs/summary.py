@@ -181,7 +181,7 @@ def line_of(view: JobView) -> JobSummary:
     config = view.config
     return make_line(
         config.to_dict(),
-        view.metrics,
+        view.status.metrics,
         id=view.id,
         name=view.name,
         state=view.state,
@@ -191,18 +191,18 @@ def line_of(view: JobView) -> JobSummary:
         world_size=view.world_size,
         uses_gpus=config.uses_gpus,
         created=seconds(view.created),
-        started=seconds(view.started),
-        ended=seconds(view.ended),
-        earlier_s=view.earlier_s,
-        earlier_gpu_s=view.earlier_gpu_s,
-        energy_j=view.energy_j,
+        started=seconds(view.status.started),
+        ended=seconds(view.status.ended),
+        earlier_s=view.status.earlier_s,
+        earlier_gpu_s=view.status.earlier_gpu_s,
+        energy_j=view.status.total_energy_j,
         run=view.run,
         user=view.user,
         notes=view.notes,
         tags=view.tags,
         reason=_reason(view),
         doubt=view.doubt,
-        eta_s=view.eta_s,
+        eta_s=view.status.eta_s,
         pins=tuple((key, pin.reference) for key, pin in view.pins.items()),
     )
 
@@ -292,7 +292,7 @@ def _reason(view: JobView) -> str:
         return view.doubt
     if view.error is not None:
         return view.error.sentence
-    return view.message if view.state is JobState.INTERRUPTED else ""
+    return view.status.message if view.state is JobState.INTERRUPTED else ""
 
 
 def _defaults() -> Iterable[str]:

@@ -11,12 +11,10 @@ from typing import Any
 from backend.records.base.schema import plain
 from backend.records.base.timestamps import seconds
 from backend.records.base.validation import Fault
-from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.history_update import HistoryUpdate
-from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, UnrecordedEnd
+from backend.records.jobs.status import RankError, RunStatus, UnrecordedEnd
 from backend.records.library.item import Pin
 from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
@@ -41,44 +39,35 @@ class JobView:
 
     id: str
     name: str
-    state: JobState
     config: JobConfig
     created: str
-    run: int = 0
-    epoch: int = 0
-    step: int = 0
-    total_steps: int = 0
-    steps_per_epoch: int = 0
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    status: RunStatus
+    """The newest run: what it wrote last, or how it ended."""
     best_metric: tuple[str, float] | None = None
-    message: str = ""
-    error: RankError | None = None
-    started: str = ""
-    ended: str = ""
-    earlier_s: float = 0.0
-    """Duration of all runs before the newest one; ``started`` is that of the newest one."""
-    earlier_gpu_s: float | None = 0.0
-    """The same, each times its GPUs; None if that was not recorded."""
-    energy_j: float | None = None
-    """Energy of the GPUs in all its runs; None while it runs, and if it is not known."""
-    other_cpu: float | None = None
-    """The share of the head node's processors that other programs used during the newest run."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    eta_s: float | None = None
-    pace_s: float | None = None
-    samples_per_second: float | None = None
-    rank_step_ms: tuple[float, ...] = ()
-    slow_ranks: tuple[int, ...] = ()
-    step_times: StepTimes | None = None
-    slow_cause: SlowCause | None = None
-    alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
     unrecorded_end: UnrecordedEnd | None = None
     """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
+
+    @property
+    def state(self) -> JobState:
+        return self.status.state
+
+    @property
+    def run(self) -> int:
+        return self.status.run
+
+    @property
+    def step(self) -> int:
+        return self.status.step
+
+    @property
+    def error(self) -> RankError | None:
+        return self.status.error
 
     @property
     def epochs(self) -> int:
@@ -94,9 +83,7 @@ class JobView:
 
     @property
     def progress(self) -> float:
-        if self.state is JobState.FINISHED:
-            return 1.0
-        return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+        return 1.0 if self.state is JobState.FINISHED else self.status.progress
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -104,9 +91,10 @@ class JobView:
 
     def gpu_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
-        ended = seconds(self.ended) or (now_s if self.state.is_live else 0.0)
+        status = self.status
+        ended = seconds(status.ended) or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
-        return gpu_seconds(self.earlier_gpu_s, gpus, seconds(self.started), ended)
+        return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started), ended)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
         """Yield each rank, its node, and the UUID of its GPU or "", in the placement's order."""
@@ -123,8 +111,8 @@ class JobView:
             The rank, and the share by which a step takes longer than without the slow ranks. None
             if no rank is slow, or all are.
         """
-        times = self.rank_step_ms
-        slow = [rank for rank in self.slow_ranks if rank < len(times)]
+        times = self.status.rank_step_ms
+        slow = [rank for rank in self.status.slow_ranks if rank < len(times)]
         # A server has no step time.
         rest = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
         if not self.state.is_live or not slow or not rest:
@@ -134,7 +122,7 @@ class JobView:
 
     def why_slow(self) -> str:
         """Return a sentence on what slows the running job, "" if nothing does."""
-        cause = self.slow_cause
+        cause = self.status.slow_cause
         if cause is None or not self.state.is_live:
             return ""
         nodes = [placement.node for _, placement, _ in self.ranks()]
@@ -142,32 +130,33 @@ class JobView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints; the parts of a step only of a live job."""
-        now = {"step_times": self.step_times, "slow_cause": self.slow_cause}
+        status = self.status
+        now = {"step_times": status.step_times, "slow_cause": status.slow_cause}
         return {
             "id": self.id,
             "name": self.name,
             "state": self.state.value,
             "run": self.run,
-            "epoch": self.epoch,
+            "epoch": status.epoch,
             "epochs": self.epochs,
             "step": self.step,
-            "total_steps": self.total_steps,
+            "total_steps": status.total_steps,
             "world_size": self.world_size,
-            "metrics": plain(self.metrics),
-            "message": self.message,
+            "metrics": plain(status.metrics),
+            "message": status.message,
             "error": plain(self.error),
             "created": self.created,
-            "started": self.started,
-            "ended": self.ended,
+            "started": status.started,
+            "ended": status.ended,
             "gpu_hours": _in(self.gpu_s(time.time()), 3600),
-            "energy_kwh": _in(self.energy_j, JOULES_A_KWH),
+            "energy_kwh": _in(status.total_energy_j, JOULES_A_KWH),
             "tags": list(self.tags),
             "notes": self.notes,
-            "eta_s": self.eta_s,
+            "eta_s": status.eta_s,
             "pins": plain(self.pins),
             "doubt": self.doubt,
-            "alarms": plain(self.alarms),
-            **(plain(now) if self.state.is_live and self.step_times is not None else {}),
+            "alarms": plain(status.alarms),
+            **(plain(now) if self.state.is_live and status.step_times is not None else {}),
         }
 
 

@@ -35,6 +35,14 @@ class Kind(str, Enum):
         return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
 
 
+KINDS = {
+    "model": Kind.MODEL,
+    "dataset": Kind.DATASET,
+    "loader": Kind.LOADER,
+    "validation_dataset": Kind.DATASET,
+    "validation_loader": Kind.LOADER,
+}
+"""The kind of version for each key of a job file that names one."""
 WEIGHTS_SUFFIXES = (".pt", ".safetensors")
 
 

@@ -24,8 +24,8 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_names import OF_SERVERS
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.view import JobView
+from backend.records.library.item import KINDS
 from backend.services.bundles.service import same_files
-from backend.services.jobs.run_starter import KINDS
 
 if TYPE_CHECKING:
     from backend.services.jobs.service import JobService

@@ -42,9 +42,8 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, JobConfig, to_share
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.records.library.item import Kind, LibraryItem, Pin
+from backend.records.library.item import KINDS, Kind, LibraryItem, Pin
 from backend.services.bundles.validation import WAY_OUT, usable_settings
-from backend.services.jobs.run_starter import KINDS
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -120,7 +119,7 @@ class BundleService:
             notes=file.notes,
             tags=file.tags,
             status=replace(
-                _status(folder), state=view.state, message=view.message, error=view.error
+                _status(folder), state=view.state, message=view.status.message, error=view.error
             ),
             things=things,
             runs=imported_job.environments(folder),

@@ -18,8 +18,7 @@ from backend.records.base.validation import job_name_fault, name_fault, sanitize
 from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.library.item import Kind
-from backend.services.jobs.run_starter import KINDS
+from backend.records.library.item import KINDS, Kind
 
 WAY_OUT = "Nothing was imported; request the file again."
 

@@ -61,7 +61,7 @@ def _parts(services: Services, log: Path) -> dict[str, str]:
             "state": view.state.value,
             "run": view.run,
             "ranks": view.world_size,
-            "message": view.message,
+            "message": view.status.message,
             "sentence": view.error.sentence if view.error else "",
             "traceback": view.error.traceback if view.error else "",
         }

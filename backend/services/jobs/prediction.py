@@ -20,9 +20,8 @@ from backend.records.base.account import expanded
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
-from backend.records.library.item import Kind, Pin
+from backend.records.library.item import KINDS, Kind, Pin
 from backend.services.jobs.queries import JobQueries, named_checkpoint
-from backend.services.jobs.run_starter import KINDS
 from backend.services.tools import tool_process
 from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.output_file import partial_of, put_in_place, require_free

@@ -359,7 +359,7 @@ class JobQueries:
     def _with_epochs(history: HistoryUpdate, view: JobView) -> HistoryUpdate:
         from backend.datastore.jobs.history_reader import epochs_done
 
-        return epochs_done(history, view.steps_per_epoch)
+        return epochs_done(history, view.status.steps_per_epoch)
 
 
 def named_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
@@ -377,9 +377,12 @@ def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) ->
     found = reader.without_news(error)
     return replace(
         seen,
+        status=replace(
+            seen.status,
+            eta_s=found.status.eta_s,
+            samples_per_second=found.status.samples_per_second,
+        ),
         doubt=found.doubt or " ".join(found.problems),
-        eta_s=found.status.eta_s,
-        samples_per_second=found.status.samples_per_second,
     )
 
 

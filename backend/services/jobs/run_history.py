@@ -57,7 +57,7 @@ def runs_of(
         found += _runs_in(earlier, number, share, read)
     for run in _runs_in(folder, 0, share, read):
         is_now = run.number == now.run
-        found.append(replace(run, state=now.state, message=now.message) if is_now else run)
+        found.append(replace(run, state=now.state, message=now.status.message) if is_now else run)
     return tuple(sorted(found, key=lambda run: run.number, reverse=True))
 
 

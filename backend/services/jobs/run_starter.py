@@ -25,21 +25,12 @@ from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.library.item import Kind
+from backend.records.library.item import KINDS
 from backend.services.tools.training_python import lack_here, of_next_run
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
     from backend.services.nodes.service import NodeService
-
-KINDS = {
-    "model": Kind.MODEL,
-    "dataset": Kind.DATASET,
-    "loader": Kind.LOADER,
-    "validation_dataset": Kind.DATASET,
-    "validation_loader": Kind.LOADER,
-}
-"""The kind of version for each key of a job file that names one."""
 
 
 @dataclass(frozen=True)

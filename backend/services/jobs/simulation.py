@@ -8,7 +8,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
-from backend.services.jobs.run_starter import KINDS
+from backend.records.library.item import KINDS
 from backend.services.jobs.validation import Checked
 from backend.services.tools import tool_process
 

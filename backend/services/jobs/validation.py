@@ -33,11 +33,10 @@ from backend.records.jobs.config import (
 )
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.view import GPU_CHECK
-from backend.records.library.item import Kind, Pin
+from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
-from backend.services.jobs.run_starter import KINDS
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
 from backend.services.tools.training_python import awaits_horovod, has_horovod

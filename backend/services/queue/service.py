@@ -339,7 +339,7 @@ def _look(state: NodeState, live: RunningJobs) -> NodeView:
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:
     done = 0 if start_over else view.step
-    return lasts_s(view.total_steps - done, view.pace_s)
+    return lasts_s(view.status.total_steps - done, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:

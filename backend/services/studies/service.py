@@ -179,13 +179,13 @@ class StudyService:
             with suppress(BackendError):
                 view = self._jobs.show(job.id)
                 if view.state is JobState.FINISHED:
-                    key = (job.id, view.run, view.ended)
+                    key = (job.id, view.run, view.status.ended)
                     if key not in self._measured:
                         history = self._jobs.history(job.id)
                         self._measured[key] = measures_of(view.config, history)
                     measured[job.id] = self._measured[key]
-                    if view.other_cpu is not None:
-                        busy[job.id] = view.other_cpu
+                    if view.status.other_cpu is not None:
+                        busy[job.id] = view.status.other_cpu
         return study_table(_parsed(started.text, started.sweep), started, measured, busy)
 
     def export(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -30,6 +29,7 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
+from backend.records.base.terminal_text import plain
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
@@ -433,16 +433,6 @@ class _Run:
         self._reader.join(1.0)
         if not self._reader.is_alive() and process.stdout is not None:
             process.stdout.close()
-
-
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)?")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def plain(text: str) -> str:
-    """Make lines of untrusted output safe for a terminal: no colours, no cursor movement."""
-    lines = _ESCAPES.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
-    return _CONTROLS.sub("?", lines)
 
 
 def _environment(tag: str) -> dict[str, str]:

@@ -207,7 +207,7 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         # The dataset did not come along: that is said, and how to get it.
         qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._status.message.text())
         view = program.jobs.open_view
-        assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
+        assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
         qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
         dialog.reject()

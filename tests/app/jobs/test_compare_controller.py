@@ -16,6 +16,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
+from tests.job_views import changed
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
@@ -123,7 +124,7 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
     service.asked.clear()
     controller.see(JobListing(views))
     assert service.asked == []
-    resumed = replace(views[1], state=JobState.TRAINING, run=2)
+    resumed = changed(views[1], state=JobState.TRAINING, run=2)
     service.looks["id1"] = news(resumed, 4601, 10)
     controller.see(JobListing((resumed,)))
     assert service.asked == [("id1", "after id1")]

@@ -13,6 +13,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
 from widgets.jobs.log.log_tab import LogTab
@@ -65,7 +66,9 @@ def tab(qtbot, tmp_path):
 
 def live():
     config = parse_job(RAW).config
-    return JobView("a", "digits", JobState.TRAINING, config, "2026-11-21T07:00:00Z", run=1)
+    return JobView(
+        "a", "digits", config, "2026-11-21T07:00:00Z", RunStatus(JobState.TRAINING, run=1)
+    )
 
 
 def shows(tab, text):

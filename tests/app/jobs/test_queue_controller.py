@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue
+from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
 from widgets.jobs.actions import job_actions as do
@@ -154,7 +154,7 @@ def test_when_a_job_ends_those_that_waited_for_it_say_so_at_once(controller, ser
     controller.show_jobs((QUEUED,))
     service.queue = queue(NAMES[1])
     reads = service.calls.count(("read",))
-    ended = RunUpdate(replace(job(NAMES[0]), state=state), HistoryUpdate(), None)
+    ended = RunUpdate(changed(job(NAMES[0]), state=state), HistoryUpdate(), None)
     controller.poller.updated.emit(ended)
     assert service.calls.count(("read",)) - reads == state.is_over
 

@@ -13,9 +13,10 @@ from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import UnrecordedEnd
+from backend.records.jobs.status import RunStatus, UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
+from tests.job_views import changed
 
 NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
 
@@ -31,7 +32,9 @@ CONFIG = parse_job(
         "placement": [{"node": "this-computer", "processes": 2}],
     }
 ).config
-LIVE = JobView("a", "digits", JobState.TRAINING, CONFIG, "2026-11-21T07:00:00Z", run=1, step=5)
+LIVE = JobView(
+    "a", "digits", CONFIG, "2026-11-21T07:00:00Z", RunStatus(JobState.TRAINING, run=1, step=5)
+)
 
 
 class Jobs:
@@ -63,7 +66,7 @@ class Jobs:
         self.reaped.append(job_id)
         if self.is_read_only:
             raise BackendError("The end of run 1 cannot be written: Read-only file system.")
-        self.view = replace(self.view, state=JobState.FINISHED, unrecorded_end=None)
+        self.view = changed(self.view, state=JobState.FINISHED, unrecorded_end=None)
         return UnrecordedEnd.SUPERVISOR_GONE
 
 
@@ -97,7 +100,7 @@ def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
 def test_each_look_brings_only_what_is_new(qtbot, poller, jobs):
     poller.poll_list()
     steps_of_one_look(qtbot, poller)
-    jobs.view = replace(LIVE, step=7)
+    jobs.view = changed(LIVE, step=7)
     assert steps_of_one_look(qtbot, poller) == [5, 6]
 
 
@@ -122,7 +125,7 @@ def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_p
     poller.know(LIVE)
     work, then = waiting.pop()
     then(work())
-    jobs.view = replace(LIVE, step=7)
+    jobs.view = changed(LIVE, step=7)
     poller.poll()
     early = waiting.pop()
     seen.clear()
@@ -163,7 +166,7 @@ def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
 
 def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
     poller.poll_list()
-    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.view = changed(LIVE, state=JobState.FINISHED)
     steps_of_one_look(qtbot, poller)
     with qtbot.assertNotEmitted(poller.updated):
         look_at_all(poller)
@@ -174,7 +177,7 @@ def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
     poller.start()
     look_at_all(poller)
     assert set(poller._cursors) == {"a"}
-    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.view = changed(LIVE, state=JobState.FINISHED)
     look_at_all(poller)
     assert not poller._cursors
     poller.open("a")
@@ -194,7 +197,7 @@ def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
 
 
 def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
-    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.view = changed(LIVE, state=JobState.FINISHED)
     jobs.broken = "config.toml is gone."
     poller.open("a")
     for _ in range(2 * _LOOKS_A_LIST):
@@ -214,7 +217,7 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
 
 def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, poller, jobs):
     poller.poll_list()
-    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.view = changed(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
@@ -339,7 +342,7 @@ def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller
     seen, listed = [], []
     poller.updated.connect(lambda update: seen.append(update.view.state))
     poller.listed.connect(lambda views: listed.extend(view.state for view in views))
-    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     look_at_all(poller)
     assert jobs.reaped == ["a"]
     assert seen == [JobState.FINISHED]
@@ -354,7 +357,7 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.updated.connect(lambda update: seen.append(update.view.state))
     poller.unreadable.connect(lambda _job, sentence: said.append(sentence))
     jobs.is_read_only = True
-    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     look_at_all(poller)
     poller.poll_list()
     assert jobs.reaped == ["a"]
@@ -366,7 +369,7 @@ def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monke
     now = time.monotonic()
     poller.poll_list()
     jobs.is_read_only = True
-    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     look_at_all(poller)
     assert jobs.reaped == ["a"]
     jobs.is_read_only = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +14,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
 from backend.records.sweeps.spec import SweepMade
+from tests.job_views import changed
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
@@ -167,7 +167,7 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     assert studies.read == [LR]
     studies.table_of[LR] = split()
     ended = tuple(
-        view if view.state.is_over else replace(view, state=JobState.FINISHED) for view in LR_JOBS
+        view if view.state.is_over else changed(view, state=JobState.FINISHED) for view in LR_JOBS
     )
     show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *ended))
     assert studies.read == [LR, LR]

@@ -19,6 +19,7 @@ from tests.backend.services.sweeps.test_sweep_service import (
     waiting,
 )
 from tests.integration.tiny import raw_job
+from tests.job_views import changed
 from tests.windows import on_screen
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
@@ -55,7 +56,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     # They have trained, and their checkpoints say how well.
     reached = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
     jobs = tuple(
-        replace(
+        changed(
             view,
             state=JobState.FINISHED,
             best_metric=("validation/loss", 1 - reached[view.name]),

@@ -82,7 +82,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
 
     qtbot.waitUntil(lambda: state(program) is JobState.FINISHED)
     view = program.jobs.open_view
-    qtbot.waitUntil(lambda: points() == view.step == view.total_steps)
+    qtbot.waitUntil(lambda: points() == view.step == view.status.total_steps)
     steps = detail.curves.curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
     assert dict([view.best_metric])["validation/accuracy"] > 0.5

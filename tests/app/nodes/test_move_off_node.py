@@ -12,6 +12,7 @@ from app.jobs.job_controller import JobController
 from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_placement
 from backend.records.jobs.state import JobState
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
@@ -48,7 +49,7 @@ class Jobs:
         if self.refusal is not None:
             raise self.refusal
         self.stopped.append(job_id)
-        return replace(RUNS, state=JobState.STOPPING)
+        return changed(RUNS, state=JobState.STOPPING)
 
     def show(self, _job_id):
         return RUNS
@@ -93,7 +94,7 @@ def controller(qtbot, jobs, poller, page, immediately):
 
 
 def over(poller, state=JobState.INTERRUPTED):
-    poller.listed.emit((replace(RUNS, state=state),))
+    poller.listed.emit((changed(RUNS, state=state),))
 
 
 def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
@@ -102,7 +103,7 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     with qtbot.waitSignal(controller.jobs_wished):
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
-    poller.listed.emit((replace(RUNS, state=JobState.STOPPING),))
+    poller.listed.emit((changed(RUNS, state=JobState.STOPPING),))
     assert page.detail._elsewhere.now is None, "its checkpoint is still being written"
     over(poller)
     dialog = page.detail._elsewhere.now

@@ -12,10 +12,11 @@ from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
 from backend.services.notifications.service import DeliveryAttempt
 from tests.app.jobs.test_status_poller import LIVE
+from tests.job_views import changed
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
-FAILED = replace(LIVE, state=JobState.ERROR, ended="2026-11-22T08:00:00Z")
+FAILED = changed(LIVE, state=JobState.ERROR, updated="2026-11-22T08:00:00Z")
 
 
 class Service:
@@ -83,7 +84,7 @@ def said(page):
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
-    controller.see((replace(FAILED, run=2), replace(FAILED, id="old", ended="2026-11-01")))
+    controller.see((changed(FAILED, run=2), changed(FAILED, updated="2026-11-01", id="old")))
     assert service.told == [("a", 1), ("b", 1), ("a", 2)]
 
 
@@ -134,7 +135,7 @@ def test_nodes_get_the_settings_where_that_is_wished_for_and_lose_them_after(
 def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
     controller.choose_finished(False)
     assert not service.kept.tells_finished
-    controller.see((replace(FAILED, state=JobState.FINISHED),))
+    controller.see((changed(FAILED, state=JobState.FINISHED),))
     assert service.told == []
 
 

@@ -16,6 +16,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.summary import JobListing, line_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
+from tests.job_views import changed
 from widgets.shell.main_window import MainWindow
 
 NEVER = 3_600_000
@@ -44,7 +45,7 @@ def test_m20_each_end_state_raises_exactly_one_notice(notices, told, state):
     for _ in range(3):
         notices.see(LIVE)
     for _ in range(3):
-        notices.see(replace(LIVE, state=state, error=error))
+        notices.see(changed(LIVE, state=state, error=error))
     notices.send_waiting()
     assert titles(told) == [f"{state.word}: digits"]
 
@@ -58,12 +59,12 @@ def test_m20_a_stalled_run_is_told_once_while_it_is_stalled(notices, told):
 
 def test_m20_a_stop_that_a_person_asked_for_is_no_news(notices, told):
     notices.see(LIVE)
-    notices.see(replace(LIVE, state=JobState.INTERRUPTED))
+    notices.see(changed(LIVE, state=JobState.INTERRUPTED))
     assert told == []
 
 
 def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, told):
-    notices.see(replace(LIVE, state=JobState.ERROR))
+    notices.see(changed(LIVE, state=JobState.ERROR))
     assert told == []
 
 
@@ -71,8 +72,8 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
     quiet = Notices(lambda: False, merge_ms=NEVER)
     quiet.notified.connect(told.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
-        quiet.see(replace(LIVE, run=run))
-        quiet.see(replace(LIVE, run=run, state=state))
+        quiet.see(changed(LIVE, run=run))
+        quiet.see(changed(LIVE, run=run, state=state))
     assert titles(told) == ["Failed: digits"]
 
 
@@ -99,10 +100,10 @@ def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, told, ends
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
     for view in (first, *views):
         notices.see(view)
-    notices.see(replace(first, state=FAILED))
+    notices.see(changed(first, state=FAILED))
     for view, (state, node) in zip(views, ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
-        notices.see(replace(view, state=state, error=error))
+        notices.see(changed(view, state=state, error=error))
     assert titles(told) == ["Failed: first"]
     notices.send_waiting()
     assert titles(told) == ["Failed: first", *expected]
@@ -119,19 +120,19 @@ def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, told, ends
 def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, told, stops):
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
-    live = replace(LIVE, config=config, alarms=(alarm,))
+    live = changed(LIVE, alarms=(alarm,), config=config)
     notices.see(live)
     notices.send_waiting()
     if stops:
-        notices.see(replace(live, state=FAILED))
+        notices.see(changed(live, state=FAILED))
         notices.send_waiting()
     assert titles(told) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
 def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):
     for run in (1, 2):
-        notices.see(replace(LIVE, run=run))
-        notices.see(replace(LIVE, run=run, state=JobState.ERROR))
+        notices.see(changed(LIVE, run=run))
+        notices.see(changed(LIVE, run=run, state=JobState.ERROR))
         notices.send_waiting()
     assert len(told) == 2
 
@@ -139,14 +140,14 @@ def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):
 def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices, told):
     alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
-        notices.see(replace(LIVE, alarms=(alarm,)))
+        notices.see(changed(LIVE, alarms=(alarm,)))
     assert titles(told) == ["Diverges: digits"]
     assert told[0].text == alarm.sentence
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
-    notices.see(replace(LIVE, alarms=(alarm, still)))
+    notices.see(changed(LIVE, alarms=(alarm, still)))
     notices.send_waiting()
     assert titles(told)[1:] == ["Stalled: digits"]
-    notices.see(replace(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
+    notices.see(changed(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
     notices.send_waiting()
     assert titles(told)[2:] == ["Failed: digits"]
 
@@ -159,10 +160,10 @@ def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
         return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))
 
     for number in range(100):
-        run = replace(LIVE, id=f"20261121-{number:06}", doubt="no news", alarms=(alarm,))
+        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", doubt="no news")
         seen.see(run)
         assert remembered() == 3
-        seen.see(replace(run, state=JobState.FINISHED))
+        seen.see(changed(run, state=JobState.FINISHED))
         assert remembered() == 0
 
 
@@ -187,7 +188,7 @@ def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, not
     place = tmp_path / "own" / "notices.json"
     book = NotificationStore(place)
     notices.see(LIVE)
-    notices.see(replace(LIVE, state=JobState.ERROR, error=ON_GPU07))
+    notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(KEPT + 5):
         book.add(told[0])
     book.save()
@@ -222,7 +223,7 @@ def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
 
 def test_a_notice_comes_back_as_it_was(notices, told):
     notices.see(replace(LIVE, name="ünï <b>"))
-    notices.see(replace(LIVE, name="ünï <b>", state=JobState.ERROR, error=ON_GPU07))
+    notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
     assert Notice.from_dict(told[0].to_dict()) == told[0]
 
 
@@ -268,7 +269,7 @@ def main_window(qtbot):
 
 def ended(number, state=JobState.ERROR, minute=0, **more):
     end = f"2026-11-21T15:{minute:02}:00Z"
-    return replace(LIVE, id=f"job-{number}", name=f"job {number}", state=state, ended=end, **more)
+    return changed(LIVE, state=state, updated=end, id=f"job-{number}", name=f"job {number}", **more)
 
 
 def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_again(opened):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from backend.records.jobs.config import JobConfig, Optimizer, Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind, LibraryItem, Pin
+from tests.job_views import changed
 
 CONFIG = JobConfig(
     name="digits",
@@ -41,23 +41,27 @@ def job(number: int = 1, **changes: Any) -> JobView:
     view = JobView(
         id=f"20261121-{number:06d}",
         name=f"Ziffern Größe {number}",
-        state=JobState.ERROR,
         config=CONFIG,
         created=f"2026-11-21T08:{number // 60 % 60:02d}:{number % 60:02d}.{number:06d}Z",
-        run=2,
-        epoch=1,
-        step=50,
-        total_steps=150,
-        steps_per_epoch=50,
-        metrics={"loss": 0.5, "validation/loss": None},
         best_metric=("validation/loss", 0.25),
-        message="Rank 1 failed",
-        error=RankError("Rank 1: division by zero", 1, "gpu3", "Traceback …"),
-        started="2026-11-21T08:01:00Z",
-        ended="2026-11-21T08:02:00Z",
         user="anna",
         notes="with the new optics, 100 %_sure",
         tags=("demo", "Ärger"),
         pins={"model": Pin("mlp", 2, "cd" * 32)},
+        status=RunStatus(
+            JobState.ERROR,
+            run=2,
+            epoch=1,
+            step=50,
+            total_steps=150,
+            steps_per_epoch=50,
+            metrics={"loss": 0.5, "validation/loss": None},
+            message="Rank 1 failed",
+            error=RankError("Rank 1: division by zero", 1, "gpu3", "Traceback …"),
+            started="2026-11-21T08:01:00Z",
+            updated="2026-11-21T08:02:00Z",
+            earlier_gpu_s=0.0,
+            earlier_energy_j=0.0,
+        ),
     )
-    return replace(view, **changes)
+    return changed(view, **changes)

@@ -56,8 +56,8 @@ def test_a_job_and_its_line_know_what_their_gpus_worked_and_used(catalogue: Cata
         assert lines[view.id].gpu_s(0.0) == view.gpu_s(0.0)
     newest, oldest = catalogue.jobs()
     # Two GPUs, a minute.
-    assert (oldest.gpu_s(0.0), oldest.energy_j) == (7200.0 + 120.0, 3.6e6)
-    assert (newest.gpu_s(0.0), newest.energy_j) == (None, None)
+    assert (oldest.gpu_s(0.0), oldest.status.total_energy_j) == (7200.0 + 120.0, 3.6e6)
+    assert (newest.gpu_s(0.0), newest.status.total_energy_j) == (None, None)
     assert oldest.to_json()["gpu_hours"] == pytest.approx(7320 / 3600, abs=1e-6)
     assert (oldest.to_json()["energy_kwh"], newest.to_json()["energy_kwh"]) == (1.0, None)
     assert job().gpu_s(0.0) is None, "on processors"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,20 +16,24 @@ from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
 from tests.fakes.command_line import call
+from tests.job_views import changed
 
 NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
 SLOW = JobView(
     id="j1",
     name="test",
-    state=JobState.TRAINING,
     config=parsed(job(placement=NODES)),
     created="",
-    step_times=StepTimes((4.0, 4.0, 210.0), (90.0, 90.0, 90.0), (206.0, 206.0, 0.0), 9.0),
-    slow_cause=SlowCause(Cause.DATA, 2, 210.0, 309.0, 4.0),
+    status=RunStatus(
+        JobState.TRAINING,
+        step_times=StepTimes((4.0, 4.0, 210.0), (90.0, 90.0, 90.0), (206.0, 206.0, 0.0), 9.0),
+        slow_cause=SlowCause(Cause.DATA, 2, 210.0, 309.0, 4.0),
+    ),
 )
 
 
@@ -51,10 +54,10 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
 ) -> None:
     sentence = "node2 slows this job: rank 2 waits 210 ms a step for its loader, the others 4.0 ms."
     assert sentence in shown(SLOW, capsys)
-    for other in (replace(SLOW, state=JobState.FINISHED), replace(SLOW, slow_cause=None)):
+    for other in (changed(SLOW, state=JobState.FINISHED), changed(SLOW, slow_cause=None)):
         assert "slows" not in shown(other, capsys)
     assert "The network slows this job" in shown(
-        replace(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
+        changed(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
     )
 
 
@@ -63,7 +66,7 @@ def test_each_warning_of_the_run_is_shown(
     state: JobState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(LEFT_OUT, 9, "“a” is left out."))
-    text = shown(replace(SLOW, state=state, alarms=alarms), capsys)
+    text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
     assert all(alarm.sentence in text for alarm in alarms)
 
 
@@ -111,7 +114,7 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
     asked: list[str],
     said: str,
 ) -> None:
-    view = replace(SLOW, state=state, config=config)
+    view = changed(SLOW, state=state, config=config)
     queued = SimpleNamespace(exists=lambda: state is JobState.QUEUED)
     folder = SimpleNamespace(newest_run=lambda: int(state is not JobState.QUEUED), queued=queued)
     queries: Any = SimpleNamespace(

@@ -17,6 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
+from tests.job_views import changed
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
@@ -63,7 +64,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
     waits = tuple(max(own) - one for one in own)
     exchange = 420.0 if cause.rank is None else 21.0
     on_cpus = tuple(Placement(one.node, 8) for one in lab.TWO_NODES.placement)
-    view = replace(
+    view = changed(
         lab.LIVE,
         config=replace(lab.TWO_NODES, placement=on_cpus),
         rank_step_ms=own,
@@ -81,7 +82,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
 
 @screen("job-warns", THREE)
 def job_warns(stage: Stage) -> None:
-    view = replace(
+    view = changed(
         lab.LIVE, alarms=(Alarm(NOT_A_NUMBER, 4000, "One batch was no number."), lab.RISES)
     )
     open_job(stage, view, _others(view), rises_at=11_000)
@@ -98,7 +99,7 @@ def curves_read(stage: Stage) -> None:
 def downpour(stage: Stage, tab: str = ""):
     """A job of one server and fifteen workers."""
     config = replace(lab.TWO_NODES, strategy=StrategyConfig("downpour"))
-    view = replace(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
+    view = changed(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
     page = open_job(stage, view, _others(view))
     update = lab.history(view)
     steps = update.history.steps
@@ -176,21 +177,21 @@ def job_in_doubt(stage: Stage) -> None:
 
 @screen("job-stopping")
 def job_stopping(stage: Stage) -> None:
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
+    view = changed(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
     open_job(stage, view, _others(view))
 
 
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
+    view = changed(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
     page = open_job(stage, view, _others(view))
     page.detail._stopping_since_s = -1e6
     page.detail.show_view(view)
 
 
 _RUNS = (
-    JobRun(3, JobState.TRAINING, started=lab.LIVE.started, first_step=1, last_step=9600),
+    JobRun(3, JobState.TRAINING, started=lab.LIVE.status.started, first_step=1, last_step=9600),
     JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
@@ -198,7 +199,7 @@ _RUNS = (
 
 
 def _with_runs(stage: Stage):
-    view = replace(lab.LIVE, run=3)
+    view = changed(lab.LIVE, run=3)
     return open_job(stage, view, _others(view)).detail
 
 
@@ -214,15 +215,15 @@ def job_runs(stage: Stage) -> None:
 def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
     detail._earlier.show_runs(_RUNS)
-    then = replace(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
+    then = changed(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
     detail.show_earlier(lab.LIVE.id, 2, lab.history(then))
 
 
 @screen("job-set-up")
 def job_set_up(stage: Stage) -> None:
-    view = replace(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
+    view = changed(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
                    eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
-    page = open_job(stage, replace(view, run=0), _others(view))
+    page = open_job(stage, changed(view, run=0), _others(view))
     page.show_view(view)
 
 
@@ -233,8 +234,8 @@ screen("stopped", THREE)(lambda stage: open_job(stage, lab.STOPPED))
 def stopped_at_once(stage: Stage) -> None:
     """Before its first checkpoint: there is nothing to go on from."""
     said = "Stopped before the first step; there is no checkpoint yet."
-    begun = replace(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
-    page = open_job(stage, replace(begun, message=said))
+    begun = changed(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
+    page = open_job(stage, changed(begun, message=said))
     page.detail.curves.clear(lab.STOPPED.name)
     page.detail.show_checkpoints(lab.STOPPED.id, ())
 
@@ -275,7 +276,7 @@ screen("failed-no-past")(lambda stage: _failed(stage, lab.FAILED))
 @screen("failed-at-once")
 def failed_at_once(stage: Stage) -> None:
     """Before its first step: there is no curve at all."""
-    view = replace(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
+    view = changed(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
     page = stage.jobs
     show_jobs(page, _others(view))
     page.open_job(view.id)
@@ -294,7 +295,7 @@ def failed_diverged(stage: Stage) -> None:
         cause=LOSS_NOT_A_NUMBER,
         remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
     )
-    view = replace(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
+    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
     _failed(stage, view, rises_at=7_400)
 
 
@@ -306,7 +307,7 @@ def failed_module(stage: Stage) -> None:
     sentence = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
     trace = "ModuleNotFoundError: No module named 'timm_extras'"
     error = RankError(sentence, 3, "gpu03", trace, "module_missing")
-    _failed(stage, replace(lab.FAILED, message=sentence, error=error))
+    _failed(stage, changed(lab.FAILED, message=sentence, error=error))
 
 
 @screen("install-package")
@@ -323,7 +324,7 @@ screen("failed-lost")(lambda stage: _failed(stage, lab.LOST))
 def failed_warned(stage: Stage) -> None:
     """It had warned before it ended."""
     ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
-    view = replace(lab.FAILED, alarms=(lab.RISES, ends))
+    view = changed(lab.FAILED, alarms=(lab.RISES, ends))
     _failed(stage, view, "curves")
 
 

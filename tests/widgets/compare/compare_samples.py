@@ -11,8 +11,10 @@ from backend.records.jobs.comparison import ComparedUpdate, MetricFigures, RunFi
 from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from tests.fakes.trained import CONFIG
+from tests.job_views import changed
 
 MAP = "validation/mAP"
 JUDGED = CheckpointPolicy(best_metric=MAP, best_mode="max")
@@ -53,14 +55,16 @@ def look(
     view = JobView(
         f"id{number}",
         name,
-        state,
         config,
         "2026-11-21T07:00:00Z",
-        run=1,
-        epoch=steps // PER_EPOCH,
-        step=steps,
-        total_steps=50 * PER_EPOCH,
-        steps_per_epoch=PER_EPOCH,
+        RunStatus(
+            state,
+            run=1,
+            epoch=steps // PER_EPOCH,
+            step=steps,
+            total_steps=50 * PER_EPOCH,
+            steps_per_epoch=PER_EPOCH,
+        ),
     )
     return replace(news(view, 1, steps, rng), view=view)
 
@@ -121,7 +125,7 @@ def eight() -> tuple[ComparedUpdate, ...]:
 
 def draft(number: int = 9) -> ComparedUpdate:
     """A job that never ran."""
-    view = replace(
+    view = changed(
         look(number, "a draft", steps=PER_EPOCH).view,
         state=JobState.CREATED,
         run=0,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import Sweep, expand
 from backend.records.sweeps.values import Axis, ValueRange
@@ -58,10 +59,9 @@ def _views(count: int) -> Iterator[JobView]:
             yield JobView(
                 f"s{number}",
                 job.name,
-                JobState.FINISHED,
                 config,
                 f"2026-11-21T07:{number // 60:02}:{number % 60:02}Z",
-                run=1,
+                RunStatus(JobState.FINISHED, run=1),
                 best_metric=(ACCURACY, reached),
                 tags=(TAG,),
             )

@@ -15,6 +15,7 @@ from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
 from tests.app.jobs.test_compare_controller import Service
+from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
@@ -186,7 +187,7 @@ def held(monkeypatch):
 @pytest.fixture
 def jobs(qtbot):
     jobs = on_screen(qtbot, JobsPage(), 1200, 800)
-    waiting = replace(CREATED, state=JobState.QUEUED)
+    waiting = changed(CREATED, state=JobState.QUEUED)
     views = [replace(CREATED, id=name, name=f"job {name}") for name in "ab"]
     swept = [replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"]
     show_jobs(jobs, (*views, *swept, replace(waiting, id="w", name="next")))

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from backend.records.jobs.config import Placement
 from backend.records.nodes.reading import Cpu, NodeReading, NodeState, Presence
+from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
@@ -151,7 +152,7 @@ def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_v
     for nodes, count in ((4, 32), (32, 32)):
         placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
         config = replace(LIVE.config, placement=placement)
-        marks = segments(replace(LIVE, config=config, slow_ranks=(8 * nodes - 1,)))
+        marks = segments(changed(LIVE, slow_ranks=(8 * nodes - 1,), config=config))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
 
 

@@ -62,9 +62,9 @@ class CurveMarks:
 
     def show_view(self, view: JobView) -> bool:
         end = (view.step, view.state) if view.state in _ENDS else None
-        if (end, view.alarms) == (self._end, self._alarms):
+        if (end, view.status.alarms) == (self._end, self._alarms):
             return False
-        self._end, self._alarms = end, view.alarms
+        self._end, self._alarms = end, view.status.alarms
         if view.state is JobState.INTERRUPTED:
             self._stopped_at = view.step
         return True

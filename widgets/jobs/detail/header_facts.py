@@ -21,7 +21,7 @@ def circumstances(view: JobView) -> str:
     """Return where the job runs, since when, and who started it."""
     now = datetime.now().astimezone()
     words = [f"{where(view)}"]
-    started = instant(view.started)
+    started = instant(view.status.started)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
         run = f"run {formats.count(view.run)} " if view.run > 1 else ""
@@ -32,15 +32,15 @@ def circumstances(view: JobView) -> str:
 def facts(view: JobView) -> list[Fact]:
     now = datetime.now().astimezone()
     facts = []
-    if view.state.is_live and view.eta_s is not None:
-        ready = now + timedelta(seconds=view.eta_s)
+    if view.state.is_live and view.status.eta_s is not None:
+        ready = now + timedelta(seconds=view.status.eta_s)
         facts.append(Fact("Ready at", formats.about(ready, now), "live"))
-        facts.append(Fact("Left", formats.duration(view.eta_s)))
+        facts.append(Fact("Left", formats.duration(view.status.eta_s)))
     elif not view.state.is_live and view.run:
-        label = "Took in total" if view.earlier_s else "Took"
+        label = "Took in total" if view.status.earlier_s else "Took"
         facts.append(Fact(label, formats.duration(took_s(view, now))))
     if view.run:
-        facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
+        facts.append(Fact("Epoch", formats.of(view.status.epoch, view.epochs)))
         facts.append(Fact("Step", step_words(view)))
     if view.best_metric is not None:
         name, best = view.best_metric
@@ -48,12 +48,12 @@ def facts(view: JobView) -> list[Fact]:
             # Of the best checkpoint: an evaluation without one may have been better.
             Fact(f"Best saved: {short_metric(name)}", formats.metric(best), tip=metric_words(name))
         )
-    loss = view.metrics.get("loss")
+    loss = view.status.metrics.get("loss")
     if loss is not None:
         tip = "Training loss of the newest step only; the curve is smoothed"
         facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
-    if view.samples_per_second is not None and view.state.is_live:
-        facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
+    if view.status.samples_per_second is not None and view.state.is_live:
+        facts.append(Fact("Speed", formats.per_second(view.status.samples_per_second, "samples")))
     if not view.run:
         facts.append(Fact("Epochs", formats.count(view.epochs)))
         facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
@@ -62,8 +62,8 @@ def facts(view: JobView) -> list[Fact]:
 
 def step_words(view: JobView) -> str:
     """Return ``540 of 900``, or only the step while the total is not known."""
-    if view.total_steps:
-        return formats.of(view.step, view.total_steps)
+    if view.status.total_steps:
+        return formats.of(view.step, view.status.total_steps)
     return formats.count(view.step) if view.step else formats.NONE
 
 

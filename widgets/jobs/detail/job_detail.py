@@ -158,7 +158,7 @@ class JobDetail(QWidget):
         if ended and view.state.has_failed and self._earlier.shown is None:
             self.log.open_job(view)
             self._choose_tab("failure")
-        if turned or view.epoch != before.epoch:
+        if turned or view.status.epoch != before.status.epoch:
             self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
         said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
         if turned or said:
@@ -456,7 +456,7 @@ class JobDetail(QWidget):
         self._nodes = states
         if self._elsewhere.now is not None:
             self._elsewhere.now.show_nodes(states)
-        if self._view is not None and self._view.slow_ranks:
+        if self._view is not None and self._view.status.slow_ranks:
             self._show_banner(self._view)
 
     def show_pasts(

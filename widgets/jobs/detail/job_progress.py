@@ -124,7 +124,7 @@ def _marks(
     view: JobView, checkpoints: Sequence[Checkpoint], starts: Iterable[RunStart]
 ) -> TrackMarks:
     """Return the marks of the timeline; none while the number of steps is not known."""
-    total = view.total_steps
+    total = view.status.total_steps
     if not total:
         return TrackMarks()
     kept = tuple(min(1.0, each.step / total) for each in checkpoints)

@@ -41,7 +41,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
     slowest = view.slowest()
     if slowest is None:
         return None
-    slow = [rank for rank in view.slow_ranks if rank < len(view.rank_step_ms)]
+    slow = [rank for rank in view.status.slow_ranks if rank < len(view.status.rank_step_ms)]
     places = {rank: (placement.node, uuid) for rank, placement, uuid in view.ranks()}
     worst_rank, cost = slowest
     name = places[worst_rank][0]
@@ -55,8 +55,8 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
             reasons[rank] = finding.words + more
             if rank == worst_rank:
                 cause = finding.headline + more
-    if view.slow_cause is not None and view.slow_cause.rank == worst_rank:
-        cause = cause or view.slow_cause.evidence
+    if view.status.slow_cause is not None and view.status.slow_cause.rank == worst_rank:
+        cause = cause or view.status.slow_cause.evidence
     return SlowNode(
         name,
         cost,
@@ -69,7 +69,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
 
 def culprit(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
     """Return the sentence on what slows the job, and its node; "" for what there is not."""
-    cause = view.slow_cause if view.state.is_live else None
+    cause = view.status.slow_cause if view.state.is_live else None
     if cause is None or (slow is not None and cause.rank in slow.ranks):
         return (slow.sentence, slow.name) if slow is not None else ("", "")
     names = [placement.node for _, placement, _ in view.ranks()]

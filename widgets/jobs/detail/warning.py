@@ -82,22 +82,22 @@ def finding(
         return JobFinding(
             "good" if verdict.is_same else "warn", f"{strong}.", told, original=verdict.original
         )
-    if view.state in _TELLING and view.message:
-        return JobFinding(_TELLING[view.state], view.message, _when(view))
+    if view.state in _TELLING and view.status.message:
+        return JobFinding(_TELLING[view.state], view.status.message, _when(view))
     return None
 
 
 def _when(view: JobView) -> str:
     """Return when it was stopped."""
-    if view.state is not JobState.INTERRUPTED or not view.ended:
+    if view.state is not JobState.INTERRUPTED or not view.status.ended:
         return ""
     now = datetime.now().astimezone()
-    return formats.moment_long(instant(view.ended), now)
+    return formats.moment_long(instant(view.status.ended), now)
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:
     """Return the last alarm, and a sentence with the number of the others."""
-    if not view.alarms or not view.state.is_live:
+    if not view.status.alarms or not view.state.is_live:
         return None, ""
-    rest = len(view.alarms) - 1
-    return view.alarms[-1], f"{rest} more on the curve." if rest else ""
+    rest = len(view.status.alarms) - 1
+    return view.status.alarms[-1], f"{rest} more on the curve." if rest else ""

@@ -62,7 +62,7 @@ def cause_curves(
     cause = error.cause if error is not None else ""
     if view.state is JobState.LOST and cause not in _OF_CAUSE:
         cause = "node_lost"
-    if any(alarm.kind in (NOT_A_NUMBER, DIVERGED) for alarm in view.alarms):
+    if any(alarm.kind in (NOT_A_NUMBER, DIVERGED) for alarm in view.status.alarms):
         return _of_loss(view, run)
     node = _node(view)
     if cause not in _OF_CAUSE or node not in states or node not in histories:
@@ -83,7 +83,7 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     data = run.get(name)
     if data is None or len(data) < 2:
         return None
-    alarms = [one for one in view.alarms if one.kind in (NOT_A_NUMBER, DIVERGED)]
+    alarms = [one for one in view.status.alarms if one.kind in (NOT_A_NUMBER, DIVERGED)]
     first = min(one.step for one in alarms)
     span = max(_LEAST_STEPS, view.step - first)
     x0 = max(0.0, float(first - span))
@@ -102,7 +102,7 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
 
 
 def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
-    started, ended = instant(view.started), instant(view.ended)
+    started, ended = instant(view.status.started), instant(view.status.ended)
     if started is None or ended is None:
         return None
     x1 = ended.timestamp()

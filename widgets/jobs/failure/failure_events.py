@@ -61,7 +61,7 @@ def events(
         ),
         key=lambda event: event.at_s,
     )
-    started = instant(view.started)
+    started = instant(view.status.started)
     if started is None:
         return tuple(found[-_MOST:])
     began = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
@@ -82,7 +82,7 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
     loss = curves.get("loss")
     if loss is None or not len(loss) or not curves.began_s:
         return
-    for alarm in view.alarms:
+    for alarm in view.status.alarms:
         at = curves.place(alarm.step, XAxis.CLOCK)
         if at is not None:
             words = alarm.sentence
@@ -96,7 +96,7 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
 
 
 def _end(view: JobView) -> Iterable[Event]:
-    ended = instant(view.ended)
+    ended = instant(view.status.ended)
     if ended is None:
         return
     error = view.error

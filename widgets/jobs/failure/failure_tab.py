@@ -150,10 +150,10 @@ class FailureTab(QWidget):
         error = view.error
         cause = error.sentence if error is not None else ""
         # The message of the run has rank and node before the cause.
-        says_all = not cause or cause in view.message
-        self._sentence.setText(view.message if says_all and view.message else cause)
-        self._why.setText("" if says_all else view.message)
-        self._why.setVisible(not says_all and bool(view.message))
+        says_all = not cause or cause in view.status.message
+        self._sentence.setText(view.status.message if says_all and view.status.message else cause)
+        self._why.setText("" if says_all else view.status.message)
+        self._why.setVisible(not says_all and bool(view.status.message))
         remedy = error.remedy if error is not None else ""
         self._remedy.setText(remedy)
         self._remedy.setVisible(bool(remedy))
@@ -191,7 +191,7 @@ class FailureTab(QWidget):
         facts.append(Fact("At step", step_words(view)))
         if words := lost(view, self._checkpoints):
             facts.append(Fact("Lost", words))
-        facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
+        facts.append(Fact("When", formats.moment_long(instant(view.status.ended), now)))
         self._facts.set_facts(facts)
 
     def show_installed(self, job_id: str, module: str) -> None:

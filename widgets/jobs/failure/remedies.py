@@ -126,7 +126,7 @@ def cause_of(view: JobView) -> str:
     if error is None or error.cause or error.traceback:
         return error.cause if error is not None else ""
     ends = {NOT_A_NUMBER: config.stop_on_nan, DIVERGED: config.stop_on_divergence}
-    found = {alarm.kind for alarm in view.alarms if ends.get(alarm.kind)}
+    found = {alarm.kind for alarm in view.status.alarms if ends.get(alarm.kind)}
     if NOT_A_NUMBER in found:
         return LOSS_NOT_A_NUMBER
     return LOSS_DIVERGED if found else ""

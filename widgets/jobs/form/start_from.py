@@ -338,7 +338,7 @@ def _words_of(value: str) -> str:
 
 
 def _ran(view: JobView) -> str:
-    when = formats.moment(instant(view.ended or view.started or view.created), time())
+    when = formats.moment(instant(view.status.ended or view.status.started or view.created), time())
     return f"{view.state.word}, {when}"
 
 

@@ -107,11 +107,11 @@ def nodes_of(view: JobView | JobSummary) -> str:
 
 def took_s(view: JobView, now: datetime) -> float | None:
     """Return the seconds that all runs took until now."""
-    begin = instant(view.started)
-    end = instant(view.ended) or (now if view.state.is_live else None)
+    begin = instant(view.status.started)
+    end = instant(view.status.ended) or (now if view.state.is_live else None)
     if begin is None or end is None:
         return None
-    return view.earlier_s + max(0.0, (end - begin).total_seconds())
+    return view.status.earlier_s + max(0.0, (end - begin).total_seconds())
 
 
 def best_words(view: JobView | JobSummary) -> tuple[str, str]:

@@ -149,7 +149,10 @@ class JobTableView(QTableView):
     # -- stored layout
 
     def layout_now(self) -> dict[str, Any]:
-        """Return columns, widths and order as plain values."""
+        """Return columns, widths and order as plain values.
+
+        `QHeaderView.saveState` would store a narrow window's columns as the user's choice.
+        """
         return {
             "columns": [column.key for column in self._chosen],
             "widths": {column.key: width for column, width in self._wanted.items()},

@@ -27,7 +27,7 @@ def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None
     began_s: Time of its first point, 0 without one: a resumed run began later.
         began_s: Of its first point, 0 where there is none: a run that was resumed began later.
     """
-    started, ended = instant(view.started), instant(view.ended)
+    started, ended = instant(view.status.started), instant(view.status.ended)
     if started is None:
         return None
     begin = min(started.timestamp(), began_s or started.timestamp())

@@ -70,7 +70,7 @@ def rank_rows(
     for rank, placement, uuid in view.ranks():
         is_server = rank < view.config.strategy.servers
         # Zero before the first step, and always for a server.
-        known = rank < len(view.rank_step_ms) and bool(view.rank_step_ms[rank])
+        known = rank < len(view.status.rank_step_ms) and bool(view.status.rank_step_ms[rank])
         gpu = gpus.get((placement.node, uuid))
         live = view.state.is_live
         rows.append(
@@ -79,7 +79,7 @@ def rank_rows(
                 titles[placement.node],
                 f"GPU {gpu.index}" if gpu is not None else uuid[:_UUID_SHOWN] or formats.NONE,
                 _pid(view, gpu) if live and gpu is not None else formats.NONE,
-                formats.milliseconds(view.rank_step_ms[rank]) if known else formats.NONE,
+                formats.milliseconds(view.status.rank_step_ms[rank]) if known else formats.NONE,
                 _memory(gpu) if live and gpu is not None else formats.NONE,
                 _use(gpu) if live and gpu is not None else formats.NONE,
                 ((beats or {}).get(placement.node) or formats.NONE) if live else formats.NONE,

@@ -36,7 +36,7 @@ _ROWS_OF_NODES = 8
 
 def rank_marks(view: JobView) -> list[Mark]:
     """Return the segments of the progress ring, one per rank."""
-    slow = view.slow_ranks if view.state.is_live else ()
+    slow = view.status.slow_ranks if view.state.is_live else ()
     bad = view.error.rank if view.error is not None else None
     return [
         "bad" if rank == bad else "warn" if rank in slow else "" for rank in range(view.world_size)
@@ -45,7 +45,7 @@ def rank_marks(view: JobView) -> list[Mark]:
 
 def parts_text(view: JobView, rank: int) -> str:
     """Return ``data 4.0 ms, compute 90 ms, …``: the parts of a rank's step, "" if not known."""
-    times = view.step_times
+    times = view.status.step_times
     if times is None or rank >= len(times.data_ms):
         return ""
     return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.of(rank).items())
@@ -239,10 +239,10 @@ class RankStrip(Card):
         Args:
             reasons: The known reasons of slow ranks.
         """
-        step_ms = view.rank_step_ms if view.state.is_live else ()
+        step_ms = view.status.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))
-        slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
-        times = view.step_times if step_ms and view.slow_cause is not None else None
+        slow = tuple(rank for rank in range(len(step_ms)) if rank in view.status.slow_ranks)
+        times = view.status.step_times if step_ms and view.status.slow_cause is not None else None
         servers = view.config.strategy.servers
         self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times, servers)
         self._legend.show_parts(tuple(times.of(0)) if times is not None else ())

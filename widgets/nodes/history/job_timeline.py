@@ -34,7 +34,7 @@ def bars_of(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
     """The newest run of each job that has one on this node, oldest first."""
     found = []
     for view in views:
-        began, ended = instant(view.started), instant(view.ended)
+        began, ended = instant(view.status.started), instant(view.status.ended)
         if node not in view.nodes or began is None:
             continue
         if view.state.is_live:

@@ -214,7 +214,7 @@ class JobsCard(Card):
     def show_jobs(self, views: Iterable[JobView], node: str) -> None:
         """Show the live jobs on this node, the oldest first."""
         live = [view for view in views if view.state.is_live and node in view.nodes]
-        live.sort(key=lambda view: view.started)
+        live.sort(key=lambda view: view.status.started)
         told = tuple((view.id, view.name) for view in live)
         self.setVisible(bool(told))
         if (*told, ("", node)) == self._shown:

@@ -38,7 +38,13 @@ def list_jobs(services: Services) -> Answer:
     """Every job."""
     views = services.queries.list()
     rows = (
-        (view.id, view.state.word, f"{view.progress:.0%}", view.name, cause(view) or view.message)
+        (
+            view.id,
+            view.state.word,
+            f"{view.progress:.0%}",
+            view.name,
+            cause(view) or view.status.message,
+        )
         for view in views
     )
     empty = f"There are no jobs yet. Make one: {COMMAND} job create FILE.toml"
@@ -63,14 +69,14 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
         ("Cause", cause(view)),
         ("Fix", view.error.remedy if view.error else ""),
-        ("Message", view.message),
-        *(("Warning", alarm.sentence) for alarm in view.alarms),
+        ("Message", view.status.message),
+        *(("Warning", alarm.sentence) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", f"{view.epoch} of {view.epochs}"),
-        ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),
-        ("Time left", in_time(view.eta_s) if view.state.is_live else ""),
+        ("Epoch", f"{view.status.epoch} of {view.epochs}"),
+        ("Step", f"{view.step} of {view.status.total_steps}" if view.status.total_steps else ""),
+        ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.why_slow()),
-        *((name, in_figures(value)) for name, value in view.metrics.items()),
+        *((name, in_figures(value)) for name, value in view.status.metrics.items()),
         *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
         (
             "Optimizer",
@@ -89,10 +95,10 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
         ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
-        ("Started", in_local_time(view.started)),
-        ("Ended", in_local_time(view.ended)),
+        ("Started", in_local_time(view.status.started)),
+        ("Ended", in_local_time(view.status.ended)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
-        ("Energy", _figure(view.energy_j, JOULES_A_KWH, " kWh")),
+        ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
         ("Folder", services.share.shown(services.data_root.job(view.id).path)),
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),

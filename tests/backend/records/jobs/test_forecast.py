@@ -17,9 +17,11 @@ from backend.records.jobs.forecast import (
     twin_of,
 )
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Pin
 from tests.integration.tiny import raw_job
+from tests.job_views import changed
 
 PINS = {key: Pin("tiny", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
 
@@ -31,7 +33,7 @@ def config(**other: object) -> JobConfig:
 
 
 def job(name: str, **other: object) -> JobView:
-    return JobView(name, name, JobState.FINISHED, config(**other), "", step=9, pins=PINS)
+    return JobView(name, name, config(**other), "", RunStatus(JobState.FINISHED, step=9), pins=PINS)
 
 
 def names(*jobs: JobView) -> list[str]:
@@ -46,7 +48,7 @@ def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
 
 def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
-    known = replace(job("a", placement=gpus), energy_j=9_000.0)
+    known = changed(job("a", placement=gpus), energy_j=9_000.0)
     found = forecast(config(epochs=10, placement=gpus), 64, twin_of(known, 0.2), None)
     assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
     unknown = forecast(config(epochs=10, placement=gpus), 64, twin_of(job("a"), 0.2), None)
@@ -56,13 +58,13 @@ def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
 
 
 def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
-    times = {"started": "2026-11-22T07:00:00Z", "ended": "2026-11-22T07:00:20Z"}
-    whole = replace(job("a"), run=1, step=40, **times)
+    times = {"started": "2026-11-22T07:00:00Z", "updated": "2026-11-22T07:00:20Z"}
+    whole = changed(job("a"), run=1, step=40, **times)
     assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
     found = forecast(config(epochs=1), 100, twin_of(whole, 0.2), None)
     assert found.lasts_s == 32.0
     # Of a run that was resumed, the last stretch alone is known.
-    assert twin_of(replace(whole, run=2), 0.2) == Twin("a", 0.2)
+    assert twin_of(changed(whole, run=2), 0.2) == Twin("a", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_no_time_is_told_from_a_job_of_another_pace(other: dict[str, object]) ->
 
 def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
     other = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
-    assert names(replace(job("draft"), step=0), other) == []
+    assert names(changed(job("draft"), step=0), other) == []
 
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])

@@ -142,7 +142,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     found = other.bundles.unbundle(whole)
     assert found.view.id != job_id
     assert job_id in found.origin
-    assert job_id in found.view.message
+    assert job_id in found.view.status.message
     assert set(found.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
     view = other.jobs.queries.show(found.view.id)
     assert (view.state, view.name, view.notes) == (JobState.FINISHED, "Täglich/1", "It went well.")

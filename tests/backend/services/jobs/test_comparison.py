@@ -23,9 +23,11 @@ from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.context.container import Services, open_services
 from tests.fakes import trained
+from tests.job_views import changed
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.run_curves import RunCurves
 
@@ -70,10 +72,10 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
 
 def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
-    times = {"started": "2026-11-21T08:00:00Z", "ended": "2026-11-21T09:00:00Z", "run": 1}
-    on_gpus = replace(trained_view(placement=gpus), energy_j=1.8e6, **times)
-    unknown = replace(trained_view(placement=gpus), earlier_gpu_s=None, **times)
-    on_processors = replace(trained_view(), **times)
+    times = {"started": "2026-11-21T08:00:00Z", "updated": "2026-11-21T09:00:00Z", "run": 1}
+    on_gpus = changed(trained_view(placement=gpus), energy_j=1.8e6, **times)
+    unknown = changed(trained_view(placement=gpus), earlier_gpu_s=None, **times)
+    on_processors = changed(trained_view(), **times)
     figures = RunFigures()
     found = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
     assert row(found.results, "gpu_hours").values == (2.0, None, None)
@@ -83,7 +85,8 @@ def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
 
 
 def trained_view(**settings: object) -> JobView:
-    return JobView("a", "a", JobState.FINISHED, replace(trained.CONFIG, **settings), "")  # type: ignore[arg-type]
+    config = replace(trained.CONFIG, **settings)  # type: ignore[arg-type]
+    return JobView("a", "a", config, "", RunStatus(JobState.FINISHED, earlier_gpu_s=0.0))
 
 
 def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best_is_marked(

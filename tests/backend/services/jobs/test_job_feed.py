@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from backend.services.jobs import feed as job_feed
 from backend.services.jobs.feed import JobList
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 from tests.fakes.command_line import call
+from tests.job_views import changed
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
         view = job(number, state=JobState.TRAINING)
         looks._tell(view)
         assert looks._told == {view.id: (view.run, JobState.TRAINING)}
-        looks._tell(replace(view, state=JobState.FINISHED))
+        looks._tell(changed(view, state=JobState.FINISHED))
     assert looks._told == {}
 
 
@@ -103,7 +103,7 @@ def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
 
 def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
     services = desktops[0]
-    view = job(1, created="2020-01-01T07:00:00Z", ended="2020-01-01T09:00:00Z")
+    view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
     listing = JobList(services.jobs.queries).poll()

@@ -178,12 +178,12 @@ def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
 def test_live_comes_first_then_the_queue_then_drafts_then_what_has_ended():
     index = JobIndex()
     made = [
-        line_of(job(1, id="old", state=JobState.FINISHED, ended="2026-11-20T08:00:00Z")),
-        line_of(job(2, id="new", state=JobState.ERROR, ended="2026-11-21T08:00:00Z")),
-        line_of(job(3, id="draft", state=JobState.CREATED, started="", ended="")),
-        line_of(job(4, id="second", state=JobState.QUEUED, started="", ended="")),
-        line_of(job(5, id="first", state=JobState.QUEUED, started="", ended="")),
-        line_of(job(6, id="live", state=JobState.TRAINING, ended="")),
+        line_of(job(1, id="old", state=JobState.FINISHED, updated="2026-11-20T08:00:00Z")),
+        line_of(job(2, id="new", state=JobState.ERROR, updated="2026-11-21T08:00:00Z")),
+        line_of(job(3, id="draft", state=JobState.CREATED, started="", updated="")),
+        line_of(job(4, id="second", state=JobState.QUEUED, started="", updated="")),
+        line_of(job(5, id="first", state=JobState.QUEUED, started="", updated="")),
+        line_of(job(6, id="live", state=JobState.TRAINING, updated="")),
     ]
     index.take(made)
     found = index.find(JobQuery(), {"first": 1, "second": 2})

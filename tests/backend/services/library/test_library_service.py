@@ -28,6 +28,7 @@ from backend.records.library.preview import ItemFault, ModelCheck, Preview
 from backend.services.context.container import Services, default_catalogue, open_services
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
+from tests.job_views import changed
 
 CONFIG = JobConfig(
     name="digits",
@@ -441,9 +442,9 @@ def test_what_worked_together_is_known_of_previews_checks_and_jobs(
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
     library.check_model("plankton", "plankton", "plankton")
     pins = {key: Pin("digits", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
-    view = JobView("a", "a", JobState.TRAINING, CONFIG, "", pins=pins, step=1)
+    view = JobView("a", "a", CONFIG, "", RunStatus(JobState.TRAINING, step=1), pins=pins)
     catalogue.put_job(view)
-    catalogue.put_job(replace(view, id="b", step=0, pins={**pins, "loader": Pin("x", 1, "")}))
+    catalogue.put_job(changed(view, step=0, id="b", pins={**pins, "loader": Pin("x", 1, "")}))
     assert library.used_together() == (
         Together("digits", "digits"),
         Together("plankton", "plankton", "plankton"),

@@ -1,7 +1,5 @@
 """The curves of the open job: what the run did stands on the axis, and everything can be taken."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from PySide6.QtCore import QRect
@@ -12,6 +10,7 @@ from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from tests.asks import asks, menu_of
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from widgets.common import formats
 from widgets.jobs.actions import job_actions as do
@@ -82,10 +81,10 @@ def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
 
 
 def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
-    rests = replace(LIVE, step=60, state=JobState.INTERRUPTED)
+    rests = changed(LIVE, step=60, state=JobState.INTERRUPTED)
     tab.show_view(rests)
     assert "stopped after step 60" in said(tab, 60)
-    tab.show_view(replace(rests, state=JobState.TRAINING))
+    tab.show_view(changed(rests, state=JobState.TRAINING))
     assert "stopped after step 60" in said(tab, 60)
     start = RunStart(3, 61, JobState.INTERRUPTED)
     tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (start,), None, (), 1.7e9, [6.1]))
@@ -123,7 +122,7 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         (JobState.FINISHED, 60, reading, none),
         (JobState.ERROR, 0, "No curves: the job ended before its first step.", None),
     ):
-        view = replace(LIVE, state=state, step=step)
+        view = changed(LIVE, state=state, step=step)
         tab.clear("a job")
         tab.show_view(view)
         assert tab._loss._empty_text == words
@@ -136,7 +135,7 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
     alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
-    tab.show_view(replace(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
+    tab.show_view(changed(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     tab._axes._group.button(tab._axes._keys.index(axis)).click()
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]

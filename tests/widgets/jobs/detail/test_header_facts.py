@@ -11,6 +11,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.summary import line_of
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
 from widgets.common import formats
 from widgets.jobs.actions.job_actions import JobActions
@@ -20,12 +21,12 @@ from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn
 
-RESUMED = replace(
+RESUMED = changed(
     LIVE,
     state=JobState.FINISHED,
     run=3,
     started="2026-11-21T08:01:00Z",
-    ended="2026-11-21T08:02:00Z",
+    updated="2026-11-21T08:02:00Z",
     earlier_s=120.0,
 )
 
@@ -40,33 +41,33 @@ def test_the_time_of_the_newest_checkpoint_needs_no_news_to_stay_true(state):
         return
     # Of another year: written alike before midnight and after it.
     newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
-    costs = what_stop_costs(replace(LIVE, state=state), (checkpoint(10), newest))
+    costs = what_stop_costs(changed(LIVE, state=state), (checkpoint(10), newest))
     made = formats.moment_long(instant(newest.created), datetime.now().astimezone())
     assert f"Newest checkpoint: epoch 2, {made}." in costs
 
 
 def test_a_job_took_as_long_as_all_its_runs():
     assert said(RESUMED)["Took in total"] == formats.duration(180)
-    assert said(replace(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
+    assert said(changed(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
     assert line_of(RESUMED).took_s(0.0) == 180.0
 
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():
     assert " · run 3 started " in circumstances(RESUMED)
-    assert " · started " in circumstances(replace(RESUMED, run=1))
+    assert " · started " in circumstances(changed(RESUMED, run=1))
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
     assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
-    assert not tip(line_of(replace(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+    assert not tip(line_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
 
 
 @pytest.mark.parametrize("step", [0, 40])
 def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
     unknown = {"step": step, "total_steps": 0}
     wanted = "40" if step else "–"
-    assert said(replace(LIVE, **unknown))["Step"] == wanted
+    assert said(changed(LIVE, **unknown))["Step"] == wanted
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
-    tab.show_view(replace(FAILED, **unknown))
+    tab.show_view(changed(FAILED, **unknown))
     assert {f.caption: f.value for f in tab._facts._facts}["At step"] == wanted
 
 
@@ -93,7 +94,7 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     assert small["accuracy"]._value.text() == "0.750"
     assert detail._starts
     assert detail.curves.began_s == 1.0
-    again = update(replace(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
+    again = update(changed(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
     detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
     assert small["accuracy"]._value.text() == "–"
     assert (detail._starts, detail.curves.began_s) == ({}, 0.0)

@@ -13,10 +13,11 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import asks, menu_of
+from tests.job_views import changed
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -40,9 +41,9 @@ CONFIG = parse_job(
         "placement": [{"node": "this-computer", "processes": 2}],
     }
 ).config
-CREATED = JobView("a", "digits", JobState.CREATED, CONFIG, "2026-11-21T07:00:00Z")
-LIVE = replace(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
-FAILED = replace(
+CREATED = JobView("a", "digits", CONFIG, "2026-11-21T07:00:00Z", RunStatus(JobState.CREATED))
+LIVE = changed(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
+FAILED = changed(
     LIVE,
     state=JobState.ERROR,
     error=RankError(
@@ -92,7 +93,7 @@ def detail(qtbot):
     ],
 )
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
-    detail.open_job(replace(LIVE, state=state))
+    detail.open_job(changed(LIVE, state=state))
     assert detail.header.act.text() == act
     with asks(detail.job_actions, action) as wished:
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
@@ -101,7 +102,7 @@ def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
 
 @pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
 def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
-    detail.open_job(replace(LIVE, state=state))
+    detail.open_job(changed(LIVE, state=state))
     detail.show_checkpoints("a", ())
     act = detail.header.act
     assert act.text() == "Start over"
@@ -116,14 +117,14 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
 
 
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
-    detail.open_job(replace(LIVE, state=JobState.QUEUED))
+    detail.open_job(changed(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
     with asks(detail.job_actions, do.START_OVER):
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
 
 
 def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export(detail):
-    detail.open_job(replace(LIVE, state=JobState.FINISHED))
+    detail.open_job(changed(LIVE, state=JobState.FINISHED))
     detail.show_checkpoints("a", ())
     act = detail.header.act
     assert not act.isEnabled()
@@ -145,8 +146,8 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
 def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(detail):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", ())
-    detail.show_view(replace(LIVE, run=2))
-    detail.show_view(replace(FAILED, run=2))
+    detail.show_view(changed(LIVE, run=2))
+    detail.show_view(changed(FAILED, run=2))
     assert detail.header.act.text() == "Resume"
     assert detail.failure._again.text() == "Resume"
 
@@ -154,7 +155,7 @@ def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(deta
 @pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
 @pytest.mark.parametrize("cause", ["", "gpu_memory"])
 def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
-    detail.open_job(replace(FAILED, error=replace(FAILED.error, cause=cause)))
+    detail.open_job(changed(FAILED, error=replace(FAILED.error, cause=cause)))
     detail.show_checkpoints("a", kept)
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
@@ -164,13 +165,13 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
 
 
 def test_while_it_stops_there_is_nothing_to_press(detail):
-    detail.open_job(replace(LIVE, state=JobState.STOPPING))
+    detail.open_job(changed(LIVE, state=JobState.STOPPING))
     assert detail.header.act.text() == "Stopping…"
     assert not detail.header.act.isEnabled()
 
 
 def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
-    stopping = replace(LIVE, state=JobState.STOPPING)
+    stopping = changed(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
     # Of another year: no moment is written with more words.
     made = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
@@ -179,7 +180,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     act = detail.header.act
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
     detail._stopping_since_s -= STOP_GRACE_S + 1
-    detail.show_view(replace(stopping, step=31))
+    detail.show_view(changed(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
     caption = detail._progress._caption
     assert "loses everything after epoch 2, " in caption.text()
@@ -190,8 +191,8 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
     # Whoever resumes it has patience again.
-    detail.show_view(replace(LIVE, run=2))
-    detail.show_view(replace(stopping, run=2))
+    detail.show_view(changed(LIVE, run=2))
+    detail.show_view(changed(stopping, run=2))
     assert act.text() == "Stopping…"
 
 
@@ -256,13 +257,13 @@ def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(d
 
 def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
     detail.open_job(FAILED)
-    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(changed(LIVE, run=2))
     assert detail._tabs.key() == "curves"
 
 
 def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
     detail.open_job(FAILED)
-    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(changed(LIVE, run=2))
     assert detail.curves.isVisible()
     assert not detail.failure.isVisible()
 
@@ -419,7 +420,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     error = RankError(
         "Out of GPU memory.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
     )
-    detail.open_job(replace(FAILED, error=error))
+    detail.open_job(changed(FAILED, error=error))
     failure = detail.failure
     assert failure.first_act is failure._changed
     assert failure._usual.indexOf(failure._clone) == 0
@@ -432,14 +433,14 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert wished.args == ["1", 214]
     assert detail._tabs.key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
-    detail.show_view(replace(FAILED, error=disk))
+    detail.show_view(changed(FAILED, error=disk))
     assert failure.first_act is failure._again
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
     lines = tuple(EvidenceLine("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
-    detail.open_job(replace(FAILED, error=replace(error, evidence=lines)))
+    detail.open_job(changed(FAILED, error=replace(error, evidence=lines)))
     assert detail.failure._proof_title.text() == "Last lines of the log of rank 1"
     assert detail.failure._proof.toPlainText().count("\n") == 19
     assert "<b>line 20</b>" in detail.failure._proof.toPlainText()
@@ -453,22 +454,22 @@ def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
 
 def test_the_slow_one_of_two_ranks_is_named(detail):
     strip = detail.curves.ranks
-    strip.show_view(replace(LIVE, rank_step_ms=(18.0, 27.0)))
+    strip.show_view(changed(LIVE, rank_step_ms=(18.0, 27.0)))
     assert strip._word.text() == "", "no figure alone makes a rank slow"
-    strip.show_view(replace(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
+    strip.show_view(changed(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
     assert strip._word.text().replace("\xa0", " ") == "rank 1 is 40 % slower"
-    strip.show_view(replace(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
+    strip.show_view(changed(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
     assert strip._word.text() == ""
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
     alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
-    detail.show_update(update(replace(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
+    detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
     assert detail._banner._strong.text() == alarm.sentence
     posts = detail.curves._loss._marks.posts
     assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
-    detail.show_view(replace(FAILED, alarms=(alarm,)))
+    detail.show_view(changed(FAILED, alarms=(alarm,)))
     assert not detail._banner.isVisible()
     assert [post.text for post in detail.curves._loss._marks.posts] == ["diverges", "failed here"]
 
@@ -476,7 +477,7 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
 def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
-    detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
+    detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
     assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.summary import line_of
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from widgets.jobs.actions.job_actions import JobActions
@@ -16,7 +17,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
 from widgets.jobs.sweeps.sweep_pane import _best_first
 
-JUDGED = replace(LIVE, best_metric=("validation/loss", 0.25), metrics={"loss": 0.5})
+JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():

@@ -1,6 +1,5 @@
 """The runs of a job: a list behind the number in its head, and an earlier one to be looked at."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +9,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common import formats
@@ -19,7 +19,7 @@ from widgets.jobs.detail.run_history_menu import run_words
 from widgets.jobs.page.jobs_page import JobsPage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-THIRD = replace(LIVE, run=3)
+THIRD = changed(LIVE, run=3)
 RUNS = (
     JobRun(3, JobState.TRAINING, first_step=1, last_step=3),
     JobRun(
@@ -34,7 +34,7 @@ RUNS = (
     ),
     JobRun(1, JobState.ERROR, put_away=2, ended="2026-11-12T10:00:00Z"),
 )
-THEN = replace(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
+THEN = changed(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     with asks(page.detail.job_actions, do.READ_RUNS) as told:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
-    page.detail.show_view(replace(LIVE, run=1))
+    page.detail.show_view(changed(LIVE, run=1))
     assert not runs.isVisible(), "one run has no others beside it"
 
 
@@ -89,7 +89,7 @@ def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, pa
     assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job == "a/runs/2"
     # News of the newest run go on in its head, and change nothing of the earlier one's curves.
-    page.show_update(update(replace(THIRD, epoch=7), 4, [0.6], run=3))
+    page.show_update(update(changed(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
     assert losses(detail) == [5.0, 4.0]
     assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3")
@@ -114,7 +114,7 @@ def test_of_a_job_that_fails_meanwhile_nothing_is_torn_away(page):
     detail = page.detail
     choose(page, 2)
     detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))
-    detail.show_view(replace(FAILED, run=3))
+    detail.show_view(changed(FAILED, run=3))
     assert losses(detail) == [5.0]
     assert detail._tabs.key() == "curves"
 

@@ -7,6 +7,7 @@ import pytest
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from tests.asks import asks
+from tests.job_views import changed
 from tests.pictures import lab
 from widgets.common import theme
 from widgets.common.buttons import Button
@@ -32,7 +33,7 @@ def steps(*slow, usual=100.0, ms=125.0):
     return tuple(ms if rank in slow else usual for rank in range(16))
 
 
-SLOWED = replace(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
+SLOWED = changed(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
 
 
 def test_the_sentence_has_node_cost_and_cause():
@@ -55,10 +56,10 @@ def test_workers_that_do_not_wait_for_each_other_are_not_slowed():
 @pytest.mark.parametrize(
     "view",
     [
-        replace(SLOWED, slow_ranks=()),
-        replace(SLOWED, slow_ranks=tuple(range(16))),
-        replace(SLOWED, state=JobState.FINISHED),
-        replace(SLOWED, rank_step_ms=()),
+        changed(SLOWED, slow_ranks=()),
+        changed(SLOWED, slow_ranks=tuple(range(16))),
+        changed(SLOWED, state=JobState.FINISHED),
+        changed(SLOWED, rank_step_ms=()),
     ],
     ids=["none is slow", "all are", "it is over", "no times"],
 )
@@ -77,7 +78,7 @@ def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
     with asks(detail.job_actions, do.SHOW_NODE) as asked:
         button.click()
     assert asked.args == ["gpu07"]
-    detail.show_view(replace(SLOWED, slow_ranks=()))
+    detail.show_view(changed(SLOWED, slow_ranks=()))
     assert banner.isHidden()
 
 
@@ -96,7 +97,7 @@ def test_the_card_above_the_rack_says_what_the_node_costs():
     (card, *_) = attentions(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"
     assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
-    (card, *_) = attentions(lab.nodes(), rows, [replace(SLOWED, slow_ranks=())], {})
+    (card, *_) = attentions(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
 
 
@@ -106,7 +107,7 @@ TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
 
 
 def test_a_measured_cause_is_said_where_the_node_has_no_finding():
-    slowed = replace(SLOWED, slow_cause=LOADER)
+    slowed = changed(SLOWED, slow_cause=LOADER)
     assert words(slow_node(slowed, NODES).sentence) == SENTENCE, "its finding explains more"
     assert words(slow_node(slowed, {}).sentence) == (
         "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
@@ -119,21 +120,21 @@ def test_one_culprit_is_named_the_one_that_costs_most():
     network = (
         "The network slows this job: communication takes 60 of the 130 ms of a step on every rank."
     )
-    assert culprit(replace(SLOWED, slow_cause=NETWORK), slow) == (network, "")
+    assert culprit(changed(SLOWED, slow_cause=NETWORK), slow) == (network, "")
     other = replace(LOADER, rank=3)
-    assert culprit(replace(SLOWED, slow_cause=other), slow) == (
+    assert culprit(changed(SLOWED, slow_cause=other), slow) == (
         "gpu06 slows this job: rank 3 waits 31 ms a step for its loader, the others 4.0 ms.",
         "gpu06",
     )
-    assert culprit(replace(SLOWED, slow_cause=LOADER), slow)[0] == slow.sentence
-    over = replace(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
+    assert culprit(changed(SLOWED, slow_cause=LOADER), slow)[0] == slow.sentence
+    over = changed(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
     assert culprit(over, None) == ("", "")
 
 
 def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
-    detail.open_job(replace(SLOWED, slow_ranks=(), slow_cause=NETWORK))
+    detail.open_job(changed(SLOWED, slow_ranks=(), slow_cause=NETWORK))
     assert detail._banner._strong.text().startswith("The network slows this job: ")
     assert not detail._banner.findChildren(Button)
 
@@ -143,17 +144,17 @@ def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
     qtbot.addWidget(strip)
     strip.resize(600, 300)
     strip.show()
-    strip.show_view(replace(SLOWED, step_times=TIMES))
+    strip.show_view(changed(SLOWED, step_times=TIMES))
     low = strip._cells.heightForWidth(600)
     assert not strip._legend.isVisible()
-    strip.show_view(replace(SLOWED, step_times=TIMES, slow_cause=LOADER))
+    strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER))
     assert strip._legend.isVisible()
     assert strip._cells.heightForWidth(600) > low
     assert strip._legend._shown == ("data", "compute", "communication", "waiting")
     on_gpus = replace(TIMES, communication_ms=None)
-    strip.show_view(replace(SLOWED, step_times=on_gpus, slow_cause=LOADER))
+    strip.show_view(changed(SLOWED, step_times=on_gpus, slow_cause=LOADER))
     assert strip._legend._shown == ("data", "compute and communication")
-    strip.show_view(replace(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
+    strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
     assert not strip._legend.isVisible()
 
 
@@ -162,7 +163,7 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
     qtbot.addWidget(strip)
     strip.resize(1000, 300)
     half = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
-    strip.show_view(replace(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
+    strip.show_view(changed(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
     strip.show()
     image = strip._cells.grab().toImage()
     data, compute = (theme.current().curve(number).name() for number in (1, 0))
@@ -174,7 +175,7 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
 
 
 def test_the_table_of_ranks_has_the_parts_in_a_tool_tip():
-    row, *_ = rank_rows(replace(SLOWED, step_times=TIMES))
+    row, *_ = rank_rows(changed(SLOWED, step_times=TIMES))
     assert (
         words(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
     )

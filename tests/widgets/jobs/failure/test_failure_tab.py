@@ -14,6 +14,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
+from tests.job_views import changed
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.theme_manager import ThemeManager
@@ -81,7 +82,7 @@ def test_where_nobody_kept_what_the_node_did_the_loss_stands_alone(detail: JobDe
 
 
 def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qtbot: QtBot) -> None:
-    view = replace(FAILED, step=12_000)
+    view = changed(FAILED, step=12_000)
     old = lab.history(FAILED).history
     loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
     history = HistoryUpdate(
@@ -97,7 +98,7 @@ def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qt
 def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.open_job(replace(FAILED, id="other", step=0))
+    detail.open_job(changed(FAILED, step=0, id="other"))
     plots = detail.failure.plots
     assert plots.cause is None
     assert plots.loss is None
@@ -110,7 +111,7 @@ def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) 
 def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> None:
     rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is 2.31, 4.2 times its best.")
     ends = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
-    detail.open_job(replace(FAILED, alarms=(rises, ends)))
+    detail.open_job(changed(FAILED, alarms=(rises, ends)))
     detail.show_update(replace(lab.history(FAILED), view=detail._view))
     panel = detail.failure.plots.cause
     assert panel is not None
@@ -126,7 +127,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
 def test_a_loss_that_is_shown_from_its_first_step_is_shown_once(
     detail: JobDetail, first: int
 ) -> None:
-    view = replace(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
+    view = changed(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     plots = detail.failure.plots
@@ -136,7 +137,7 @@ def test_a_loss_that_is_shown_from_its_first_step_is_shown_once(
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_a_card_never_stands_without_its_plot(detail: JobDetail, is_asked: bool) -> None:
     view = (
-        replace(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
+        changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
     )
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
@@ -164,7 +165,7 @@ def test_the_last_step_with_a_loss_is_one_whose_loss_is_a_number(
     steps = list(range(1, len(loss) + 1))
     history = HistoryUpdate(
         steps, [1] * len(steps), [float(one) for one in steps], {"loss": loss}, (), 0,
-        began_s=instant(FAILED.started).timestamp(),
+        began_s=instant(FAILED.status.started).timestamp(),
     )  # fmt: skip
     detail.open_job(FAILED)
     detail.show_update(RunUpdate(FAILED, history))
@@ -173,7 +174,7 @@ def test_the_last_step_with_a_loss_is_one_whose_loss_is_a_number(
 
 
 def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:
-    view = replace(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
+    view = changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
     detail.open_job(view)
     detail.show_update(replace(measured("gradient_norm"), view=view))
     assert detail.failure.plots._cause_title.text().startswith("Gradient norm since step")
@@ -189,7 +190,7 @@ def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str)
 
 def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDetail) -> None:
     rises = Alarm(DIVERGED, 4_000, "The loss is 2.31.")
-    view = replace(FAILED, alarms=(rises,))
+    view = changed(FAILED, alarms=(rises,))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     detail.show_checkpoints(view.id, lab.checkpoints(view))

@@ -11,6 +11,7 @@ from backend.records.jobs.config import Placement
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
@@ -34,7 +35,7 @@ ON_GPUS = replace(
 
 def failed(cause, rank=3, config=ON_GPUS):
     error = replace(FAILED.error, cause=cause, rank=rank, node="gpu07")
-    return replace(FAILED, config=config, error=error, step=244, total_steps=900)
+    return changed(FAILED, error=error, step=244, total_steps=900, config=config)
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
     detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
-    detail.open_job(replace(failed(""), state=JobState.LOST, error=None))
+    detail.open_job(changed(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
@@ -167,8 +168,8 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
     kind, traceback, settings, cause
 ):
     alarms = (Alarm(kind, 240, "The loss …"),) if kind else ()
-    job = replace(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
-    assert cause_of(replace(job, error=replace(job.error, traceback=traceback))) == cause
+    job = changed(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
+    assert cause_of(changed(job, error=replace(job.error, traceback=traceback))) == cause
 
 
 def test_clipping_is_offered_once():
@@ -232,7 +233,7 @@ def test_what_was_saved_is_said_below_the_buttons(detail, cause, kept, words):
 def lacking(cause, traceback="", evidence=()):
     lines = tuple(EvidenceLine("rank-3.log", 9, text) for text in evidence)
     error = replace(FAILED.error, cause=cause, traceback=traceback, evidence=lines)
-    return replace(FAILED, error=error)
+    return changed(FAILED, error=error)
 
 
 CAUGHT = """Traceback (most recent call last):
@@ -254,7 +255,7 @@ ValueError: bad"""
         (lacking("gpu_memory", "ModuleNotFoundError: No module named 'PIL'"), ""),
         (lacking("", "ValueError: x"), ""),
         (lacking("unknown", "", ["No module named 'PIL'"]), ""),
-        (replace(FAILED, error=None), ""),
+        (changed(FAILED, error=None), ""),
     ],
 )
 def test_the_module_without_which_a_job_failed_is_known(view, module):
@@ -279,7 +280,7 @@ def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
 
 def test_resume_continues_from_before_the_loss_rose(detail):
     view = failed("diverged")
-    detail.open_job(replace(view, error=replace(view.error, sound_step=12)))
+    detail.open_job(changed(view, error=replace(view.error, sound_step=12)))
     detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
     words = detail.failure._from.text()
     assert words.startswith("Resume continues from the last good checkpoint: epoch ")

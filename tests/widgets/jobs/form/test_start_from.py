@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
+from tests.job_views import changed
 from tests.pictures import lab
 from tests.widgets.jobs.form.test_job_form import DIGITS
 from widgets.common.formats import checkpoint
@@ -219,5 +218,5 @@ def test_what_cannot_be_read_is_said_in_the_list(field):
     choice = opened(field)
     field.show_error("The data root is gone.")
     assert texts(choice) == [OWN, NOTHING, FILE, "The data root is gone."]
-    field.show_jobs((replace(JOB, run=2),))
+    field.show_jobs((changed(JOB, run=2),))
     assert texts(choice)[3:] == [JOB.name]

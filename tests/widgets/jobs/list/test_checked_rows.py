@@ -8,12 +8,13 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = replace(LIVE, state=JobState.FINISHED, ended="2026-11-20T11:00:00Z")
+ENDED = changed(LIVE, state=JobState.FINISHED, updated="2026-11-20T11:00:00Z")
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 
@@ -215,7 +216,7 @@ def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):
 
 def test_waiting_counts_what_waits_and_no_drafts(page):
     drafts = [replace(CREATED, id=f"draft-{n}", name="draft") for n in range(3)]
-    queued = replace(CREATED, id="queued", name="queued", state=JobState.QUEUED)
+    queued = changed(CREATED, state=JobState.QUEUED, id="queued", name="queued")
     show_jobs(page, [*views(), *drafts, queued])
     groups = page.list._groups
     assert groups._group.button(groups._keys.index("waiting")).shown == "Waiting 1"

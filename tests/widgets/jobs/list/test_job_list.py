@@ -13,6 +13,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.records.jobs.view import RunUpdate
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.windows import on_screen
@@ -20,13 +21,13 @@ from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = replace(
-    LIVE, state=JobState.FINISHED, started="2026-11-20T10:00:00Z", ended="2026-11-20T11:00:00Z"
+ENDED = changed(
+    LIVE, state=JobState.FINISHED, started="2026-11-20T10:00:00Z", updated="2026-11-20T11:00:00Z"
 )
 
 
 def job(name, view, **more):
-    return replace(view, id=name, name=name, **more)
+    return changed(view, id=name, name=name, **more)
 
 
 def shown(model):

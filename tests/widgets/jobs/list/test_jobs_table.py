@@ -10,10 +10,11 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.summary import line_of
 from backend.records.jobs.view import JobView
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen, owned
 from widgets.common.painting import text_width
@@ -63,21 +64,23 @@ MANY = config([f"gpu{n:02d}" for n in range(1, 65)], 8)
 def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=None, **more):
     begun_at = "" if begun is None else stamp(begun)
     over = "" if begun is None or took is None else stamp(begun - took)
-    return JobView(
+    view = JobView(
         name[:40],
         name,
-        state,
         config,
         stamp((begun or 1) + 1),
-        run=0 if begun is None else 1,
-        step=int(share * 1000),
-        total_steps=1000,
+        RunStatus(
+            state,
+            run=0 if begun is None else 1,
+            step=int(share * 1000),
+            total_steps=1000,
+            started=begun_at,
+            updated=over,
+        ),
         best_metric=best,
-        started=begun_at,
-        ended=over,
         user=user,
-        **more,
     )
+    return changed(view, **more)
 
 
 S = JobState

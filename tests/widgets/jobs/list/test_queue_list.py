@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -16,6 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
@@ -29,7 +29,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.shell.main_window import MainWindow
 
-QUEUED = replace(CREATED, state=JobState.QUEUED)
+QUEUED = changed(CREATED, state=JobState.QUEUED)
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end"
 REASONS = {
     "retinanet-r50": Waiting(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
@@ -53,7 +53,7 @@ def queue(*names, paused=""):
 
 
 def job(name, view=QUEUED, **more):
-    return replace(view, id=name, name=name, **more)
+    return changed(view, id=name, name=name, **more)
 
 
 NAMES = tuple(REASONS)

@@ -1,7 +1,5 @@
 """A sweep is one row among the jobs: it folds, it says how its jobs are, and it acts on all."""
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
@@ -11,6 +9,7 @@ from backend.records.jobs.summary import JobQuery, line_of
 from backend.records.sweeps.summary import Folds
 from backend.services.jobs.index import JobIndex
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
@@ -180,7 +179,7 @@ def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtb
 
 def test_news_of_a_job_come_to_its_open_sweep(page):
     page.open_sweep(LR)
-    done = replace(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
+    done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
     show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
     assert page.sweep._badge._sentence.text() == "6 jobs: 1 live, 4 finished, 1 failed"
@@ -223,7 +222,7 @@ QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
     ],
 )
 def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, states, words, stop):
-    jobs = [replace(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
+    jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
     button = page.sweep._buttons[do.STOP_ALL]
@@ -240,7 +239,7 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.job_actions.on(do.TRASH_ALL, told.append)
     page.sweep.act(do.TRASH_ALL)
     assert told == []
-    ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
+    ended = tuple(changed(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
     with asks(page.job_actions, do.TRASH_ALL) as told:
         page.sweep.act(do.TRASH_ALL)
@@ -346,7 +345,7 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     states = [JobState.TRAINING] * live + [JobState.QUEUED] * waiting
     states += [JobState.FINISHED] * (len(LR_JOBS) - len(states))
     jobs = (LR_JOBS * 2)[: len(states)]
-    jobs = tuple(replace(job, id=f"s{n}", state=state)
+    jobs = tuple(changed(job, id=f"s{n}", state=state)
                  for n, (job, state) in enumerate(zip(jobs, states, strict=True)))  # fmt: skip
     show_jobs(page, jobs)
     page.open_sweep(LR)

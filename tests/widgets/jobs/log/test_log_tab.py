@@ -1,6 +1,6 @@
 """The tab Log: it asks for what is in sight, follows, searches, and shows text as text."""
 
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import pytest
 from PySide6.QtCore import Qt
@@ -10,6 +10,7 @@ from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
 from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
 from widgets.jobs.log.log_tab import LogSearch, LogTab
@@ -162,7 +163,7 @@ def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     assert tab.view.marked == 300
     assert not tab.view.follows
     error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
-    tab.open_job(replace(FAILED, error=error))
+    tab.open_job(changed(FAILED, error=error))
     tab._wish_error()
     assert (tab.source, tab.view.marked) == ("1", 41)
 
@@ -202,7 +203,7 @@ def test_each_emptiness_says_what_it_is(tab):
     assert tab._empty._title.text() == "No output yet"
     tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
     assert tab._empty._sentence.text().endswith("Stale file handle.")
-    tab.open_job(replace(FAILED, error=None, state=JobState.ERROR))
+    tab.open_job(changed(FAILED, error=None, state=JobState.ERROR))
     assert tab._empty._title.text() == "No output"
     grow(logs, "0", "at last")
     assert tab._stack.currentWidget() is tab.view

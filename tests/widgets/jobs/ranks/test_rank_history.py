@@ -19,6 +19,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import bad_gpus, words_by_gpu
 from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
+from tests.job_views import changed
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
@@ -44,7 +45,7 @@ def at(unix_s):
 def job(*placement, state=JobState.TRAINING, ended="", **changes):
     config = replace(LIVE.config, placement=placement)
     started = at(NOON)
-    return replace(LIVE, config=config, state=state, started=started, ended=ended, **changes)
+    return changed(LIVE, state=state, started=started, updated=ended, config=config, **changes)
 
 
 def curve(view, seconds=3000, began_s=NOON):
@@ -306,7 +307,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and seen())
     table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
     assert not seen()
-    detail.show_view(replace(lab.LIVE, step=lab.LIVE.step + 1))
+    detail.show_view(changed(lab.LIVE, step=lab.LIVE.step + 1))
     assert not seen(), "it stays where the person is"
 
 

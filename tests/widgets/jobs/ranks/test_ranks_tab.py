@@ -1,10 +1,9 @@
 """The tab Ranks has the columns that its job can fill, and no empty rows."""
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from tests.job_views import changed
 from tests.pictures import lab
 from tests.windows import on_screen
 from widgets.jobs.ranks.ranks_tab import RanksTab
@@ -31,7 +30,7 @@ def test_a_job_on_cpus_has_no_columns_of_gpus(tab):
         (lab.FINISHED, False),
         (lab.LIVE, True),
         (lab.FINISHED, False),
-        (replace(lab.LIVE, rank_step_ms=()), True),
+        (changed(lab.LIVE, rank_step_ms=()), True),
     ):
         assert view.config.uses_gpus is has_gpus
         tab.show_view(view)

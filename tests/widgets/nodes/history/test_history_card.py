@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.history import PastGpu, PastReading
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen
@@ -57,13 +58,13 @@ def job(name, began, ended=None, nodes=("gpu07",)):
         LIVE.config, placement=tuple(replace(LIVE.config.placement[0], node=n) for n in nodes)
     )
     state = JobState.TRAINING if ended is None else JobState.FINISHED
-    return replace(
+    return changed(
         LIVE,
-        name=name,
         state=state,
-        config=config,
         started=at(NOON - began),
-        ended="" if ended is None else at(NOON - ended),
+        updated="" if ended is None else at(NOON - ended),
+        name=name,
+        config=config,
     )
 
 

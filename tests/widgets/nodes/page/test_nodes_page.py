@@ -12,6 +12,7 @@ from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeState, Presence
 from tests.asks import asks
+from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, owned
@@ -313,7 +314,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     page.show_nodes(samples.cluster(12))
     placed = replace(LIVE.config.placement[0], node="gpu07")
     view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
-    page.show_jobs((view, replace(view, id="x", name="over", state=JobState.FINISHED)))
+    page.show_jobs((view, changed(view, state=JobState.FINISHED, id="x", name="over")))
     press(qtbot, page, "Show node")
     with asks(page.node_actions, do.MOVE_OFF) as wished:
         press(qtbot, page, "Move it off gpu07…")
