@@ -6,7 +6,6 @@ library only and Python 3.9: the guards import this.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterable
 
@@ -43,6 +42,8 @@ def protect(folders: Iterable[str]) -> None:
 
 
 def _mount_read_only(folders: list[str]) -> None:
+    import ctypes
+
     library = ctypes.CDLL(None, use_errno=True)
 
     def call(result: int) -> None:

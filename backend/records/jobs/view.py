@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -118,7 +117,9 @@ class JobView:
         if not self.state.is_live or not slow or not rest:
             return None
         rank = max(slow, key=lambda rank: times[rank])
-        return rank, times[rank] / statistics.median(rest) - 1
+        from statistics import median
+
+        return rank, times[rank] / median(rest) - 1
 
     def why_slow(self) -> str:
         """Return a sentence on what slows the running job, "" if nothing does."""

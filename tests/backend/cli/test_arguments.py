@@ -123,8 +123,8 @@ SERVICES = ("backend.provisioning", "backend.services.preflight", "backend.servi
     ("words", "without"),
     [
         ("--version", ("backend.base", "backend.services", "dataclasses", "logging", "sqlalchemy")),
-        ("--help", (*HEAVY, "backend.services.context", "sqlalchemy")),
-        ("job --help", (*HEAVY, "backend.services.context", "sqlalchemy")),
+        ("--help", (*HEAVY, *SERVICES, "sqlalchemy")),
+        ("job --help", (*HEAVY, *SERVICES, "sqlalchemy")),
         (
             "job list",
             (
