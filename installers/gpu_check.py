@@ -185,10 +185,10 @@ def require(ended: RunExit) -> None:
 # --- training --------------------------------------------------------------------------------
 
 
-def check_training(ground: CheckContext, mixed: bool) -> Iterator[Row]:
+def check_training(context: CheckContext, mixed: bool) -> Iterator[Row]:
     """Check that the example learns on the chosen device, with mixed precision if requested."""
     name = "mixed precision" if mixed else "training"
-    folder, ended = ground.train(name.replace(" ", "-"), EXAMPLE, mixed_precision=mixed, epochs=10)
+    folder, ended = context.train(name.replace(" ", "-"), EXAMPLE, mixed_precision=mixed, epochs=10)
     require(ended)
     from backend.training.checkpoint import load_checkpoint
 
@@ -197,36 +197,36 @@ def check_training(ground: CheckContext, mixed: bool) -> Iterator[Row]:
     newest = read_json(folder.latest)["name"]
     scale = load_checkpoint(folder.checkpoints / f"{newest}.pt")["scaler"].get("scale", 0)
     passed = (
-        accuracy >= 0.9 and bool(scale) == mixed and bool(made_with["cuda"]) == bool(ground.gpu)
+        accuracy >= 0.9 and bool(scale) == mixed and bool(made_with["cuda"]) == bool(context.gpu)
     )
     told = f"CUDA {made_with['cuda'] or '–'}, loss scale {scale:g}"
     yield Row(name, passed, f"{accuracy:.1%}", f"The example on {made_with['device']}; {told}.")
 
 
-def check_pin(ground: CheckContext) -> Iterator[Row]:
+def check_pin(context: CheckContext) -> Iterator[Row]:
     """Check that a rank sees only the GPU that its job names, and the agent finds it there."""
     seen: set[str] = set()
 
     def look(tag: str) -> None:
-        for gpu in ground.gpus():
+        for gpu in context.gpus():
             if any(process.run_tag == tag for process in gpu.processes):
                 seen.add(gpu.uuid)
 
     variables = {"STEPS": "10", "PAUSE_S": "0.3"}
-    folder, ended = ground.train("pin", look=look, environment=variables, **_ONCE)
+    folder, ended = context.train("pin", look=look, environment=variables, **_ONCE)
     require(ended)
     log = folder.rank_log(0).read_text(errors="replace")
     sees = next((line for line in log.splitlines() if line.startswith("SEES")), "it prints nothing")
     told = f"The rank: {sees}. The agent sees it on {', '.join(sorted(seen)) or 'no GPU'}."
-    passed = seen == {ground.gpu} and sees == f"SEES {ground.gpu} 1"
+    passed = seen == {context.gpu} and sees == f"SEES {context.gpu} 1"
     yield Row("pin by UUID", passed, f"{len(seen)} GPU", told)
 
 
-def check_out_of_memory(ground: CheckContext) -> Iterator[Row]:
+def check_out_of_memory(context: CheckContext) -> Iterator[Row]:
     variables = {"STEPS": "10", "EXTRA_BYTES": str(1 << 47)}
-    _, ended = ground.train("memory", environment=variables, **_ONCE)
+    _, ended = context.train("memory", environment=variables, **_ONCE)
     told = ended.error.sentence if ended.error else ended.message
-    which = "Out of GPU memory" if ground.gpu else "The node is out of memory"
+    which = "Out of GPU memory" if context.gpu else "The node is out of memory"
     passed = told.startswith(f"{which}. Try batch size 16 instead of 32.")
     yield Row("out of memory", passed, ended.state.value, told)
 
@@ -266,10 +266,14 @@ remapped rows.
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0}
 
 
-def ask_smi(ground: CheckContext, kind: str, fields: Sequence[str]) -> list[dict[str, str]]:
-    command = [ground.smi, f"--query-{kind}={','.join(fields)}", "--format=csv,noheader,nounits"]
+def ask_smi(context: CheckContext, kind: str, fields: Sequence[str]) -> list[dict[str, str]]:
+    command = [
+        context.smi,
+        f"--query-{kind}={','.join(fields)}",
+        "--format=csv,noheader,nounits",
+    ]
     done = subprocess.run(
-        command, env=ground.environment, capture_output=True, text=True, timeout=60
+        command, env=context.environment, capture_output=True, text=True, timeout=60
     )
     lines = csv.reader(done.stdout.splitlines(), skipinitialspace=True)
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
@@ -323,14 +327,14 @@ def differences(
             yield f"process {process.pid}", f"process {process.pid} has {theirs} MiB and {mib}"
 
 
-def check_readings(ground: CheckContext, tries: int = 4) -> Iterator[Row]:
+def check_readings(context: CheckContext, tries: int = 4) -> Iterator[Row]:
     """Each field agrees in some try: values that move agree soon, a wrong reading never does."""
     wrong: dict[tuple[str, str], str] | None = None
     for _ in range(tries):
-        before = ground.gpus(2)
-        by_uuid = {line["uuid"]: line for line in ask_smi(ground, "gpu", ("uuid", *QUERY))}
-        apps = ask_smi(ground, "compute-apps", ("gpu_uuid", "pid", "used_memory"))
-        after = ground.gpus(_SLOW_READINGS)
+        before = context.gpus(2)
+        by_uuid = {line["uuid"]: line for line in ask_smi(context, "gpu", ("uuid", *QUERY))}
+        apps = ask_smi(context, "compute-apps", ("gpu_uuid", "pid", "used_memory"))
+        after = context.gpus(_SLOW_READINGS)
         if by_uuid.keys() != {gpu.uuid for gpu in before}:
             raise Failed(f"nvidia-smi lists {len(by_uuid)} GPUs, and the agent reads others.")
         found = {}
@@ -348,20 +352,22 @@ def check_readings(ground: CheckContext, tries: int = 4) -> Iterator[Row]:
 
 
 @contextmanager
-def hold(ground: CheckContext) -> Iterator[int]:
+def hold(context: CheckContext) -> Iterator[int]:
     """A process outside any job that has half a GiB of the GPU; yields its pid."""
     code = "import sys, torch; held = torch.zeros(1 << 29, dtype=torch.uint8, device='cuda'); "
     code += "print('there', flush=True); sys.stdin.read()"
-    other = replace(ground, environment={**ground.environment, "CUDA_VISIBLE_DEVICES": ground.gpu})
+    other = replace(
+        context, environment={**context.environment, "CUDA_VISIBLE_DEVICES": context.gpu}
+    )
     with other.process("-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         if not process.stdout or process.stdout.readline() != "there\n":
             raise Failed("The process that should hold memory of the GPU ended at once.")
         yield process.pid
 
 
-def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
+def check_foreign_process(context: CheckContext, pid: int) -> Iterator[Row]:
     """Check that the agent names the process on the GPU, and that it belongs to no job."""
-    (gpu,) = (gpu for gpu in ground.gpus(2) if gpu.uuid == ground.gpu)
+    (gpu,) = (gpu for gpu in context.gpus(2) if gpu.uuid == context.gpu)
     mine = [process for process in gpu.foreign_processes() if process.pid == pid]
     who = "; ".join(process.who for process in gpu.compute_processes) or "nobody"
     mib = sum(process.memory_bytes or 0 for process in mine) >> 20
@@ -371,14 +377,14 @@ def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
     yield Row("foreign process", passed, f"{mib} MiB", seen)
 
 
-def check_with_foreign_process(ground: CheckContext) -> Iterator[Row]:
+def check_with_foreign_process(context: CheckContext) -> Iterator[Row]:
     """Compare the readings while there is a process to compare."""
     with ExitStack() as held:
         yield from attempt(
             "foreign process",
-            lambda: check_foreign_process(ground, held.enter_context(hold(ground))),
+            lambda: check_foreign_process(context, held.enter_context(hold(context))),
         )
-        yield from attempt("readings", lambda: check_readings(ground))
+        yield from attempt("readings", lambda: check_readings(context))
 
 
 # --- the cost of a step ----------------------------------------------------------------------
@@ -392,8 +398,8 @@ class Steps:
     busy_percent: float | None
 
 
-def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
-    stopwatch, load = ground.folder / f"stopwatch-{name}", ground.load
+def timed(context: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
+    stopwatch, load = context.folder / f"stopwatch-{name}", context.load
     variables = {
         "STOPWATCH": str(stopwatch),
         "STEPS": str(steps),
@@ -406,35 +412,35 @@ def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
     def look(_tag: str = "") -> None:
         # NVML's figure is a mean of up to a second: the first ones include the time before.
         marks = stopwatch.read_text().count("\n") if stopwatch.exists() else 0
-        if ground.gpu and marks == 1 and time.time() > stopwatch.stat().st_mtime + 1:
-            busy.extend(gpu.use_percent or 0 for gpu in ground.gpus() if gpu.uuid == ground.gpu)
+        if context.gpu and marks == 1 and time.time() > stopwatch.stat().st_mtime + 1:
+            busy.extend(gpu.use_percent or 0 for gpu in context.gpus() if gpu.uuid == context.gpu)
 
     if is_bare:
-        folders = f"{SOURCES}/model:{SOURCES}/loader:{ground.environment['PYTHONPATH']}"
-        variables |= {"PYTHONPATH": folders, "CUDA_VISIBLE_DEVICES": ground.gpu}
-        other = replace(ground, environment={**ground.environment, **variables})
+        folders = f"{SOURCES}/model:{SOURCES}/loader:{context.environment['PYTHONPATH']}"
+        variables |= {"PYTHONPATH": folders, "CUDA_VISIBLE_DEVICES": context.gpu}
+        other = replace(context, environment={**context.environment, **variables})
         with other.process(str(SOURCES / "bare_loop.py"), stdout=subprocess.DEVNULL) as process:
             other.see_through(process, look)
         if process.returncode:
             raise Failed(f"The bare loop exited with code {process.returncode}.")
     else:
         changes = {**_ONCE, "batch_size": load.batch, "loader_workers": 2}
-        require(ground.train(name, look=look, environment=variables, **changes)[1])
+        require(context.train(name, look=look, environment=variables, **changes)[1])
     began, ended = map(float, stopwatch.read_text().split())
     step_ms = (ended - began) * 1e3 / (steps - _WARM_STEPS)
     return Steps(step_ms, statistics.mean(busy) if busy else None)
 
 
-def check_steps(ground: CheckContext) -> Iterator[Row]:
+def check_steps(context: CheckContext) -> Iterator[Row]:
     """Run the same model and loader in a bare loop and in a job, alternately."""
-    trial = timed(ground, "trial", 3 * _WARM_STEPS, is_bare=True)
-    steps = 2 * _WARM_STEPS + min(round(ground.load.seconds * 1e3 / trial.step_ms), 5000)
+    trial = timed(context, "trial", 3 * _WARM_STEPS, is_bare=True)
+    steps = 2 * _WARM_STEPS + min(round(context.load.seconds * 1e3 / trial.step_ms), 5000)
     sides: dict[bool, list[Steps]] = {True: [], False: []}
-    for number in range(ground.load.pairs):
+    for number in range(context.load.pairs):
         # The first one alternates, so that a GPU that slows down favours neither.
         for bare in (True, False) if number % 2 else (False, True):
             name = f"{'bare' if bare else 'job'}-{number}"
-            sides[bare].append(timed(ground, name, steps, bare))
+            sides[bare].append(timed(context, name, steps, bare))
     yield from judge_steps(sides[True], sides[False])
 
 
@@ -454,13 +460,13 @@ def judge_steps(bare: Sequence[Steps], job: Sequence[Steps]) -> Iterator[Row]:
 # --- the table -------------------------------------------------------------------------------
 
 
-def check_machine(ground: CheckContext) -> Iterator[Row]:
+def check_machine(context: CheckContext) -> Iterator[Row]:
     """Check PyTorch with CUDA, the imports of jobs, and a GPU that the agent reads."""
     if lacks := missing():
         raise Failed(f"{sys.executable} lacks {', '.join(lacks)}: give --wheels a folder of it.")
-    names = ", ".join(gpu.name for gpu in ground.gpus())
+    names = ", ".join(gpu.name for gpu in context.gpus())
     ask = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
-    with ground.process("-c", ask, stdout=subprocess.PIPE) as process:
+    with context.process("-c", ask, stdout=subprocess.PIPE) as process:
         said = process.communicate()[0].strip()
     yield Row("machine", said.endswith("True"), f"torch {said or '–'}", f"{names}.")
 
@@ -486,20 +492,20 @@ def attempt(name: str, check: Callable[[], Iterable[Row]]) -> Iterator[Row]:
         yield Row(name, False, "–", f"{type(error).__name__}: {error}")
 
 
-def check_all(ground: CheckContext) -> Iterator[Row]:
+def check_all(context: CheckContext) -> Iterator[Row]:
     checks: dict[str, Callable[[], Iterable[Row]]] = {
-        "foreign process, readings": lambda: check_with_foreign_process(ground),
-        "training": lambda: check_training(ground, mixed=False),
-        "mixed precision": lambda: check_training(ground, mixed=True),
-        "pin by UUID": lambda: check_pin(ground),
-        "out of memory": lambda: check_out_of_memory(ground),
-        "steps": lambda: check_steps(ground),
+        "foreign process, readings": lambda: check_with_foreign_process(context),
+        "training": lambda: check_training(context, mixed=False),
+        "mixed precision": lambda: check_training(context, mixed=True),
+        "pin by UUID": lambda: check_pin(context),
+        "out of memory": lambda: check_out_of_memory(context),
+        "steps": lambda: check_steps(context),
     }
-    with ground.agent():
-        yield from attempt("machine", lambda: check_machine(ground))
+    with context.agent():
+        yield from attempt("machine", lambda: check_machine(context))
         try:
             # The last one, because CUDA takes the first if none is chosen.
-            ground.gpu = ground.gpu or ground.gpus()[-1].uuid
+            context.gpu = context.gpu or context.gpus()[-1].uuid
         except Failed as error:
             yield from (Row(name, False, "–", str(error)) for name in checks)
             return

@@ -39,7 +39,7 @@ settings.load_profile("tests")
 for _wait in (QtBot.waitUntil, QtBot.waitSignal, QtBot.waitSignals, QtBot.waitCallback):
     _wait.__kwdefaults__["timeout"] = LIMIT_MS
 
-_FAR = 10_000
+_REMOTE = 10_000
 """Outside every window."""
 
 # A thread of one test must not destroy the widgets of another, as no thread of the window may.
@@ -56,7 +56,7 @@ def pytest_runtest_logfinish() -> None:
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     if isinstance(QCoreApplication.instance(), QApplication):
         # Where this test has clicked, the pointer would hold the rows of the next one's lists.
-        QCursor.setPos(_FAR, _FAR)
+        QCursor.setPos(_REMOTE, _REMOTE)
     gc.collect(1)
 
 

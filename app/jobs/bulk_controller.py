@@ -29,7 +29,7 @@ _LANE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
-class ManyJobs(QObject):
+class BulkController(QObject):
     """Serve the wide job table."""
 
     def __init__(
@@ -82,11 +82,11 @@ class ManyJobs(QObject):
         known = dict.fromkeys(tag for line in lines for tag in line.tags)
         dialog = TagDialog([line.name for line in lines], tuple(known), self._window)
 
-        def wish(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+        def request(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
             retag = partial(self._jobs.retag, add=add, remove=remove)
             self._each(lines, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
-        dialog.wished.connect(wish)
+        dialog.requested.connect(request)
         self._dialog.open(dialog)
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.

@@ -23,7 +23,7 @@ _KEPT = 3
 """How long a finished file is kept: the target may still be copying it."""
 
 
-class CarryOut(QObject):
+class CheckpointDragSource(QObject):
     """Export into a temporary folder off the GUI thread, from the start of the drag."""
 
     def __init__(

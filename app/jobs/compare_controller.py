@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtGui import QAction
 
-from app.jobs.file_export import TakeAway
+from app.jobs.file_export import FileExport
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.comparison import MOST_JOBS, ComparedUpdate, too_many
@@ -46,14 +46,14 @@ class CompareController(QObject):
         place_wished: Show the page Compare.
     """
 
-    place_wished = Signal()
+    place_requested = Signal()
 
     def __init__(
         self,
         comparison: ComparisonService,
         runner: Runner,
         page: ComparePage,
-        take_away: TakeAway,
+        take_away: FileExport,
         find: Find,
         parent: QObject | None = None,
         interval_ms: int = LOOK_INTERVAL_MS,
@@ -79,7 +79,7 @@ class CompareController(QObject):
         page.jobs_dropped.connect(self.drop)
         page.csv_requested.connect(self.save_csv)
         page.save_requested.connect(take_away.save)
-        page.rows_wished.connect(lambda query: find(query, partial(page.show_rows, query)))
+        page.rows_requested.connect(lambda query: find(query, partial(page.show_rows, query)))
 
     def start(self) -> None:
         self._timer.start()
@@ -102,7 +102,7 @@ class CompareController(QObject):
                 )
             self._follow(ids[:MOST_JOBS])
         if ids:
-            self.place_wished.emit()
+            self.place_requested.emit()
 
     @Slot(str)
     def add(self, job_id: str) -> None:

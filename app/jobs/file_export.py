@@ -22,7 +22,7 @@ _FILTERS = {
 }
 
 
-class TakeAway(QObject):
+class FileExport(QObject):
     """Ask for a file name, write off the GUI thread, and report the outcome."""
 
     def __init__(

@@ -65,7 +65,7 @@ class FormController(QObject):
         bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
-    form_wished = Signal()
+    form_requested = Signal()
     made = Signal(object)
     bundle_opened = Signal(object)
 
@@ -97,7 +97,7 @@ class FormController(QObject):
         self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
-        self.templates.load_wished.connect(self.load_job)
+        self.templates.load_asked.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try, fetch=True))
@@ -145,15 +145,15 @@ class FormController(QObject):
         for kind in Kind:
             items = self._services.catalogue.items(kind)
             fits = (one for one in worked if chosen.items() <= one.items())
-            wished = [one[kind.value] for one in fits] if chosen else []
-            wished += chosen.values()
+            requested = [one[kind.value] for one in fits] if chosen else []
+            requested += chosen.values()
             if items and newest:
                 last = max(items, key=lambda item: seconds(item.created))
                 # A part that was imported after the newest job is probably meant to be used.
                 is_news = seconds(last.created) > seconds(newest[0].created)
-                wished += [last.name] if is_news else []
-            wished += [getattr(job.config, kind.value) for job in newest]
-            names = (reference.partition("@")[0] for reference in wished)
+                requested += [last.name] if is_news else []
+            requested += [getattr(job.config, kind.value) for job in newest]
+            names = (reference.partition("@")[0] for reference in requested)
             there = {item.name for item in items}
             found = next((name for name in names if name in there), "")
             if found:
@@ -190,7 +190,7 @@ class FormController(QObject):
         self._runner.run("metrics", self._known_metrics, self._form.show_metrics, log.swallowed)
         self._name_weights(str(draft.raw.get("start_from", "")))
         self.templates.refresh()
-        self.form_wished.emit()
+        self.form_requested.emit()
 
     @Slot(str)
     def load_job(self, job_id: str) -> None:
@@ -239,7 +239,7 @@ class FormController(QObject):
         )
 
     def _form_refused(self, error: BackendError) -> None:
-        self.form_wished.emit()
+        self.form_requested.emit()
         self._form.show_error(error.with_remedy)
 
     @Slot()

@@ -47,7 +47,7 @@ class JobController(QObject):
         jobs_wished: Show the page Jobs.
     """
 
-    jobs_wished = Signal()
+    jobs_requested = Signal()
 
     def __init__(
         self,
@@ -116,10 +116,12 @@ class JobController(QObject):
     # The life of a job.
 
     def start(self, job_id: str) -> None:
-        self._starts.start(self._wish(job_id, self._jobs.lifecycle.start))
+        self._starts.start(self._request(job_id, self._jobs.lifecycle.start))
 
     def start_over(self, job_id: str) -> None:
-        self._starts.start(self._wish(job_id, partial(self._jobs.lifecycle.start, start_over=True)))
+        self._starts.start(
+            self._request(job_id, partial(self._jobs.lifecycle.start, start_over=True))
+        )
 
     def stop(self, job_id: str) -> None:
         self._stop(job_id)
@@ -139,19 +141,19 @@ class JobController(QObject):
 
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)
-        self._starts.start(self._wish(job_id, resume))
+        self._starts.start(self._request(job_id, resume))
 
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
         placement, faults = parse_placement(raw)
         if faults:
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where to resume it.")
             return
-        self._starts.start(self._wish(job_id, self._jobs.lifecycle.resume, placement))
+        self._starts.start(self._request(job_id, self._jobs.lifecycle.resume, placement))
 
     def resume_with(self, job_id: str, settings: Mapping[str, Any]) -> None:
         """Resume from the newest checkpoint with another batch size or learning rate."""
         resume = partial(self._jobs.lifecycle.resume, **settings)
-        self._starts.start(self._wish(job_id, resume))
+        self._starts.start(self._request(job_id, resume))
 
     @Slot(str)
     def _ask_package(self, module: str) -> None:
@@ -170,9 +172,9 @@ class JobController(QObject):
                 act = partial(self._jobs.lifecycle.start, start_over=True)
             elif view.run:
                 act = self._jobs.lifecycle.resume
-            self._starts.check(self._wish(job_id, act), view.config)
+            self._starts.check(self._request(job_id, act), view.config)
 
-    def _wish(
+    def _request(
         self,
         job_id: str,
         act: Callable[..., JobView],
@@ -191,7 +193,7 @@ class JobController(QObject):
     def move_off(self, job_id: str, node: str) -> None:
         """Stop a job; once its checkpoint is written, ask where to resume it without this node."""
         self._stop(job_id, leaving=node)
-        self.jobs_wished.emit()
+        self.jobs_requested.emit()
         self._page.open_job(job_id)
 
     @Slot(object)
@@ -262,7 +264,7 @@ class JobController(QObject):
 
     @Slot(object)
     def show_new(self, view: JobView) -> None:
-        self.jobs_wished.emit()
+        self.jobs_requested.emit()
         self._page.show_view(view)
         self._page.open_job(view.id)
         self._poller.know(view)
@@ -384,7 +386,7 @@ class JobController(QObject):
             self._export.cancel()
 
     def _folder(self, job_id: str) -> QUrl:
-        return QUrl(self._services.share.url(self._services.data_root.job(job_id).path))
+        return QUrl(self._services.access.url(self._services.data_root.job(job_id).path))
 
     def _open_folder(self, job_id: str) -> None:
         QDesktopServices.openUrl(self._folder(job_id))

@@ -27,7 +27,7 @@ _LANE = "index"
 Uses = Mapping[tuple[str, str], int]
 
 
-class JobFinder(QObject):
+class ListController(QObject):
     """Serve the lists of the page Jobs.
 
     Signals:
@@ -49,13 +49,13 @@ class JobFinder(QObject):
         self._seen: dict[str, JobView] = {}
         self._learning = Throttle(LEARN_INTERVAL_MS, self._learn_seen, self)
         self._is_warm = False
-        page.rows_wished.connect(self.find)
+        page.rows_requested.connect(self.find)
         page.queue_moved.connect(lambda at_once: self._find(page.queries, at_once=at_once))
         page.sweeps.folded.connect(lambda: self._find(page.queries, at_once=True))
         page.known.connect(self._learn)
         page.seen.connect(self._learn_soon)
         page.forgotten.connect(self._forget)
-        page.table.choices_wished.connect(self._choose)
+        page.table.choices_requested.connect(self._choose)
 
     def take(self, listing: JobListing) -> None:
         """Take a new listing of all jobs."""

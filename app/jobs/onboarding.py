@@ -12,7 +12,7 @@ from backend.services.context.example import NAME
 from widgets.jobs.page.onboarding_strip import OwnStrip
 
 
-class OwnJob(QObject):
+class Onboarding(QObject):
     """Show the strip while all jobs use nothing but the example."""
 
     def __init__(
@@ -32,7 +32,7 @@ class OwnJob(QObject):
 
     @Slot(object)
     def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
-        """Take the versions that jobs use, as `JobFinder.used` reports them."""
+        """Take the versions that jobs use, as `ListController.used` reports them."""
         used = {reference.partition("@")[0] for (_, reference), count in uses.items() if count}
         self._is_wanted = used == {NAME}
         self._show()

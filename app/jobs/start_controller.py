@@ -73,44 +73,46 @@ class StartController(QObject):
         self._looks: dict[str, Progress] = {}
         self.talk: PreflightSession | None = None
 
-    def start(self, wish: StartRequest) -> None:
+    def start(self, request: StartRequest) -> None:
         """Check, and start at once if nothing prevents it."""
-        progress = self._looks[wish.job_id] = self._runner.progress(
-            lambda _share, what: wish.show_busy(formats.under_way(what))
+        progress = self._looks[request.job_id] = self._runner.progress(
+            lambda _share, what: request.show_busy(formats.under_way(what))
         )
-        wish.show_busy("Starting…")
+        request.show_busy("Starting…")
 
         def over() -> None:
-            if self._looks.get(wish.job_id) is progress:
-                del self._looks[wish.job_id]
-            wish.show_busy("")
+            if self._looks.get(request.job_id) is progress:
+                del self._looks[request.job_id]
+            request.show_busy("")
 
         def began(view: JobView) -> None:
             over()
-            wish.began(view)
+            request.began(view)
 
         def refused(error: BackendError) -> None:
             over()
             if isinstance(error, PreflightFailed):
-                self._open(wish, error.config).show_found(error.found)
+                self._open(request, error.config).show_found(error.found)
             elif not isinstance(error, Cancelled):
-                wish.refused(error)
+                request.refused(error)
 
-        self._runner.run(wish.lane, lambda: wish.act(NO_PLACE, progress), began, refused)
+        self._runner.run(request.lane, lambda: request.act(NO_PLACE, progress), began, refused)
 
     def cancel(self, job_id: str) -> None:
         """Cancel a start, if it has not begun."""
         if job_id in self._looks:
             self._looks[job_id].cancel()
 
-    def check(self, wish: StartRequest, config: JobConfig) -> None:
+    def check(self, request: StartRequest, config: JobConfig) -> None:
         """Check only, and show the result even if everything passes."""
-        self._open(wish, config).check_all()
+        self._open(request, config).check_all()
 
-    def _open(self, wish: StartRequest, config: JobConfig) -> PreflightSession:
+    def _open(self, request: StartRequest, config: JobConfig) -> PreflightSession:
         if self.talk is not None:
             self.talk.dialog.reject()
-        self.talk = PreflightSession(self._services, self._runner, wish, config, self._window, self)
+        self.talk = PreflightSession(
+            self._services, self._runner, request, config, self._window, self
+        )
         self.talk.over.connect(self._forget)
         self.talk.dialog.open()
         return self.talk
@@ -134,7 +136,7 @@ class PreflightSession(QObject):
         self,
         services: Services,
         runner: Runner,
-        wish: StartRequest,
+        request: StartRequest,
         config: JobConfig,
         window: QWidget,
         parent: QObject,
@@ -142,7 +144,7 @@ class PreflightSession(QObject):
         super().__init__(parent)
         self._services = services
         self._runner = runner
-        self._wish = wish
+        self._request = request
         self._config = config
         self._found: Preflight | None = None
         self._placement = NO_PLACE
@@ -150,7 +152,7 @@ class PreflightSession(QObject):
         self._to_ask: set[str] = set()
         self._is_open = True
         self._asking: DialogHolder[HostKeyDialog] = DialogHolder()
-        self.dialog = PreflightDialog(bool(wish.job_id), window)
+        self.dialog = PreflightDialog(bool(request.job_id), window)
         self.dialog.fix_requested.connect(self._fix)
         self.dialog.fix_all_requested.connect(self._fix_all)
         self.dialog.look_again_requested.connect(self.check_all)
@@ -181,7 +183,7 @@ class PreflightSession(QObject):
         asked, self._to_ask = sorted(self._to_ask), set()
         if not asked or not self._is_open:
             return
-        before, config, job_id = self._found, self._config, self._wish.job_id
+        before, config, job_id = self._found, self._config, self._request.job_id
         preflight = self._services.preflight
         progress = self._begin(f"Checking {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
 
@@ -210,9 +212,9 @@ class PreflightSession(QObject):
         elif finding.fix.is_about_job:
             self._move(placement_after(self._config.placement, finding), finding)
         else:
-            self._fix_all(self._mended_with(finding))
+            self._fix_all(self._repaired_with(finding))
 
-    def _mended_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
+    def _repaired_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
         """All findings that this fix resolves, so that the work is not repeated."""
         wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
         alike = [one for one in wrong if one.fix is finding.fix]
@@ -222,7 +224,7 @@ class PreflightSession(QObject):
 
     def _move(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
         if not placement:
-            self.dialog.show_not_mended(
+            self.dialog.show_not_repaired(
                 finding, "No node would be left for the job.", "Choose other nodes for the job."
             )
             return
@@ -248,11 +250,11 @@ class PreflightSession(QObject):
             lambda: self._services.preflight.fix_all(
                 wanted, lambda news: progress.report(0, 0, _step_of(news))
             ),
-            partial(self._mended, wanted),
-            lambda error: self._mended(wanted, dict.fromkeys(wanted, error)),
+            partial(self._repaired, wanted),
+            lambda error: self._repaired(wanted, dict.fromkeys(wanted, error)),
         )
 
-    def _mended(
+    def _repaired(
         self,
         wanted: tuple[PreflightFinding, ...],
         failed: Mapping[PreflightFinding, BackendError],
@@ -262,7 +264,7 @@ class PreflightSession(QObject):
                 self._runner.notify(error.with_remedy)
             return
         for finding, error in failed.items():
-            self.dialog.show_not_mended(finding, str(error), error.remedy)
+            self.dialog.show_not_repaired(finding, str(error), error.remedy)
         nodes = {node for one in wanted if one not in failed for node in one.nodes}
         if any(one.fix.is_about_all_nodes for one in wanted if one not in failed):
             nodes = {one.node for one in self._config.placement}
@@ -284,7 +286,7 @@ class PreflightSession(QObject):
         self._runner.run(
             "canary",
             lambda: self._services.canary.run(
-                self._wish.job_id,
+                self._request.job_id,
                 lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
                 lambda: progress.is_cancelled,
                 placement,
@@ -312,11 +314,11 @@ class PreflightSession(QObject):
         def began(view: JobView) -> None:
             self._end()
             self.dialog.accept()
-            self._wish.began(view)
+            self._request.began(view)
 
         self._runner.run(
-            self._wish.lane,
-            lambda: self._wish.act(self._placement, progress),
+            self._request.lane,
+            lambda: self._request.act(self._placement, progress),
             began,
             self._refused,
         )
@@ -361,7 +363,7 @@ class PreflightSession(QObject):
         was_given_up = result == PreflightDialog.DialogCode.Rejected
         if was_given_up and self._found is not None and not self._found.passed:
             # Where Start was pressed the reason stays readable.
-            self._wish.refused(PreflightFailed(self._found, self._config))
+            self._request.refused(PreflightFailed(self._found, self._config))
         self.dialog.deleteLater()
         self.over.emit(self)
 

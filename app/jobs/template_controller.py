@@ -37,7 +37,7 @@ class TemplateController(QObject):
         begun: A `JobDraft` to show in the form; its job has no name yet.
     """
 
-    load_wished = Signal(str)
+    load_asked = Signal(str)
     begun = Signal(object)
 
     def __init__(
@@ -114,7 +114,7 @@ class TemplateController(QObject):
     @Slot(str)
     def _load_job(self, job_id: str) -> None:
         self._close()
-        self.load_wished.emit(job_id)
+        self.load_asked.emit(job_id)
 
     @Slot(str)
     def _search(self, text: str) -> None:
@@ -138,7 +138,7 @@ class TemplateController(QObject):
             note=_WHERE_KEPT,
             may_replace=True,
         )
-        dialog.wished.connect(partial(self._keep, draft))
+        dialog.requested.connect(partial(self._keep, draft))
         self._open(dialog)
 
     def _keep(self, draft: JobDraft, name: str, replaces: bool) -> None:

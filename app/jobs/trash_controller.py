@@ -56,7 +56,7 @@ class JobTrash(QObject):
         lines = map(self._page.model.line, ids)
         jobs = [(line.id, line.name) for line in lines if line is not None]
         dialog = TrashDialog([name for _, name in jobs], self._window)
-        dialog.wished.connect(partial(self._move, jobs))
+        dialog.requested.connect(partial(self._move, jobs))
         self._dialog.open(dialog)
 
         def report(size_bytes: int) -> None:

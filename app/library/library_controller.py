@@ -45,8 +45,8 @@ class LibraryController(QObject):
 
     changed = Signal()
     offered = Signal(Offer)
-    job_wished = Signal(object, str)
-    job_of_wished = Signal(object)
+    job_requested = Signal(object, str)
+    job_of_requested = Signal(object)
     _written = Signal(object)
 
     def __init__(
@@ -72,12 +72,12 @@ class LibraryController(QObject):
         self._written.connect(self._read)
         library.watch(self._written.emit)
         for kind, page in pages.items():
-            page.import_requested.connect(partial(self._wish_import, kind))
+            page.import_requested.connect(partial(self._request_import, kind))
             page.weights_dropped.connect(self._give_weights)
             page.look_requested.connect(self.refresh)
             page.detail.item_actions.on(TRASH, partial(self._remove, kind))
             page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
-            page.detail.item_actions.on(JOB, partial(self.job_wished.emit, kind))
+            page.detail.item_actions.on(JOB, partial(self.job_requested.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
             page.detail.cancel_requested.connect(partial(self._cancel, kind))
@@ -143,7 +143,7 @@ class LibraryController(QObject):
 
     # Import.
 
-    def _wish_import(self, kind: Kind, name: str) -> None:
+    def _request_import(self, kind: Kind, name: str) -> None:
         self._open_dialog(kind, "", name)
 
     def _import_partner(self, asking: Kind, partner: Kind) -> None:
@@ -180,16 +180,16 @@ class LibraryController(QObject):
 
         self._look_at(source, show)
 
-    def _start_import(self, wish: ImportRequest) -> None:
+    def _start_import(self, request: ImportRequest) -> None:
         progress = self._runner.progress(self._report_import)
         self._import = progress
-        project = wish.project
+        project = request.project
         if project is not None:
             known = {(one.kind, one.reference) for kind in Kind for one in self._items[kind]}
             self._runner.run(
                 "import",
                 lambda: self._library.import_project(
-                    _path_of(wish.source), project, wish.name, progress
+                    _path_of(request.source), project, request.name, progress
                 ),
                 partial(self._imported_project, known),
                 self._not_imported,
@@ -198,7 +198,7 @@ class LibraryController(QObject):
         self._runner.run(
             "import",
             lambda: self._library.import_item(
-                wish.kind, _path_of(wish.source), wish.name, progress
+                request.kind, _path_of(request.source), request.name, progress
             ),
             self._imported,
             self._not_imported,
@@ -230,7 +230,7 @@ class LibraryController(QObject):
         imported = " ".join((_imported_words(name, items, fresh), *left_out))
         if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
             chosen = {item.kind.value: name for item in items}
-            act = "New job with it", partial(self.job_of_wished.emit, chosen)
+            act = "New job with it", partial(self.job_of_requested.emit, chosen)
         else:
             act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
         self._offer(imported, *act, *items)
@@ -272,7 +272,7 @@ class LibraryController(QObject):
         if item.kind is Kind.LOADER and not has_own:
             open_dialog = partial(self._open_dialog, prefers_all=False)
             return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
-        return "New job with it", partial(self.job_wished.emit, item.kind, item.reference)
+        return "New job with it", partial(self.job_requested.emit, item.kind, item.reference)
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None

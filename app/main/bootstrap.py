@@ -315,17 +315,17 @@ class Program(QObject):
         gc.freeze()
 
     def _make_controllers(self, services: Services) -> None:
-        from app.jobs.bulk_controller import ManyJobs
+        from app.jobs.bulk_controller import BulkController
         from app.jobs.bundle_controller import BundleController
-        from app.jobs.checkpoint_drag import CarryOut
+        from app.jobs.checkpoint_drag import CheckpointDragSource
         from app.jobs.compare_controller import CompareController
         from app.jobs.events_controller import EventsController
-        from app.jobs.file_export import TakeAway
+        from app.jobs.file_export import FileExport
         from app.jobs.inspection_controller import InspectionController
         from app.jobs.job_controller import JobController
-        from app.jobs.list_controller import JobFinder
+        from app.jobs.list_controller import ListController
         from app.jobs.log_controller import LogController
-        from app.jobs.onboarding import OwnJob
+        from app.jobs.onboarding import Onboarding
         from app.jobs.prediction_controller import PredictionController
         from app.jobs.queue_controller import QueueController
         from app.jobs.status_poller import StatusPoller
@@ -335,24 +335,24 @@ class Program(QObject):
         from app.library.library_controller import LibraryController
         from app.library.scan_controller import ScanController
         from app.nodes.node_controller import NodeController
-        from backend.services.jobs.feed import JobList
+        from backend.services.jobs.feed import JobFeed
 
         runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(
             services.jobs.queries.poll,
-            JobList(services.jobs.queries).poll,
+            JobFeed(services.jobs.queries).poll,
             services.reaper.reap,
             runner,
             LOOK_INTERVAL_MS,
             self,
         )
-        self._finder = JobFinder(runner, jobs, self)
+        self._finder = ListController(runner, jobs, self)
         self._job_controller = JobController(
             services, runner, self._poller, jobs, self.form, window, self
         )
-        self._many_jobs = ManyJobs(services, runner, jobs, self._job_controller, window, self)
+        self._many_jobs = BulkController(services, runner, jobs, self._job_controller, window, self)
         self._job_trash = JobTrash(services, runner, jobs, window, self)
-        self._carry_out = CarryOut(services.jobs, runner, jobs.job_actions, self)
+        self._carry_out = CheckpointDragSource(services.jobs, runner, jobs.job_actions, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
         self._prediction_controller = PredictionController(
             services, runner, jobs.job_actions, window, self
@@ -371,7 +371,7 @@ class Program(QObject):
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )
-        self._own_job = OwnJob(
+        self._own_job = Onboarding(
             jobs.own_strip,
             lambda kind: self.library[kind].import_requested.emit(""),
             self._node_controller.add,
@@ -379,7 +379,7 @@ class Program(QObject):
         )
         self._studies = StudyController(services, runner, self._poller.know, jobs, window, self)
         self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
-        self._take_away = TakeAway(services.comparison, runner, window, self)
+        self._take_away = FileExport(services.comparison, runner, window, self)
         self._compare_controller = CompareController(
             services.comparison,
             runner,
@@ -408,19 +408,19 @@ class Program(QObject):
         poller.unlisted.connect(self.jobs.show_error)
         self._finder.counted.connect(partial(side_bar.set_count, "jobs"))
         self._queue_controller.shown.connect(side_bar.show_queue)
-        drafts.form_wished.connect(partial(self.window.go, "new-job"))
+        drafts.form_requested.connect(partial(self.window.go, "new-job"))
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
-        self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
+        self._job_controller.jobs_requested.connect(partial(self.window.go, "jobs"))
         self._bundle_controller.made.connect(self._job_controller.show_new)
         self._studies.made.connect(lambda _made: self.window.go("jobs"))
-        self.window.look_wished.connect(self._look_again)
+        self.window.look_requested.connect(self._look_again)
 
     def _wire_compare(self) -> None:
         from widgets.jobs.actions import job_actions as do
         from widgets.nodes.page import node_actions
 
         controller, actions = self._compare_controller, self.jobs.job_actions
-        controller.place_wished.connect(partial(self.window.go, "compare"))
+        controller.place_requested.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.drop)
@@ -439,8 +439,8 @@ class Program(QObject):
         controller, drafts = self._library_controller, self._job_controller.drafts
         controller.changed.connect(self._library_changed)
         controller.offered.connect(self.window.toast.offer)
-        controller.job_wished.connect(drafts.new_job_with)
-        controller.job_of_wished.connect(drafts.new_job_of)
+        controller.job_requested.connect(drafts.new_job_with)
+        controller.job_of_requested.connect(drafts.new_job_of)
         for page in self.library.values():
             again = page.detail.try_again
             page.detail.package_requested.connect(

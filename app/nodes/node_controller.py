@@ -91,7 +91,7 @@ class NodeController(QObject):
         self._page = page
         self._window = window
         self._here: tuple[NodeState, ...] = ()
-        self._far: tuple[NodeState, ...] | None = None
+        self._remote: tuple[NodeState, ...] | None = None
         """None until the data root has listed them once."""
         self._since: dict[str, float] = {}
         self._looking: dict[str, float] = {}
@@ -140,7 +140,7 @@ class NodeController(QObject):
     def refresh(self) -> None:
         """Poll once; a poll that has not ended is not repeated, and delays no other."""
         self._look_in("node this-computer", self._state_here, self._take_here, log.swallowed)
-        self._look_in("nodes", self._services.nodes.remote, self._take_far, self._miss_far)
+        self._look_in("nodes", self._services.nodes.remote, self._take_remote, self._miss_remote)
 
     def _look_in(
         self,
@@ -171,38 +171,38 @@ class NodeController(QObject):
         self._here = states
         # The other nodes follow in a moment, and showing 64 nodes takes time; but a share that
         # hangs must not delay this computer.
-        far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
-        if not self._far or 1000 * far_s > self._timer.interval() / 2:
+        remote_s = time.monotonic() - self._looking.get("nodes", -math.inf)
+        if not self._remote or 1000 * remote_s > self._timer.interval() / 2:
             self._doubt_what_hangs()
             self._show()
-        if math.isfinite(far_s) and far_s > _SLOW_S:
-            since = datetime.fromtimestamp(time.time() - far_s, UTC).astimezone()
+        if math.isfinite(remote_s) and remote_s > _SLOW_S:
+            since = datetime.fromtimestamp(time.time() - remote_s, UTC).astimezone()
             self._page.show_error(f"The data root has not responded since {since:%H:%M}.")
 
-    def _miss_far(self, error: BackendError) -> None:
+    def _miss_remote(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)
 
     def _doubt_what_hangs(self) -> None:
         """While the poll of the other nodes does not return, show that their state is unknown."""
         words = stale_reason(self._looking.get("nodes", math.inf))
-        if not words or self._far is None:
+        if not words or self._remote is None:
             return
-        self._far = tuple(
+        self._remote = tuple(
             replace(one, presence=Presence.OFFLINE, message=words)
             if one.presence is Presence.ONLINE
             else one
-            for one in self._far
+            for one in self._remote
         )
         now = time.time()
-        away = (one.name for one in self._far if one.presence is not Presence.ONLINE)
+        away = (one.name for one in self._remote if one.presence is not Presence.ONLINE)
         self._since = {name: self._since.get(name, now) for name in away}
 
-    def _take_far(self, states: tuple[NodeState, ...]) -> None:
-        if self._far is None and not states:
+    def _take_remote(self, states: tuple[NodeState, ...]) -> None:
+        if self._remote is None and not states:
             # With only one computer its page needs no click to open.
             self._orphans.ask(THIS_COMPUTER)
         self._page.show_error("")
-        self._far = states
+        self._remote = states
         self._ssh.poll(states)
         now = time.time()
         away = {one.name for one in states if one.presence is not Presence.ONLINE}
@@ -230,8 +230,8 @@ class NodeController(QObject):
     def _show(self) -> None:
         if not self._here:
             return
-        states = (*self._here, *map(self._ssh.with_ssh_state, self._far or ()))
-        if self._far is not None:
+        states = (*self._here, *map(self._ssh.with_ssh_state, self._remote or ()))
+        if self._remote is not None:
             self._page.show_nodes(states, self._since)
         self.listed.emit(states)
         # Readings of this window are kept for some minutes only.
@@ -246,7 +246,7 @@ class NodeController(QObject):
 
     def watch(self, names: tuple[str, ...]) -> None:
         """Also read the last hours of these nodes: a job that ran there is open."""
-        known = {state.name for state in self._far or ()}
+        known = {state.name for state in self._remote or ()}
         self._watched = tuple(name for name in names if name in known)
 
     def _read_past(self, name: str, lane: str = "") -> None:
@@ -296,8 +296,8 @@ class NodeController(QObject):
 
     @Slot()
     def add(self) -> None:
-        usual = usual_options([one.entry for one in self._far or () if one.entry is not None])
-        dialog = AddNodeDialog([state.name for state in self._far or ()], self._window, usual)
+        usual = usual_options([one.entry for one in self._remote or () if one.entry is not None])
+        dialog = AddNodeDialog([state.name for state in self._remote or ()], self._window, usual)
         dialog.look_requested.connect(self._request_add)
         dialog.trusted.connect(self._trust)
         dialog.passphrase_given.connect(self._unlock)

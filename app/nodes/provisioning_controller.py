@@ -62,7 +62,7 @@ class SetUpController(QObject):
         self._window = window
         self._dialog: SetUpDialog | None = None
         self._choosing: DialogHolder[SetUpAgainDialog] = DialogHolder()
-        self._wished: dict[str, SetUpOptions] = {}
+        self._requested: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
         self._under_way: dict[str, Progress] = {}
         self._stopped: dict[str, tuple[str, ...]] = {}
@@ -91,7 +91,7 @@ class SetUpController(QObject):
 
     def remove(self, name: str) -> None:
         """Take the removal of a node."""
-        self._wished.pop(name, None)
+        self._requested.pop(name, None)
         if self._dialog is not None:
             self._dialog.remove(name)
 
@@ -110,7 +110,7 @@ class SetUpController(QObject):
             return
         if options is None:
             usual = options_of(entry) if entry.is_ready else usual_options(known.entries)
-            options = self._wished.get(name, usual)
+            options = self._requested.get(name, usual)
         others = [one for one in known.entries if one is not entry]
         if entry.is_ready or choice_faults(options, [entry], others, known.brought_mpi):
             self._ask(name, options, known)
@@ -178,7 +178,7 @@ class SetUpController(QObject):
             return
         self._addresses.update((entry.name, _who(entry)) for entry in entries)
         for name in wanted:
-            self._wished[name] = options
+            self._requested[name] = options
             self._under_way[name] = self._runner.progress(lambda _share, _what: None)
             self._steps().show_set_up(SetUp(name), self._addresses.get(name, ""))
         cancels = {name: self._under_way[name] for name in wanted}
@@ -202,7 +202,7 @@ class SetUpController(QObject):
         if self._dialog is None:
             self._dialog = SetUpDialog(self._window)
             self._dialog.retry_requested.connect(self._retry)
-            self._dialog.choices_requested.connect(self._choose_anew)
+            self._dialog.choices_requested.connect(self._choose_again)
             self._dialog.cancel_requested.connect(self._cancel)
             self._dialog.node_opened.connect(self._page.open_node)
             self._dialog.trusted.connect(self._trust)
@@ -211,7 +211,7 @@ class SetUpController(QObject):
     @Slot(str, str)
     def _retry(self, name: str, _step: str) -> None:
         # Completed steps are detected, so a restart costs no more than a retry.
-        self._begin((name,), self._wished[name])
+        self._begin((name,), self._requested[name])
 
     @Slot(str, object)
     def _trust(self, name: str, key: HostKey) -> None:
@@ -220,13 +220,13 @@ class SetUpController(QObject):
         self._runner.run(
             "set up choices",
             partial(self._services.cluster.trust, key),
-            lambda _none: self._begin(names, self._wished[name]),
+            lambda _none: self._begin(names, self._requested[name]),
             self._show_error,
         )
 
     @Slot(str)
-    def _choose_anew(self, name: str) -> None:
-        self._with_known(partial(self._ask, name, self._wished[name]))
+    def _choose_again(self, name: str) -> None:
+        self._with_known(partial(self._ask, name, self._requested[name]))
 
     @Slot(str)
     def _cancel(self, name: str) -> None:

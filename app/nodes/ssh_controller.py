@@ -13,7 +13,7 @@ from backend.records.nodes.entry import HostKey
 from widgets.shell.ssh_settings import SshSettings
 
 if TYPE_CHECKING:
-    from backend.services.nodes.registry import ClusterService
+    from backend.services.nodes.registry import NodeRegistry
 
 _LANE = "ssh settings"
 
@@ -22,7 +22,7 @@ class SshController(QObject):
     """One for as long as a data root is open."""
 
     def __init__(
-        self, cluster: ClusterService, runner: Runner, page: SshSettings, parent: QObject
+        self, cluster: NodeRegistry, runner: Runner, page: SshSettings, parent: QObject
     ) -> None:
         super().__init__(parent)
         self._cluster = cluster

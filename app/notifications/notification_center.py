@@ -8,7 +8,7 @@ from functools import partial
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.notifications.notification_rules import Notice, Notices, Run, of_absence
+from app.notifications.notification_rules import Notice, NotificationRules, Run, of_absence
 from app.notifications.notification_store import Ends, NotificationStore
 from app.notifications.tray import Tray
 from app.runtime.background import Runner
@@ -34,7 +34,7 @@ class NotificationCenter(QObject):
     """
 
     opened = Signal(Notice)
-    settings_wished = Signal()
+    settings_requested = Signal()
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class NotificationCenter(QObject):
         self._window = window
         self._runner = runner
         self._tray = tray
-        self._book = NotificationStore(notices_file())
+        self._recorder = NotificationStore(notices_file())
         self._list: NoticeList | None = None
         self._root = ""
         self._is_first = True
-        self.notices = Notices(tells_finished, parent=self)
+        self.notices = NotificationRules(tells_finished, parent=self)
         self.notices.notified.connect(self._notify)
         window.side_bar.bell.clicked.connect(self.show)
-        window.side_bar.set_unread(self._book.unread)
+        window.side_bar.set_unread(self._recorder.unread)
 
     def take_data_root(self, name: str) -> None:
         """Take another data root; known job ends are stored for each data root."""
@@ -66,49 +66,49 @@ class NotificationCenter(QObject):
         """Take a listing of all jobs. The first one reports the ends since the last window."""
         if self._is_first:
             self._is_first = False
-            known = self._book.ends(self._root)
+            known = self._recorder.ends(self._root)
             # Off the GUI thread: the first listing has all jobs.
             self._runner.run(_LANE, partial(_first, listing, known), self._tell_missed, _never)
-        elif self._book.know(self._root, _ends(map(Run.of, listing.views))):
+        elif self._recorder.know(self._root, _ends(map(Run.of, listing.views))):
             self._keep()
 
     def see_jobs(self, views: Iterable[JobView]) -> None:
         """Take some changed jobs."""
         for view in views:
             if view.state.is_over:
-                self._book.end(self._root, Run.of(view))
+                self._recorder.end(self._root, Run.of(view))
             self.notices.see(view)
 
     def _tell_missed(self, found: tuple[Ends, tuple[Run, ...]]) -> None:
         ends, runs = found
         missed = self.notices.missed(runs)
         for notice in missed:
-            self._book.add(notice)
-        if self._book.know(self._root, ends) or missed:
+            self._recorder.add(notice)
+        if self._recorder.know(self._root, ends) or missed:
             self._keep()
         if missed:
-            self._window.side_bar.set_unread(self._book.unread)
+            self._window.side_bar.set_unread(self._recorder.unread)
             self._tray.notify(of_absence(missed))
             self._show_items()
 
     @Slot(Notice)
     def _notify(self, notice: Notice) -> None:
-        self._book.add(notice)
-        self._window.side_bar.set_unread(self._book.unread)
+        self._recorder.add(notice)
+        self._window.side_bar.set_unread(self._recorder.unread)
         self._tray.notify(notice)
         self._show_items()
         self._keep()
 
     def _keep(self) -> None:
-        self._runner.run(_LANE, self._book.save, lambda _: None, swallowed)
+        self._runner.run(_LANE, self._recorder.save, lambda _: None, swallowed)
 
     @property
     def list(self) -> NoticeList:
         """Made on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
-            self._list.opened.connect(lambda at: self.opened.emit(self._book.past[at]))
-            self._list.settings_wished.connect(self.settings_wished)
+            self._list.opened.connect(lambda at: self.opened.emit(self._recorder.past[at]))
+            self._list.settings_requested.connect(self.settings_requested)
         return self._list
 
     @Slot()
@@ -117,7 +117,7 @@ class NotificationCenter(QObject):
         notices = self.list
         self._show_items()
         notices.open(self._window.side_bar.bell)
-        if self._book.read_all():
+        if self._recorder.read_all():
             self._window.side_bar.set_unread(0)
             self._keep()
 
@@ -125,7 +125,7 @@ class NotificationCenter(QObject):
         if self._list is None:
             return
         now = datetime.now().astimezone()
-        unread = self._book.unread
+        unread = self._recorder.unread
         self._list.show_items(
             [
                 NoticeItem(
@@ -135,7 +135,7 @@ class NotificationCenter(QObject):
                     _family(notice.family),
                     at < unread,
                 )
-                for at, notice in enumerate(self._book.past)
+                for at, notice in enumerate(self._recorder.past)
             ]
         )
 

@@ -69,7 +69,7 @@ class _Event:
     place: str = ""
 
 
-class Notices(QObject):
+class NotificationRules(QObject):
     """Watch views and report each end once.
 
     Runs that had ended before the window opened are reported by `missed`. The first of several

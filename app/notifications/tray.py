@@ -32,8 +32,8 @@ class Tray(QObject):
 
     job_opened = Signal(str)
     notice_opened = Signal(Notice)
-    window_wished = Signal()
-    end_wished = Signal()
+    window_requested = Signal()
+    end_requested = Signal()
 
     def __init__(
         self,
@@ -109,16 +109,16 @@ class Tray(QObject):
             self._menu.addAction("Nothing is running").setEnabled(False)
         if len(views) > _JOBS_SHOWN:
             rest = f"and {len(views) - _JOBS_SHOWN} more"
-            self._menu.addAction(rest, self.window_wished.emit)
+            self._menu.addAction(rest, self.window_requested.emit)
         self._menu.addSeparator()
-        self._menu.addAction("Open Ringmaster", self.window_wished.emit)
-        self._menu.addAction("Quit; jobs keep running", self.end_wished.emit)
+        self._menu.addAction("Open Ringmaster", self.window_requested.emit)
+        self._menu.addAction("Quit; jobs keep running", self.end_requested.emit)
 
     @Slot(QSystemTrayIcon.ActivationReason)
     def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
         reasons = QSystemTrayIcon.ActivationReason
         if reason in (reasons.Trigger, reasons.DoubleClick):
-            self.window_wished.emit()
+            self.window_requested.emit()
 
     @Slot()
     def _open_newest(self) -> None:

@@ -13,7 +13,7 @@ MOST = 50
 _ACT = "act"
 Source = Callable[[str], Iterable[PaletteEntry]]
 """Return candidates for a text, case folded; those that do not match are dropped later."""
-FarSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
+RemoteSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
 """The same for a slow search: it answers later, the best first."""
 
 
@@ -27,7 +27,7 @@ class CommandSearch:
     def __init__(self) -> None:
         self._actions: dict[str, QAction] = {}
         self._sources: list[Source] = []
-        self._far: list[FarSource] = []
+        self._remote: list[RemoteSource] = []
         self._wanted = ""
         self._here: tuple[PaletteEntry, ...] = ()
         self._elsewhere: tuple[PaletteEntry, ...] = ()
@@ -59,10 +59,10 @@ class CommandSearch:
         self._openers[kind] = open_it
 
     def add_background_source(
-        self, kind: str, source: FarSource, open_it: Callable[[str], object]
+        self, kind: str, source: RemoteSource, open_it: Callable[[str], object]
     ) -> None:
         """Add a source that searches in the background; see `ask`."""
-        self._far.append(source)
+        self._remote.append(source)
         self._openers[kind] = open_it
 
     def ask(self, text: str, then: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
@@ -73,14 +73,14 @@ class CommandSearch:
         """
         self._wanted = text
         joined = " ".join(text.casefold().split())
-        asks_far = bool(joined and self._far)
-        then(self.find(text), not asks_far)
-        if not asks_far:
+        asks_remote = bool(joined and self._remote)
+        then(self.find(text), not asks_remote)
+        if not asks_remote:
             return
-        waited_for = list(self._far)
+        waited_for = list(self._remote)
         answers: list[PaletteEntry] = []
 
-        def answered(source: FarSource, targets: tuple[PaletteEntry, ...]) -> None:
+        def answered(source: RemoteSource, targets: tuple[PaletteEntry, ...]) -> None:
             if self._wanted != text:
                 return
             answers.extend(targets)
@@ -88,7 +88,7 @@ class CommandSearch:
             if not waited_for:
                 then(self.find(text, answers), True)
 
-        for source in self._far:
+        for source in self._remote:
             source(joined, partial(answered, source))
 
     def find(self, text: str, more: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:

@@ -36,7 +36,7 @@ from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts import KEYS
-from widgets.shell.shortcuts_dialog import KeysSheet
+from widgets.shell.shortcuts_dialog import ShortcutsDialog
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -74,13 +74,13 @@ class FrameController(QObject):
         self.tray = Tray(icon, parent=self)
         self.tray.job_opened.connect(self._open_job)
         self.tray.notice_opened.connect(self._open_notice)
-        self.tray.window_wished.connect(self.bring_up)
-        self.tray.end_wished.connect(self.end)
+        self.tray.window_requested.connect(self.bring_up)
+        self.tray.end_requested.connect(self.end)
         self.bell = NotificationCenter(
             window, background, self.tray, lambda: keeping.preferences.tell_finished, self
         )
         self.bell.opened.connect(self._open_notice)
-        self.bell.settings_wished.connect(self.open_settings)
+        self.bell.settings_requested.connect(self.open_settings)
         self.notices = self.bell.notices
         self._controller: NoticeController | None = None
         self.go_to = CommandSearch()
@@ -161,7 +161,7 @@ class FrameController(QObject):
 
     @Slot()
     def show_keys(self) -> None:
-        sheet = KeysSheet(self._window)
+        sheet = ShortcutsDialog(self._window)
         sheet.finished.connect(sheet.deleteLater)
         sheet.open()
 

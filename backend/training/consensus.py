@@ -60,7 +60,7 @@ class Rules:
         )
 
 
-class PartUpdate:
+class ConsensusUpdate:
     """One part of a network, and what it computes in a round.
 
     Attributes:

@@ -92,8 +92,8 @@ class Evaluation:
                     took = time.perf_counter() - asked
                     mine = torch.tensor([float(wants_stop()), took], dtype=torch.float64)
                     self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                    wish, seconds = self._strategy.total(mine).tolist()
-                    if wish > 0:
+                    request, seconds = self._strategy.total(mine).tolist()
+                    if request > 0:
                         return None
                     # In the first round one batch was timed, later as many as the interval has.
                     mean = seconds / self._strategy.world_size / max(1, self._asked_for)

@@ -395,8 +395,8 @@ class Leader(ABC):
         if self._held is not None:
             pending, result = self._held
             self._held = None
-            self._progress.book.facts.append(pending)
-            self._progress.book.commit(result, hold)
+            self._progress.recorder.facts.append(pending)
+            self._progress.recorder.commit(result, hold)
 
     def _lost(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""

@@ -202,7 +202,7 @@ class Trainer:
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
-        settle = self._progress.book.commit
+        settle = self._progress.recorder.commit
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
         for number in range(steps):
@@ -210,19 +210,19 @@ class Trainer:
             self.batch.where = "loader"
             data, target = user_code.split_batch(next(batches))
             rate = learning_rate(config, self._order.steps_per_epoch, schedule_step + number)
-            verdicts = self._step(data, target, rate, began)
+            outcomes = self._step(data, target, rate, began)
             began = time.perf_counter()
             course.epoch_step += 1
             course.position += self._order.global_batch
             course.step += 1
             is_last = number == steps - 1
             if is_last:
-                verdicts += self._count(True)
+                outcomes += self._count(True)
             stop = save = False
-            for verdict in verdicts:
+            for verdict in outcomes:
                 stop |= verdict.stop
                 save |= verdict.save
-                settle(verdict, hold=is_last and verdict is verdicts[-1])
+                settle(verdict, hold=is_last and verdict is outcomes[-1])
             every = config.checkpoint.every_steps
             if every is not None and course.step % every == 0:
                 save = True
@@ -263,7 +263,7 @@ class Trainer:
         if not self._adopted:
             self._adopt(metrics)
         wants_others = self._wants_others()
-        self._ballot.fill(
+        self._step_sync.fill(
             stop=self._progress.wants_stop,
             save=self._progress.is_due,
             loss=loss,
@@ -277,16 +277,16 @@ class Trainer:
         cpu_wait_ms = self._cpu_wait.end()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
-        if self._ballot.read_wants():
+        if self._step_sync.read_wants():
             self._train_others()
         self.beat.beat(Phase.COMPUTING)
         reduced = time.perf_counter()
         self._scaler.unscale_(self._optimizer)
         norm = self._clip() if config.gradient_norm is not None else None
-        self._ballot.cast(norm)
-        verdicts = self._count(not config.stop_on_nan)
+        self._step_sync.cast(norm)
+        outcomes = self._count(not config.stop_on_nan)
         # After a loss that is NaN the weights would stay NaN.
-        if not any(verdict.not_a_number is not None for verdict in verdicts):
+        if not any(verdict.not_a_number is not None for verdict in outcomes):
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
             strategy.step(self._update)
@@ -299,7 +299,7 @@ class Trainer:
             cpu_wait_ms,
         )
         course = self.course
-        self._progress.book.facts.append(
+        self._progress.recorder.facts.append(
             PendingStep(
                 course.step + 1,
                 course.epoch,
@@ -310,7 +310,7 @@ class Trainer:
                 strategy.live(),
             )
         )
-        return verdicts
+        return outcomes
 
     def _update(self) -> None:
         self._scaler.step(self._optimizer)
@@ -331,15 +331,15 @@ class Trainer:
         size = self.strategy.world_size
         judges = [size - 1] if self.strategy.is_split else range(size)
         names = (name for names, _ in everyones for name in names)
-        self._ballot = StepSync(names, self.strategy.rank, size, judges)
+        self._step_sync = StepSync(names, self.strategy.rank, size, judges)
         self._optimize(name for _, names in everyones for name in names)
         self._lay_out()
         self._adopted = True
 
     def _lay_out(self, *, keeps_values: bool = False) -> None:
         """Lay out sync vector and buckets, for the agreed metrics and parameters."""
-        vector = self.strategy.adopt(self._model, self._ballot.size, self._trained)
-        self._ballot.use(vector, keeps_values=keeps_values)
+        vector = self.strategy.adopt(self._model, self._step_sync.size, self._trained)
+        self._step_sync.use(vector, keeps_values=keeps_values)
         self._known = {id(one) for one in to_train(self._model, self._trained).values()}
         self._parameters = len(all_parameters(self._model))
 
@@ -383,12 +383,12 @@ class Trainer:
     def _complete(self, result: StepResult) -> StepResult:
         """Exchange the metrics of a step in which a rank had one that is new."""
         everyones = self._gather(dict(result.own_metrics))
-        if self._ballot.add(name for metrics in everyones for name in metrics):
+        if self._step_sync.add(name for metrics in everyones for name in metrics):
             self._lay_out()
-        return replace(result, metrics=self._ballot.means(everyones))
+        return replace(result, metrics=self._step_sync.means(everyones))
 
     def _count(self, everything: bool) -> list[StepResult]:
-        results = self._ballot.count(everything) if self._adopted else []
+        results = self._step_sync.count(everything) if self._adopted else []
         return [one if one.is_complete else self._complete(one) for one in results]
 
     # --- the end of an epoch -------------------------------------------------------------------

@@ -35,7 +35,7 @@ class RunProgress:
         book: The recorder of the steps, from `plan` on.
     """
 
-    book: StepRecorder
+    recorder: StepRecorder
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RunProgress:
         """Begin the run; ``left`` are the steps of the current epoch that are to be made."""
         state, epochs = self.state, self._config.epochs
         self._last_save, self.saved_step = time.monotonic(), state.step
-        self.book = StepRecorder(self._config, state, self._services, step_samples)
+        self.recorder = StepRecorder(self._config, state, self._services, step_samples)
         if self._services is not None:
             self._services.reporter.plan(
                 step=state.step,
@@ -136,7 +136,7 @@ class RunProgress:
         """Apply the early stop, go to the next epoch, and save a checkpoint if one is due."""
         rule, every = self._config.early_stop, self._config.checkpoint.every_epochs
         measured = {**(self.state.held or {}), **validation}
-        self.book.release(validation)
+        self.recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.
             self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
@@ -198,7 +198,7 @@ class RunProgress:
             saved = checkpointer.saved
             if self._launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
-        self.book.release({})
+        self.recorder.release({})
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         self._require_saved()
 

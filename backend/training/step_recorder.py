@@ -80,7 +80,7 @@ class StepRecorder:
         global_batch: int,
     ) -> None:
         self._config = config
-        self._course = course
+        self._train_state = course
         self._workers = workers
         self._global_batch = global_batch
         self.facts: deque[PendingStep] = deque()
@@ -107,7 +107,7 @@ class StepRecorder:
             own = {name_of_user_metric(name): value for name, value in verdict.metrics.items()}
             metrics.update(self._admitted("", own, facts.step))
             if hold:
-                self._course.held = metrics
+                self._train_state.held = metrics
                 self._held = facts.seconds, verdict
             else:
                 self._workers.reporter.step(
@@ -128,7 +128,7 @@ class StepRecorder:
 
     def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
-        course = self._course
+        course = self._train_state
         held, course.held = course.held, None
         if self._workers is None or held is None:
             return

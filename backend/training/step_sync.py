@@ -185,13 +185,13 @@ class StepSync:
     def count(self, everything: bool) -> list[StepResult]:
         """Return the readable results, oldest first; ``everything`` waits for the newest."""
         keep = 1 if self._on_gpu and not everything else 0
-        verdicts = []
+        outcomes = []
         while len(self._cast) > keep:
             cast = self._cast.popleft()
             if cast.event is not None:
                 cast.event.synchronize()
-            verdicts.append(self._read(cast))
-        return verdicts
+            outcomes.append(self._read(cast))
+        return outcomes
 
     def _read(self, cast: _Cast) -> StepResult:
         # NumPy, as a call of it takes a fifth of torch's, and this is on the way of every step.

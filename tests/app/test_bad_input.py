@@ -129,7 +129,7 @@ def form(qtbot, services, immediately, monkeypatch):
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
-    starts = SimpleNamespace(start=lambda wish: pytest.fail("a job with a fault was started"))
+    starts = SimpleNamespace(start=lambda request: pytest.fail("a job with a fault was started"))
     form.controller = FormController(services, immediately, starts, page, form, form)
     form.resize(1200, 800)
     form.show()
@@ -139,7 +139,7 @@ def form(qtbot, services, immediately, monkeypatch):
 
 def told(form):
     """What is said after the check; nothing else was said."""
-    form._wish_check()
+    form._request_check()
     assert not form._start_button.isEnabled()
     assert not form._queue_button.isEnabled()
     assert not form._save_button.isEnabled()
@@ -160,12 +160,12 @@ def test_faults_of_every_part_are_told_at_once(form, services):
     gone = {"dataset": "gone", "start_from": "gone/best"}
     placed = [{"node": "gone", "processes": 1}]
     form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placed, **gone)))
-    form._wish_check()
+    form._request_check()
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
     assert form._picker._error.text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
-    form._wish_check()
+    form._request_check()
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}
     assert at_fault == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
 
@@ -175,13 +175,13 @@ def test_the_items_are_counted_although_something_else_is_wrong(form, services, 
     monkeypatch.setattr(DataSizes, "known", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
-    form._wish_check()
+    form._request_check()
     assert asked == ["tiny"]
 
 
 def test_without_a_bad_input_it_may_start(form):
     form.show_draft(JobDraft(raw_job(1)))
-    form._wish_check()
+    form._request_check()
     assert form._start_button.text() == "Start on 1 process"
     assert form._start_button.isEnabled()
 
@@ -190,7 +190,7 @@ def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
     placed = [{"node": HERE, "processes": 3}]
     strategy = {"name": "downpour", "n_push": 2}
     form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placed, strategy=strategy)))
-    form._wish_check()
+    form._request_check()
     found = form._check
     assert (found.workers, found.servers) == (2, 1)
     assert (found.global_batch, found.steps_per_epoch) == (64, 8)
@@ -248,6 +248,6 @@ def test_m2_what_has_no_field_is_told_among_the_checks(form):
 
 def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
-    form._wish_check()
+    form._request_check()
     assert form._start_button.text() == "2 problems to fix"
     assert form._fields.first_at_fault() is form._fields.field("epochs").control

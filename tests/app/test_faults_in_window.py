@@ -186,24 +186,24 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
 
 @pytest.mark.usefixtures("uncounted")
 def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look(
-    far_place, beat, open_window, tmp_path, monkeypatch
+    remote_place, beat, open_window, tmp_path, monkeypatch
 ):
-    desktop = far_place.desktop()
-    far_place.stock(desktop)
-    beat(far_place)
-    view, run = started(far_place, desktop)
+    desktop = remote_place.desktop()
+    remote_place.stock(desktop)
+    beat(remote_place)
+    view, run = started(remote_place, desktop)
     run.train(5)
     # Somebody at the window has accepted the host's key.
-    key = far_place.sshd.fingerprint
+    key = remote_place.sshd.fingerprint
     own = tmp_path / "desktop-0" / "catalogue.sqlite"
-    open_services(far_place.address, own, accept=lambda one: one.fingerprint == key).close()
-    window = open_window(far_place.address)
+    open_services(remote_place.address, own, accept=lambda one: one.fingerprint == key).close()
+    window = open_window(remote_place.address)
     window.open(view.id)
     window.wait(lambda: window.presences == [Presence.ONLINE] * 2)
     assert (window.word, window.step, window.said, window.trouble) == ("Training", 6, "", "")
     assert window.figure_tone == "text"
 
-    far_place.wire.cut()
+    remote_place.wire.cut()
     window.wait(lambda: NO_NEWS.match(window.said))
     window.wait(lambda: window.trouble)
     assert "SSH server" in window.trouble or "connect" in window.trouble
@@ -216,7 +216,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     window.stand_still()
     run.train(500)
 
-    far_place.wire.mend()
+    remote_place.wire.repair()
     # Until its host is found; the look that finds it brings everything.
     while window.said:
         assert window.step == 6
@@ -371,8 +371,8 @@ def test_a_look_before_the_start_asks_for_what_the_page_would_do(
     replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
     window = open_window()
     window.open(training.job_id)
-    wishes = []
+    requests = []
     starts = window.program._job_controller._starts
-    monkeypatch.setattr(starts, "check", lambda wish, config: wishes.append(wish))
+    monkeypatch.setattr(starts, "check", lambda request, config: requests.append(request))
     window.program.jobs.detail.job_actions.ask(do.PREFLIGHT, training.job_id)
-    assert wishes[0].act((), Progress()).run == 2
+    assert requests[0].act((), Progress()).run == 2

@@ -11,19 +11,19 @@ pytest_plugins = [
 
 
 def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
-    qtbot, qapp, far_place, tmp_path, monkeypatch
+    qtbot, qapp, remote_place, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     shown = []
     monkeypatch.setattr(SideBar, "set_root", lambda bar, text: shown.append(text))
-    program = Program(qapp, far_place.address, tmp_path / "catalogue.sqlite", None)
+    program = Program(qapp, remote_place.address, tmp_path / "catalogue.sqlite", None)
     qtbot.addWidget(program.window)
     try:
         program.show()
-        assert shown == [f"lab:{far_place.root}"]
+        assert shown == [f"lab:{remote_place.root}"]
         qtbot.waitUntil(lambda: program.is_built)
         qtbot.waitUntil(lambda: program.window.place == "refusal")
-        assert program.opening.unknown_key.fingerprint == far_place.sshd.fingerprint
+        assert program.opening.unknown_key.fingerprint == remote_place.sshd.fingerprint
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.place == "jobs"

@@ -100,14 +100,14 @@ def _measured(root: Path) -> list[Figure]:
         tab.show()
         _until(app, lambda: tab.view.total >= 1000)  # noqa: B023
         path.write_text("begun\n" * 1000)
-        nobody = subprocess.Popen(
+        no_one = subprocess.Popen(
             [sys.executable, "-c", IDLE, str(FOLLOWED_S)], stdout=subprocess.PIPE, text=True
         )
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(FOLLOWED_S * 10)])
         stalls.append(
             _until(app, lambda: tab.view.text_of(tab.view.total - 1) == "the end")  # noqa: B023
         )
-        idle.append(float(nobody.communicate()[0]))
+        idle.append(float(no_one.communicate()[0]))
         writer.wait()
         close()
     background.close()

@@ -27,7 +27,7 @@ from backend.provisioning import cluster_key
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
 from backend.services.context.container import Services, open_services
-from backend.services.nodes.provisioning import SetUpService, default_places
+from backend.services.nodes.provisioning import ProvisioningService, default_places
 from backend.ssh.interface import CommandResult, Shell
 from backend.ssh.sftp import SftpFiles
 from installers.console import Progress
@@ -127,7 +127,9 @@ class Bench:
             node_files.write_entry(root, replace(entry, name=name))
         places = replace(default_places("benchmark", _CONSTRAINTS), keys=folder / "keys")
         host_key = cluster_key.make_key().public
-        self._service = SetUpService(root, places, self._open, self._look, lambda one: host_key)
+        self._service = ProvisioningService(
+            root, places, self._open, self._look, lambda one: host_key
+        )
 
     def _open(self, entry: NodeEntry) -> Shell:
         shell = self._real.cluster.open_shell(self._entry.name)
@@ -157,7 +159,7 @@ def measure() -> list[Figure]:
         progress = Progress(sys.stderr)
         cluster = stack.enter_context(Cluster(folder / "cluster", nodes, progress=progress))
         (folder / "desktop").mkdir()
-        real = open_services(cluster.share, folder / "desktop/catalogue.sqlite")
+        real = open_services(cluster.access, folder / "desktop/catalogue.sqlite")
         stack.callback(real.close)
         entry = real.cluster.add(
             "node1",
@@ -167,7 +169,7 @@ def measure() -> list[Figure]:
             accept=lambda key: any(line.endswith(f" {key.text}") for line in cluster.known_hosts),
             node_data_root=cluster.data_root,
         )
-        bench = Bench(real, entry, DataRoot(cluster.share), folder)
+        bench = Bench(real, entry, DataRoot(cluster.access), folder)
         load = os.getloadavg()[0]
         first = bench.set_up(1)[0]
         one: list[tuple[float, float]] = []

@@ -10,7 +10,7 @@ from tests.cluster.commands import ClusterError, call, ip
 from tests.cluster.slot import Slot
 from tests.waiting import LIMIT_S, wait_for
 
-_NOBODY = "02:52:4d:ff:ff:ff"
+_NO_ONE = "02:52:4d:ff:ff:ff"
 _RELAY = Path(__file__).with_name("relay.py")
 
 
@@ -56,7 +56,7 @@ class Cable:
     def cut(self) -> None:
         ip([f"link set {self._link} down"])
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         ip([f"link set {self._link} up"])
         state = Path("/sys/class/net", self._link, "operstate")
         wait_for(lambda: state.read_text() == "up\n", f"a carrier for {self.namespace}")
@@ -67,7 +67,7 @@ class Cable:
     def swallow(self) -> None:
         """What it and the desktop send each other is lost in silence; nodes reach each other."""
         for line, namespace in self._ways_to_the_desktop():
-            ip([f"neigh replace {line} lladdr {_NOBODY} nud permanent"], namespace)
+            ip([f"neigh replace {line} lladdr {_NO_ONE} nud permanent"], namespace)
         self.swallows = True
 
     def carry_again(self) -> None:

@@ -124,7 +124,7 @@ class Cluster:
         self._at_once(lambda node: node.heal(before))
         # After all are back: whoever still asked for one that was away is told within three seconds
         # that there is no route to it, and so is everybody who asks along with him.
-        self._at_once(lambda node: node.ask_anew())
+        self._at_once(lambda node: node.ask_again())
 
     @property
     def ssh_options(self) -> list[str]:

@@ -18,7 +18,7 @@ _HOST = "lab"
 
 
 @contextmanager
-def far_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> Iterator[Services]:
+def remote_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> Iterator[Services]:
     """``folder`` is its user's home; the keys of all nodes were accepted there."""
     settings = folder / ".ssh" / "config"
     settings.parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ from tests.cluster import (
     faults_of_access,
     faults_of_machine,
     faults_of_set_up,
-    faults_to_mend,
+    faults_to_repair,
 )
 from tests.cluster.seeding import FAULTS
 
@@ -15,5 +15,5 @@ __all__ = (
     "faults_of_access",
     "faults_of_machine",
     "faults_of_set_up",
-    "faults_to_mend",
+    "faults_to_repair",
 )

@@ -45,9 +45,9 @@ def authorized_keys_writable_by_all(ready: ReadyCluster, node: str) -> Iterator[
 def sshd_wants_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = "/etc/ssh/sshd_config.d/cluster.conf"
     with rewritten(ready, node, path, "cat; echo AllowUsers somebody"):
-        _read_settings_anew(ready, node)
+        _read_settings_again(ready, node)
         yield
-    _read_settings_anew(ready, node)
+    _read_settings_again(ready, node)
 
 
 @fault(words.HOST_KEY)
@@ -55,17 +55,17 @@ def host_key_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     key = "/etc/ssh/ssh_host_ed25519_key"
     with moved(ready, node, key), moved(ready, node, f"{key}.pub"):
         as_root(ready, node, f"ssh-keygen -q -t ed25519 -N '' -f {key}")
-        _read_settings_anew(ready, node)
+        _read_settings_again(ready, node)
         yield
         as_root(ready, node, f"rm {key} {key}.pub")
-    _read_settings_anew(ready, node)
+    _read_settings_again(ready, node)
 
 
 @fault(words.SSH)
 def cable_pulled(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].cut()
     yield
-    ready[node].mend()
+    ready[node].repair()
 
 
 @fault(words.SSH)
@@ -76,10 +76,10 @@ def powered_off(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready.revive()
 
 
-def _read_settings_anew(ready: ReadyCluster, node: str) -> None:
+def _read_settings_again(ready: ReadyCluster, node: str) -> None:
     """sshd executes itself and listens to nobody meanwhile; the file is written when it does."""
-    anew = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
-    as_root(ready, node, f"{anew}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
+    fresh = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
+    as_root(ready, node, f"{fresh}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
 
 
 # Among each other.

@@ -195,11 +195,11 @@ class Node:
         """Pull its network cable."""
         self._cable.cut()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Plug the cable in again."""
-        self._cable.mend()
+        self._cable.repair()
 
-    def ask_anew(self) -> None:
+    def ask_again(self) -> None:
         """Who answers to which address is asked of the others when it is needed next."""
         self._cable.forget_neighbours()
 
@@ -302,7 +302,7 @@ class Node:
             self.boot()
         if before is not None:
             wait_for(lambda: not self._end_newer(before), f"the end of processes on {self.name}")
-        self.mend()
+        self.repair()
         if self._cable.is_delayed:
             self.delay(0)
         if self._cable.swallows:

@@ -108,7 +108,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
     # The cluster's key goes where the desktop's user keeps data; a test has its own.
     own = {"XDG_DATA_HOME": str(folder / "data-home"), VARIABLE: PATIENT_PREFLIGHT_S}
     with mock.patch.dict("os.environ", own):
-        services = open_services(cluster.share, folder / "catalogue.sqlite")
+        services = open_services(cluster.access, folder / "catalogue.sqlite")
     try:
         for name in cluster.nodes:
             services.cluster.add(
@@ -124,7 +124,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
             outcome = services.set_up.set_up(
                 tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
             )
-        _insist(outcome, steps)
+        _require(outcome, steps)
         yield ReadyCluster(cluster, services)
     finally:
         services.close()
@@ -134,7 +134,7 @@ def _is_known(cluster: Cluster, key: HostKey) -> bool:
     return any(line.endswith(f" {key.text}") for line in cluster.known_hosts)
 
 
-def _insist(outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]) -> None:
+def _require(outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]) -> None:
     for name, one in outcome.items():
         if isinstance(one, BackendError):
             failed = steps[name].failed if name in steps else None

@@ -37,19 +37,19 @@ def _end_of(link: str) -> socket.socket:
 def carry(link: str, other_link: str, delay_s: float) -> None:
     """Until standard input ends."""
     one, other = _end_of(link), _end_of(other_link)
-    far_end = {one: other, other: one}
+    remote_end = {one: other, other: one}
     under_way: deque[tuple[float, socket.socket, bytes]] = deque()
     sys.stdout.write("carrying\n")
     sys.stdout.flush()
     while True:
         wait_s = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
-        ready: list[TextIO | socket.socket] = select.select([sys.stdin, *far_end], [], [], wait_s)[
-            0
-        ]
+        ready: list[TextIO | socket.socket] = select.select(
+            [sys.stdin, *remote_end], [], [], wait_s
+        )[0]
         if sys.stdin in ready:
             return
         # A link that is down, or gone, loses frames and says so here.
-        for end, opposite in far_end.items():
+        for end, opposite in remote_end.items():
             if end in ready:
                 with contextlib.suppress(OSError):
                     frame = end.recv(_FRAME_BYTES)

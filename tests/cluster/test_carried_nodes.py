@@ -82,7 +82,7 @@ def run(carried: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         yield start
 
 
-def far_files(carried: ReadyCluster, name: str, *below: str) -> str:
+def remote_files(carried: ReadyCluster, name: str, *below: str) -> str:
     """Inode and time of each file there: one that was sent again is another."""
     root = carried.entry(name).data_root
     folders = [str(PurePosixPath(root, one)) for one in below]
@@ -108,17 +108,17 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
         verify(record)
     assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
-    library = far_files(carried, "node1", "models", "loaders", "datasets")
+    library = remote_files(carried, "node1", "models", "loaders", "datasets")
     newest = next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
     there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
-    before = far_files(carried, "node1", there)
+    before = remote_files(carried, "node1", there)
     jobs.lifecycle.resume(view.id)
-    assert far_files(carried, "node1", there) == before
+    assert remote_files(carried, "node1", there) == before
     view = grows(carried, view.id, view.step)
     assert makes_steps(view)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
-    assert far_files(carried, "node1", "models", "loaders", "datasets") == library
+    assert remote_files(carried, "node1", "models", "loaders", "datasets") == library
 
     # The node is gone for good: what it made is in the data root.
     carried["node1"].cut()

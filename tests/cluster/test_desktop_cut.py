@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.cluster.remote_desktop import remote_desktop
 
 from backend.base.errors import BackendError
 from backend.datastore.jobs import run_status
@@ -20,7 +21,6 @@ from backend.records.nodes.reading import Presence
 from backend.services.context.container import Services
 from backend.services.jobs import queries
 from backend.ssh import persistent_connection
-from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
 from tests.job_views import changed
@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Services]:
-    with far_desktop(stocked.cluster, tmp_path / "far") as services:
+    with remote_desktop(stocked.cluster, tmp_path / "far") as services:
         yield services
 
 

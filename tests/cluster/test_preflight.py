@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cluster.faults_to_repair import jobs_for_their_owner_alone, ssh_settings_missing
 
 from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
@@ -23,7 +24,6 @@ from backend.services.preflight.context import settings_texts
 from backend.ssh.interface import Shell, Unreachable
 from tests.cluster.faults import FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
-from tests.cluster.faults_to_mend import jobs_for_their_owner_alone, ssh_settings_missing
 from tests.cluster.ready import ReadyCluster
 from tests.fakes.nvml.driver import build
 from tests.integration.tiny import raw_job
@@ -57,7 +57,7 @@ TOGETHER: tuple[dict[str, str], ...] = (
     {"node2": "mtu_too_large"},
     {"node2": "data_root_full"},
 )
-MENDED: tuple[dict[str, tuple[str, ...]], ...] = (
+REPAIRED: tuple[dict[str, tuple[str, ...]], ...] = (
     {
         "node1": ("cluster_key_readable_by_all",),
         "node2": ("program_missing",),
@@ -112,7 +112,7 @@ def assert_well(ready: ReadyCluster, found: Preflight) -> None:
     assert found.passed, found.faults
     assert not told_of(found)
     assert found.smaller == ()
-    assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
+    assert not list(ready.cluster.access.glob("jobs/.*")), "something was left behind"
 
 
 def test_every_fault_is_seeded_and_there_are_thirty() -> None:
@@ -166,7 +166,7 @@ def test_faults_are_found_by_name_and_no_other(
     for finding in found.faults:
         assert finding.sentence.endswith(".")
         assert finding.remedy
-    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
+    assert not list(ready_cluster.cluster.access.glob("jobs/.*"))
 
 
 @slow
@@ -204,15 +204,15 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
 
 
 def test_at_least_twenty_of_the_faults_are_mended_by_the_program() -> None:
-    mended = [name for batch in MENDED for names in batch.values() for name in names]
-    assert len(mended) == len(set(mended))
-    by_nodes = len(mended) + len(("jobs_for_their_owner_alone",))
+    repaired = [name for batch in REPAIRED for names in batch.values() for name in names]
+    assert len(repaired) == len(set(repaired))
+    by_nodes = len(repaired) + len(("jobs_for_their_owner_alone",))
     assert by_nodes >= 20, "counted without those for which the job goes elsewhere"
 
 
 @slow
 @pytest.mark.parametrize(
-    "batch", MENDED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
+    "batch", REPAIRED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
 )
 def test_what_the_program_can_mend_it_mends(
     ready_cluster: ReadyCluster, batch: dict[str, tuple[str, ...]]
@@ -287,7 +287,7 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
         assert before.smaller == ()
         assert not preflight.fix_all(before.faults[:1])
         assert preflight.run(config()).passed
-        root, jobs = ready_cluster.cluster.share, ready_cluster.cluster.share / "jobs"
+        root, jobs = ready_cluster.cluster.access, ready_cluster.cluster.access / "jobs"
         assert jobs.stat().st_mode == root.stat().st_mode
 
 
@@ -327,7 +327,7 @@ def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyClu
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
     with pytest.raises(Cancelled):
         ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
-    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
+    assert not list(ready_cluster.cluster.access.glob("jobs/.*"))
 
 
 @slow

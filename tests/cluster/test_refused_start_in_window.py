@@ -39,7 +39,7 @@ def dialog_of(program: Program) -> PreflightDialog:
     return talk.dialog
 
 
-def mend(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
+def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
     qtbot.waitUntil(dialog._again.isEnabled)
@@ -65,7 +65,7 @@ def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
         assert services(program).jobs.queries.show(job.id).run == 0
         assert dialog._smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
-            mend(dialog, check, qtbot)
+            repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
         qtbot.mouseClick(dialog._start, LEFT)
         qtbot.waitUntil(lambda: starts.talk is None)

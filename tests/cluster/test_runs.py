@@ -127,7 +127,7 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     view = run("node1", "node2")
     stocked["node1"].cut()
     threading.Event().wait(CUT_S)
-    stocked["node1"].mend()
+    stocked["node1"].repair()
     reached = stocked.services.jobs.queries.show(view.id).step
     view = grows(stocked, view.id, reached + 5)
     assert view.state.is_live
@@ -244,7 +244,7 @@ def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
     assert makes_steps(grows(stocked, view.id, reached + 5))
     for name in ("node1", "node2"):
         qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).line)
-        assert row_of(program, name).condition is Condition.UNWELL
+        assert row_of(program, name).condition is Condition.UNHEALTHY
         qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now")
     qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
     stocked.services.jobs.lifecycle.stop(view.id)

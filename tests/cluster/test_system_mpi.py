@@ -61,10 +61,10 @@ def stocked(
     at_nodes = list(ready_cluster.cluster.nodes.values())
     with ThreadPoolExecutor(len(at_nodes)) as pool:
         list(pool.map(lambda node: debian_mpi.install(node, packages), at_nodes))
-        insist(ready_cluster, NODES, OWN)
+        require(ready_cluster, NODES, OWN)
         stock(ready_cluster, tmp_path_factory.mktemp("sources"))
         yield ready_cluster
-        told = insist(ready_cluster, NODES, SetUpOptions())
+        told = require(ready_cluster, NODES, SetUpOptions())
         assert {one.steps[4].sentence.endswith(f"{THERE_ALREADY}.") for one in told} == {True}
         list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
     assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
@@ -77,7 +77,7 @@ def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         yield start
 
 
-def insist(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
+def require(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
     newest: dict[str, SetUp] = {}
     done = ready.services.set_up.set_up(
         names, lambda news: newest.__setitem__(news.node, news), options=options
@@ -155,7 +155,7 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""
-    root = DataRoot(stocked.cluster.share)
+    root = DataRoot(stocked.cluster.access)
     for name in odd:
         node_files.write_entry(root, entries_before[name])
     found = look(stocked)

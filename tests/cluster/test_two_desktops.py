@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.cluster.remote_desktop import remote_desktop
 
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job
 from tests.waiting import LIMIT_S
@@ -34,7 +34,7 @@ def desktops(
 
     # Counting samples takes a process with torch, and writes nothing.
     monkeypatch.setattr(tool_process, "measure", measure)
-    with far_desktop(stocked.cluster, tmp_path / "far") as far:
+    with remote_desktop(stocked.cluster, tmp_path / "far") as far:
         yield stocked.services, far
 
 

@@ -200,9 +200,9 @@ def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk
         return any(p.description == f"Before {before[0]}" for p in program.parts())
 
     desk.drag((last.box[0] + 60, last.middle[1]), above, is_aimed)
-    wished = [before[2], before[0], before[1]]
-    wait_for(lambda: order() == wished, "the row where it was dropped")
-    assert queued() == wished
+    requested = [before[2], before[0], before[1]]
+    wait_for(lambda: order() == requested, "the row where it was dropped")
+    assert queued() == requested
     services.close()
 
 

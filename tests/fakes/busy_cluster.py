@@ -54,7 +54,7 @@ STEP_S = 0.1
 EPOCHS = 12
 KEPT_CHECKPOINTS = 4
 _STEPS_OF_ENDED = 2 * EPOCHS
-UNWELL_EVERY = 16
+UNHEALTHY_EVERY = 16
 _DAY_S = 86_400.0
 _WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
 _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
@@ -218,7 +218,7 @@ class BusyCluster:
         if is_silent:
             return
         lines = [f"gpus {GPUS}"]
-        if number % UNWELL_EVERY:
+        if number % UNHEALTHY_EVERY:
             lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _WELL]
         for training, nodes in zip(self._trainings, self._placed, strict=True):
             if self._names[number] in nodes:

@@ -29,7 +29,7 @@ GPUS = [f"GPU-0000000{number}-aaaa-bbbb-cccc-dddddddddddd" for number in (0, 1)]
 @dataclass
 class FakeGpus:
     driver: FakeDriver
-    ground: CheckContext
+    context: CheckContext
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def fake(library: Path, tmp_path: Path) -> Iterator[FakeGpus]:
     driver = FakeDriver(library, tmp_path / "gpus")
     environment = {**driver.environment, "PYTHONPATH": str(REPOSITORY)}
     smi = str(library / "nvidia-smi")
-    ground = CheckContext(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
-    with ground.agent():
-        yield FakeGpus(driver, ground)
+    context = CheckContext(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
+    with context.agent():
+        yield FakeGpus(driver, context)
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def row_of(name: str, check: Callable[[], Iterator[Row]]) -> Row:
 
 def test_readings_that_agree_pass_and_a_wrong_one_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "temperature 0 51")
-    good = row_of("readings", lambda: gpu_check.check_readings(fake.ground))
+    good = row_of("readings", lambda: gpu_check.check_readings(fake.context))
     assert good.passed, good
     assert good.figure == f"0 of {2 * (len(QUERY) + 2)} differ"
 
-    wrong = {**fake.ground.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
-    fake.ground.environment = wrong
-    bad = row_of("readings", lambda: gpu_check.check_readings(fake.ground, tries=1))
+    wrong = {**fake.context.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
+    fake.context.environment = wrong
+    bad = row_of("readings", lambda: gpu_check.check_readings(fake.context, tries=1))
     assert not bad.passed
     assert bad.sentence.startswith(
         "GPU 0: temperature.gpu is 57 for nvidia-smi and 51 for the agent; GPU 1: "
@@ -111,8 +111,8 @@ def test_each_field_is_compared(field: str) -> None:
 
 def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "graphics 1 4194000 40")
-    gpu = fake.ground.gpus(2)[1]
-    line = gpu_check.ask_smi(fake.ground, "gpu", ("uuid", *QUERY))[1]
+    gpu = fake.context.gpus(2)[1]
+    line = gpu_check.ask_smi(fake.context, "gpu", ("uuid", *QUERY))[1]
 
     def found(on_it: dict[int, str]) -> set[str]:
         return {name for name, _ in gpu_check.differences(line, on_it, (gpu, gpu))}
@@ -124,7 +124,7 @@ def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None
 
 def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
     def row() -> Row:
-        return row_of("foreign", lambda: gpu_check.check_foreign_process(fake.ground, os.getpid()))
+        return row_of("foreign", lambda: gpu_check.check_foreign_process(fake.context, os.getpid()))
 
     fake.driver.describe(f"process 1 {os.getpid()} 700")
     assert row().passed
@@ -144,13 +144,13 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, on: int, sees: str, passed: bool
 ) -> None:
     def train(
-        ground: CheckContext, name: str, look: Callable[[str], None], **_changes: Any
+        context: CheckContext, name: str, look: Callable[[str], None], **_changes: Any
     ) -> tuple[JobFolder, RunExit]:
-        folder = DataRoot(ground.folder / "root").job("pinned")
+        folder = DataRoot(context.folder / "root").job("pinned")
         folder.logs.mkdir(parents=True)
         folder.rank_log(0).write_text(f"SEES {sees}\n")
         rank = CheckContext(
-            ground.folder, environment={**ground.environment, RUN_VARIABLE: "pinned/1"}
+            context.folder, environment={**context.environment, RUN_VARIABLE: "pinned/1"}
         )
         code = "import sys; print(flush=True); sys.stdin.read()"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -158,12 +158,12 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
             assert process.stdout is not None
             process.stdout.readline()
             fake.driver.describe(f"process {on} {process.pid} 300")
-            ground.gpus(2)
+            context.gpus(2)
             look("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
     monkeypatch.setattr(CheckContext, "train", train)
-    row = row_of("pin", lambda: gpu_check.check_pin(fake.ground))
+    row = row_of("pin", lambda: gpu_check.check_pin(fake.context))
     assert row.passed == passed, row
 
 
@@ -211,7 +211,7 @@ def test_what_can_be_checked_is_where_no_job_can_run(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def hold(_ground: CheckContext) -> Iterator[int]:
+    def hold(_context: CheckContext) -> Iterator[int]:
         fake.driver.describe(f"process 1 {os.getpid()} 700")
         yield os.getpid()
 
@@ -220,10 +220,10 @@ def test_what_can_be_checked_is_where_no_job_can_run(
 
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(gpu_check, "hold", hold)
-    monkeypatch.setattr(CheckContext, "agent", lambda ground: nullcontext())
+    monkeypatch.setattr(CheckContext, "agent", lambda context: nullcontext())
     monkeypatch.setattr(CheckContext, "train", no_job)
     monkeypatch.setattr(gpu_check, "timed", no_job)
-    rows = list(gpu_check.check_all(replace(fake.ground, gpu="")))
+    rows = list(gpu_check.check_all(replace(fake.context, gpu="")))
     assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]
     assert {row.check: row.sentence for row in rows if not row.passed} == {
         "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
@@ -239,7 +239,7 @@ def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [Row("pin", True, "1 GPU", "Pinned."), Row("readings", passed, "0", "Compared.")]
-    monkeypatch.setattr(gpu_check, "check_all", lambda ground: iter(rows))
+    monkeypatch.setattr(gpu_check, "check_all", lambda context: iter(rows))
     assert gpu_check.main([]) == (0 if passed else 1)
     word = "pass" if passed else "FAIL"
     assert capsys.readouterr().out == (

@@ -221,10 +221,13 @@ def test_f22_a_stop_while_starting_ends_the_run_once(
     services.jobs.lifecycle.start(view.id)
     other = opened()
     with ThreadPoolExecutor(4) as pool:
-        wishes = [
+        requests = [
             pool.submit(s.jobs.lifecycle.stop, view.id) for s in (services, other, services, other)
         ]
-    assert {wish.result().state for wish in wishes} <= {JobState.STOPPING, JobState.INTERRUPTED}
+    assert {request.result().state for request in requests} <= {
+        JobState.STOPPING,
+        JobState.INTERRUPTED,
+    }
     view = services.jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
     assert services.jobs.lifecycle.stop(view.id).state is JobState.INTERRUPTED

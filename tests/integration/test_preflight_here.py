@@ -109,10 +109,10 @@ def test_a_look_that_was_cancelled_starts_nothing(services: Services) -> None:
 def test_a_job_that_could_not_start_is_not_made(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def insist(config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
+    def require(config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
         raise PreflightFailed(services.preflight.run(config), config)
 
-    monkeypatch.setattr(services.preflight, "require", insist)
+    monkeypatch.setattr(services.preflight, "require", require)
     with pytest.raises(PreflightFailed):
         services.jobs.create_and_start(raw_job())
     assert services.jobs.queries.list() == ()

@@ -198,8 +198,8 @@ class Switch(_Toggle):
     def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
         t = theme.current()
         on = self.isChecked()
-        ground = t.q("ink" if on else "line_strong", 1.0 if self.isEnabled() else 0.4)
-        fill_round(painter, mark, ground, self.RADIUS)
+        background = t.q("ink" if on else "line_strong", 1.0 if self.isEnabled() else 0.4)
+        fill_round(painter, mark, background, self.RADIUS)
         knob = self.HEIGHT - 4
         painter.setBrush(t.q("on_ink" if on else "surface"))
         x = mark.right() - knob - 2 if on else mark.left() + 2

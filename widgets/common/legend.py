@@ -12,18 +12,20 @@ from widgets.common.state_badge import GpuUse, paint_gpu_cell
 
 
 class _Cell(QWidget):
-    def __init__(self, use: GpuUse, unwell: bool, share: float) -> None:
+    def __init__(self, use: GpuUse, unhealthy: bool, share: float) -> None:
         super().__init__()
-        self._use, self._unwell, self._share = use, unwell, share
+        self._use, self._unhealthy, self._share = use, unhealthy, share
         self.setFixedSize(18, 12)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         rect = QRectF(self.rect())
-        paint_gpu_cell(QPainter(self), rect, self._use, unwell=self._unwell, share=self._share)
+        paint_gpu_cell(
+            QPainter(self), rect, self._use, unhealthy=self._unhealthy, share=self._share
+        )
 
 
-def legend_key(use: GpuUse, word: str, *, unwell: bool = False, share: float = 1.0) -> QWidget:
+def legend_key(use: GpuUse, word: str, *, unhealthy: bool = False, share: float = 1.0) -> QWidget:
     """See `paint_gpu_cell` for the arguments."""
     holder = QWidget()
-    holder.setLayout(row(_Cell(use, unwell, share), Label(word, "tiny", "text2"), gap=6))
+    holder.setLayout(row(_Cell(use, unhealthy, share), Label(word, "tiny", "text2"), gap=6))
     return holder

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 from widgets.common.theme import S1, S2
 
 
-class _Ground(QWidget):
+class _Background(QWidget):
     """The window outside the popover.
 
     Signals:
@@ -45,8 +45,8 @@ class Popover(QFrame):
         self.setFixedWidth(width)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self._window = window
-        self._ground = _Ground(window)
-        self._ground.pressed.connect(self.close)
+        self._background = _Background(window)
+        self._background.pressed.connect(self.close)
 
     def open_below(self, control: QWidget, first: QWidget) -> None:
         """Show it below a control, or above it if room is short; ``first`` gets the focus."""
@@ -57,9 +57,9 @@ class Popover(QFrame):
             where = control.mapTo(window, QPoint(0, -self.height() - S1))
         right, bottom = window.width() - self.width() - S2, window.height() - self.height() - S2
         self.move(max(min(where.x(), right), S2), max(min(where.y(), bottom), S2))
-        self._ground.setGeometry(window.rect())
-        self._ground.show()
-        self._ground.raise_()
+        self._background.setGeometry(window.rect())
+        self._background.show()
+        self._background.raise_()
         self.show()
         self.raise_()
         window.installEventFilter(self)
@@ -78,7 +78,7 @@ class Popover(QFrame):
             super().keyPressEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._ground.hide()
-        self._ground.deleteLater()
+        self._background.hide()
+        self._background.deleteLater()
         self.closed.emit()
         super().closeEvent(event)

@@ -236,7 +236,7 @@ def paint_gpu_cell(
     rect: QRectF,
     use: GpuUse,
     *,
-    unwell: bool = False,
+    unhealthy: bool = False,
     share: float = 1.0,
     radius: float = 3.0,
 ) -> None:
@@ -254,7 +254,7 @@ def paint_gpu_cell(
         pen = QPen(t.q("bad" if use == "gone" else "line_strong"), 1, Qt.PenStyle.DotLine)
         painter.setPen(pen)
         painter.drawRoundedRect(edge, radius, radius)
-    elif unwell:
+    elif unhealthy:
         path = QPainterPath()
         path.addRoundedRect(rect, radius, radius)
         hole = QPainterPath()
@@ -414,10 +414,10 @@ class RankRing(QWidget):
         if new == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
         self._state, self._progress, self._ranks = new
-        unwell = sum(1 for mark in ranks if mark)
+        unhealthy = sum(1 for mark in ranks if mark)
         name = f"{state.word}, {progress_figure(progress)} percent"
-        if unwell:
-            name += f", {unwell} of {len(ranks)} ranks need attention"
+        if unhealthy:
+            name += f", {unhealthy} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
         self.setToolTip(plain_tip(name))
         self.update()

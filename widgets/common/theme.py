@@ -136,19 +136,19 @@ class Theme:
 
     def contrasted(self) -> Theme:
         """This theme for users who set their system to more contrast."""
-        ground = self.surface
+        background = self.surface
         return replace(
             self,
             line=self.line_strong,
             grid=self.line_strong,
             text2=self.text,
             text3=self.text2,
-            live_tint=ground,
-            good_tint=ground,
-            rest_tint=ground,
-            warn_tint=ground,
-            bad_tint=ground,
-            idle_tint=ground,
+            live_tint=background,
+            good_tint=background,
+            rest_tint=background,
+            warn_tint=background,
+            bad_tint=background,
+            idle_tint=background,
             high_contrast=True,
         )
 

@@ -103,7 +103,7 @@ class ThemeManager(QObject):
         """
         if units != formats.units():
             formats.use(units)
-            self._dress_anew()
+            self._dress_again()
 
     @Slot(Qt.ColorScheme)
     def _scheme_changed(self, scheme: Qt.ColorScheme) -> None:
@@ -149,10 +149,10 @@ class ThemeManager(QObject):
         theme.use(wanted)
         theme.reduce_motion(still)
         self._app.setPalette(palette(wanted))
-        self._dress_anew()
+        self._dress_again()
         return True
 
-    def _dress_anew(self) -> None:
+    def _dress_again(self) -> None:
         # Qt would style each of 3,000 widgets twice, and lay it out twice: 0.7 s. So their marks
         # say meanwhile that no widget needs it, and `restyle` styles those that are shown.
         polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle

@@ -69,7 +69,7 @@ class ComparePage(QWidget):
     opened = Signal(str)
     jobs_dropped = Signal(object)
     csv_requested = Signal()
-    rows_wished = Signal(JobQuery)
+    rows_requested = Signal(JobQuery)
     save_requested = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -234,7 +234,7 @@ class ComparePage(QWidget):
         picker = JobPicker(self)
         picker.picked.connect(self.add_requested)
         picker.finished.connect(self._forget_picker)
-        picker.rows_wished.connect(self.rows_wished)
+        picker.rows_requested.connect(self.rows_requested)
         self._picker = picker
         self._show_in_picker()
         picker.ask()

@@ -35,7 +35,7 @@ class JobPicker(Dialog):
     """
 
     picked = Signal(str)
-    rows_wished = Signal(JobQuery)
+    rows_requested = Signal(JobQuery)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Add a job", _WIDTH, parent)
@@ -66,7 +66,7 @@ class JobPicker(Dialog):
 
     def ask(self) -> None:
         """Request the jobs that match the typed text."""
-        self.rows_wished.emit(JobQuery(self._search.text()))
+        self.rows_requested.emit(JobQuery(self._search.text()))
 
     def show_compared(self, ids: tuple[str, ...]) -> None:
         """Set the jobs that are compared already."""

@@ -85,14 +85,14 @@ class ParallelPicture:
 
     def render_background(self, ratio: float, chosen: Collection[str], brushes: Brushes) -> QPixmap:
         """Render all that the pointer does not change; unselected lines are grey."""
-        ground = QPixmap(self._size * ratio)
-        ground.setDevicePixelRatio(ratio)
-        ground.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(ground)
+        background = QPixmap(self._size * ratio)
+        background.setDevicePixelRatio(ratio)
+        background.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(background)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.paint_background(painter, chosen, brushes)
         painter.end()
-        return ground
+        return background
 
     def paint_background(
         self, painter: QPainter, chosen: Collection[str], brushes: Brushes
@@ -161,16 +161,18 @@ class ParallelPicture:
 
         All lines are opaque and one pixel thin then: 500 translucent ones take Qt five frames.
         """
-        ink, ground = theme.current().curve(0), theme.current().q("surface")
+        ink, background = theme.current().curve(0), theme.current().q("surface")
         smooth = len(lines) <= _MOST_SMOOTH
         if not crowded:
-            self._paint_lines(painter, lines, QPen(_mixed(ink, ground, 0.85), 1.6), smooth=smooth)
+            self._paint_lines(
+                painter, lines, QPen(_mixed(ink, background, 0.85), 1.6), smooth=smooth
+            )
             return
         left = {line.job_id for line in lines}
         worst_first = [one for one in reversed(self._shown.ranked()) if one.job_id in left]
         size = max(-(-len(worst_first) // _SHADES), 1)
         for shade in range(_SHADES):
-            pen = QPen(_mixed(ink, ground, 0.2 + 0.7 * shade / (_SHADES - 1)), 1.0)
+            pen = QPen(_mixed(ink, background, 0.2 + 0.7 * shade / (_SHADES - 1)), 1.0)
             some = worst_first[shade * size : (shade + 1) * size]
             self._paint_lines(painter, some, pen, smooth=smooth)
 
@@ -265,13 +267,13 @@ class ParallelPicture:
         return box
 
 
-def _mixed(ink: QColor, ground: QColor, share: float) -> QColor:
+def _mixed(ink: QColor, background: QColor, share: float) -> QColor:
     """Return ``share`` of the ink on the background, opaque."""
     rest = 1 - share
     return QColor.fromRgbF(
-        ink.redF() * share + ground.redF() * rest,
-        ink.greenF() * share + ground.greenF() * rest,
-        ink.blueF() * share + ground.blueF() * rest,
+        ink.redF() * share + background.redF() * rest,
+        ink.greenF() * share + background.greenF() * rest,
+        ink.blueF() * share + background.blueF() * rest,
     )
 
 

@@ -61,7 +61,7 @@ class ParallelPlot(QWidget):
         self._is_pressed = False
         self._press = QPointF()
         self._picture: ParallelPicture | None = None
-        self._ground: QPixmap | None = None
+        self._background: QPixmap | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -205,12 +205,12 @@ class ParallelPlot(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._picture = self._ground = None
+        self._picture = self._background = None
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._ground = None
+            self._background = None
 
     def _line_at(self, point: QPointF) -> str:
         """Return the job of the nearest line that is not grey."""
@@ -233,7 +233,7 @@ class ParallelPlot(QWidget):
 
     def _settle(self) -> None:
         self._chosen = chosen(self._shown.lines, self._brushes)
-        self._ground = None
+        self._background = None
         self._say()
         self.update()
         self.brushed.emit()
@@ -260,10 +260,10 @@ class ParallelPlot(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         ratio = self.devicePixelRatioF()
-        if self._ground is None or self._ground.devicePixelRatio() != ratio:
-            self._ground = self.picture.render_background(ratio, self._chosen, self._brushes)
+        if self._background is None or self._background.devicePixelRatio() != ratio:
+            self._background = self.picture.render_background(ratio, self._chosen, self._brushes)
         painter = QPainter(self)
-        painter.drawPixmap(0, 0, self._ground)
+        painter.drawPixmap(0, 0, self._background)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint_current(painter)
         if self.hasFocus():

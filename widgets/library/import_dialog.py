@@ -99,7 +99,7 @@ class ImportDialog(Dialog):
         self._name_field = Field("Name", self._name)
         self._answer = TaskStatus("Importing")
         self._answer.cancelled.connect(self.cancel_requested)
-        self._import = self.default_button("Import", self._wish)
+        self._import = self.default_button("Import", self._request)
         self._close = self.close_button("Cancel")
         self.fill(
             S2,
@@ -221,10 +221,10 @@ class ImportDialog(Dialog):
             self._ask()
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         key = self._kind.key()
         project = self._project if key == _ALL else None
         kind = Kind.MODEL if key == _ALL else Kind(key)
-        wish = ImportRequest(kind, self._path(), self._name.text(), project)
+        request = ImportRequest(kind, self._path(), self._name.text(), project)
         self.show_progress(None, "Reading the source")
-        self.import_requested.emit(wish)
+        self.import_requested.emit(request)

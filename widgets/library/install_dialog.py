@@ -33,7 +33,7 @@ class InstallDialog(TaskDialog):
         self._field = Field("Package on PyPI", self._name)
         self._install = Button("Install", kind="primary")
         self._install.setDefault(True)
-        self._install.clicked.connect(self._wish)
+        self._install.clicked.connect(self._request)
         self.setLayout(
             col(
                 Label("Install a package", "title"),
@@ -71,6 +71,6 @@ class InstallDialog(TaskDialog):
         self._install.setEnabled(is_name and not self.is_under_way)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         self.show_progress(None, "Starting")
         self.install_requested.emit(self._name.text().strip())

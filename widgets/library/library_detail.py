@@ -268,7 +268,7 @@ class LibraryDetail(QWidget):
 
     def try_again(self) -> None:
         """Run the preview or check again."""
-        self._wish_trial()
+        self._request_trial()
 
     # -- construction
 
@@ -291,7 +291,7 @@ class LibraryDetail(QWidget):
         self._leaks = Banner()
         self._leaks.hide()
         self._banner = PreviewBanner()
-        self._banner.class_wished.connect(self._show_class)
+        self._banner.class_requested.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
@@ -302,7 +302,7 @@ class LibraryDetail(QWidget):
             box.choose("")
             box.activated.connect(self._partner_chosen)
         self._go = Button("", icon="play")
-        self._go.clicked.connect(self._wish_trial)
+        self._go.clicked.connect(self._request_trial)
         self._trial_row = QWidget()
         boxes: list[QWidget | None] = []
         if self._kind is not Kind.DATASET:
@@ -317,8 +317,8 @@ class LibraryDetail(QWidget):
             row(*boxes, self._go, S4, (self._trial.samples.filter, 1), gap=S2)
         )
         self._source = SourceView()
-        self._source.text_requested.connect(self._wish_text)
-        self._source.cleanup_requested.connect(self._wish_cleanup)
+        self._source.text_requested.connect(self._request_text)
+        self._source.cleanup_requested.connect(self._request_cleanup)
         self.versions = VersionsView()
         self.versions.changes_requested.connect(self.changes_requested)
         self._pages = Stack()
@@ -422,7 +422,7 @@ class LibraryDetail(QWidget):
             self.files_requested.emit(reference)
         elif key in _TRIED and self._can_try():
             self._shown_for[key] = reference
-            self._wish_trial()
+            self._request_trial()
         elif key in _TRIED and self._kind is not Kind.MODEL:
             self._ask_for_partner()
 
@@ -504,12 +504,12 @@ class LibraryDetail(QWidget):
         if self._can_try():
             # The other tabs show the data that was chosen before.
             self._shown_for = {self._tabs.key(): self._reference()}
-            self._wish_trial()
+            self._request_trial()
         else:
             self._look_inside()
 
     @Slot()
-    def _wish_trial(self) -> None:
+    def _request_trial(self) -> None:
         reference = self._reference()
         if not reference or not self._can_try():
             self._banner.show_sentence("warn", self._nothing_to_try_with())
@@ -533,7 +533,7 @@ class LibraryDetail(QWidget):
         return f"There is no {missing} yet. Import one to preview samples."
 
     @Slot(str)
-    def _wish_text(self, path: str) -> None:
+    def _request_text(self, path: str) -> None:
         if self._reference():
             self.text_requested.emit(self._reference(), path)
 
@@ -546,7 +546,7 @@ class LibraryDetail(QWidget):
         return self.width() < _NARROW_BELOW_W
 
     @Slot()
-    def _wish_cleanup(self) -> None:
+    def _request_cleanup(self) -> None:
         if self._reference():
             self.cleanup_requested.emit(self._reference())
 
@@ -565,7 +565,7 @@ class PreviewBanner(Banner):
         class_wished: The name of a class whose samples to show.
     """
 
-    class_wished = Signal(str)
+    class_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
@@ -594,5 +594,5 @@ class PreviewBanner(Banner):
     def _to_class(self, preview: Preview) -> Button:
         name = rare_classes(preview.classes)[0].name
         button = Button("Show them", kind="quiet", tip=f"Samples of class {name}")
-        button.clicked.connect(lambda: self.class_wished.emit(name))
+        button.clicked.connect(lambda: self.class_requested.emit(name))
         return button

@@ -29,7 +29,7 @@ _MOST_OUTLIERS = 200
 _POST_TOP = 0.14
 """The possible heights of a post's text, from above."""
 _ON_TEXT = 100_000
-_GROUND_ALPHA = 0.85
+_BACKGROUND_ALPHA = 0.85
 _SHADE_ALPHA = 0.14
 
 _Places = TypeVar("_Places", float, Floats)
@@ -172,7 +172,7 @@ def paint_posts(
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
         if post.text:
             taken.append(_post_rect(frame, x, post.text, taken, crowd))
-            _paint_on_ground(painter, taken[-1], post.text, "small_strong", post.tone)
+            _paint_on_background(painter, taken[-1], post.text, "small_strong", post.tone)
 
 
 def _post_rect(
@@ -212,7 +212,7 @@ def paint_thresholds(
         painter.drawLine(QPointF(frame.rect.left(), y), QPointF(frame.rect.right(), y))
         if threshold.text:
             above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
-            _paint_on_ground(painter, above, threshold.text, "tiny", threshold.tone)
+            _paint_on_background(painter, above, threshold.text, "tiny", threshold.tone)
 
 
 def paint_shades(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
@@ -231,14 +231,14 @@ def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[Axi
         right = min(frame.px(span.x1), frame.rect.right())
         if span.text and text_width(span.text, "tiny") <= right - left - 8:
             rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
-            _paint_on_ground(painter, rect, span.text, "tiny", span.tone)
+            _paint_on_background(painter, rect, span.text, "tiny", span.tone)
 
 
 def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> None:
     """Paint what the axes cannot show, at the lower left, above the marks on the axis."""
     if sentence:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
-        _paint_on_ground(painter, rect, sentence, "tiny", "text3")
+        _paint_on_background(painter, rect, sentence, "tiny", "text3")
 
 
 def paint_outliers(
@@ -328,7 +328,7 @@ def paint_read_out(
 def _paint_beside(
     painter: QPainter, frame: PlotGeometry, x: float, y: float, text: str, role: Role, tone: str
 ) -> None:
-    _paint_on_ground(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
+    _paint_on_background(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
 
 
 def _rect_beside(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
@@ -338,8 +338,8 @@ def _rect_beside(frame: PlotGeometry, x: float, y: float, text: str, role: Role)
     return QRectF(left, y, width, NAME_H)
 
 
-def _paint_on_ground(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
+def _paint_on_background(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
     width = min(text_width(text, role), rect.width())
-    ground = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
-    painter.fillRect(ground, theme.current().q("surface", _GROUND_ALPHA))
+    background = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
+    painter.fillRect(background, theme.current().q("surface", _BACKGROUND_ALPHA))
     paint_text(painter, rect, text, role, tone)

@@ -47,7 +47,7 @@ class HealthCounts(QWidget):
         self._settle()
 
     def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
-        news = (Condition.UNWELL, Condition.OFFLINE)
+        news = (Condition.UNHEALTHY, Condition.OFFLINE)
         counts = tuple((c, n) for c in news if (n := sum(r.condition is c for r in rows)))
         calm = _calm(rows)
         if (counts, calm) != (self._counts, self._calm):
@@ -92,7 +92,7 @@ class HealthCounts(QWidget):
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
             x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
-            word = "attention" if condition is Condition.UNWELL else condition.word.lower()
+            word = "attention" if condition is Condition.UNHEALTHY else condition.word.lower()
             room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
             x += paint_text(painter, room, word, "small_strong", tone) + 14
 
@@ -224,7 +224,7 @@ class ClusterMap(QWidget):
                 else:
                     inset = 2 if row_h >= _ROW_H else 1
                     box = at.adjusted(0, inset, 0, -inset)
-                    paint_gpu_cell(painter, box, cell.use, unwell=bool(cell.unwell), radius=2)
+                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.unhealthy), radius=2)
 
     def _per_column(self) -> int:
         return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
@@ -246,7 +246,7 @@ class ClusterMap(QWidget):
 
 def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) -> None:
     tone = {"ours": "live", "other": "line_strong", "gone": "bad"}.get(cell.use, "line")
-    if cell.unwell:
+    if cell.unhealthy:
         tone = "warn_fill"
     low = 3 if node.condition is Condition.OFFLINE else 1
     block = QRectF(round(rect.left()), rect.top(), round(rect.width()), rect.height() - low)
@@ -256,7 +256,7 @@ def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) 
 def _drawn(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
     """The part of the nodes' state that the map shows."""
     return tuple(
-        (r.name, r.condition, tuple((g.use, bool(g.unwell)) for g in r.gpus)) for r in rows
+        (r.name, r.condition, tuple((g.use, bool(g.unhealthy)) for g in r.gpus)) for r in rows
     )
 
 

@@ -61,7 +61,7 @@ class MainWindow(QMainWindow):
     went = Signal(str)
     put_away = Signal()
     placed = Signal()
-    look_wished = Signal()
+    look_requested = Signal()
     is_put_away_when_closed: Callable[[], bool]
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def check_again(self) -> None:
-        self.look_wished.emit()
+        self.look_requested.emit()
 
     @Slot()
     def open_menu(self) -> None:
@@ -201,8 +201,8 @@ class MainWindow(QMainWindow):
         cursor = widget.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle)
         at = cursor.center() if isinstance(cursor, QRect) else widget.rect().center()
         reason = QContextMenuEvent.Reason.Keyboard
-        wish = QContextMenuEvent(reason, at, widget.mapToGlobal(at))
-        QCoreApplication.sendEvent(widget, wish)
+        request = QContextMenuEvent(reason, at, widget.mapToGlobal(at))
+        QCoreApplication.sendEvent(widget, request)
 
     def _show(self, key: str) -> None:
         self._here = key

@@ -92,7 +92,7 @@ class NoticeList(QWidget):
     """
 
     opened = Signal(int)
-    settings_wished = Signal()
+    settings_requested = Signal()
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
@@ -108,7 +108,7 @@ class NoticeList(QWidget):
         self._list.clicked.connect(self._open)
         self._list.installEventFilter(self)
         gear = IconButton("gear", "Notification settings")
-        gear.clicked.connect(self._wish_settings)
+        gear.clicked.connect(self._request_settings)
         self._nothing = Label("No notifications yet", "strong", align="center")
         self._why = Label(
             "Ended and stalled jobs, and nodes lost during a job, appear here.",
@@ -200,9 +200,9 @@ class NoticeList(QWidget):
         self._plate.move(x, max(S3, at.y() - self._plate.height() - S2))
 
     @Slot()
-    def _wish_settings(self) -> None:
+    def _request_settings(self) -> None:
         self.hide()
-        self.settings_wished.emit()
+        self.settings_requested.emit()
 
     @Slot(QModelIndex)
     def _open(self, index: QModelIndex) -> None:

@@ -17,7 +17,7 @@ from widgets.shell.shortcuts import KEYS, Key
 _WIDTH, _HEIGHT = 460, 640
 
 
-class KeysSheet(Dialog):
+class ShortcutsDialog(Dialog):
     """All keyboard shortcuts, by page.
 
     A single column, because it is quicker to search.

@@ -44,7 +44,7 @@ class SshSettings(QWidget):
         self._forget = Button(
             "Forget", tip="The next connection to this host asks for its key again"
         )
-        self._forget.clicked.connect(self._wish_forget)
+        self._forget.clicked.connect(self._request_forget)
         control = QWidget()
         control.setLayout(row(self._hosts, self._forget, gap=S2))
         self._hosts_line = SettingsRow("Accepted host keys", "–", control)
@@ -103,7 +103,7 @@ class SshSettings(QWidget):
         self._hosts_line.sentence.setText(f"{key.kind} {key.fingerprint}" if key else none)
 
     @Slot()
-    def _wish_forget(self) -> None:
+    def _request_forget(self) -> None:
         key = self._keys.get(self._hosts.key())
         if key is not None:
             self.forget_requested.emit(key)

@@ -43,14 +43,14 @@ def create_bundled_job(
     pins: Mapping[str, Pin],
     bundle: VerifiedArchive,
     progress: Progress,
-    share: DataRootAccess = MOUNTED,
+    access: DataRootAccess = MOUNTED,
 ) -> str:
     """Make the folder of an imported job under a new id, and return the id."""
     manifest = bundle.manifest
-    share.make_folder(root.jobs, exist_ok=True)
+    access.make_folder(root.jobs, exist_ok=True)
     make_folder(root.jobs, exist_ok=True)
     job_id = job_files.new_id()
-    while share.exists(root.job(job_id).path):
+    while access.exists(root.job(job_id).path):
         job_id = job_files.new_id()
     fresh = root.jobs / f".{job_id}.new"
     try:
@@ -60,10 +60,10 @@ def create_bundled_job(
         _fill(building, job_id, config, pins, bundle, progress)
         if manifest.status.run:
             _fill_run(building, manifest)
-        share.publish(fresh, progress)
-        share.rename(fresh, root.job(job_id).path)
+        access.publish(fresh, progress)
+        access.rename(fresh, root.job(job_id).path)
     except BaseException:
-        share.remove_tree(fresh)
+        access.remove_tree(fresh)
         raise
     return job_id
 
@@ -108,9 +108,9 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     replace_json(folder.status, replace(status, message=message).to_dict())
 
 
-def mark_replay(folder: JobFolder, original: str, share: DataRootAccess = MOUNTED) -> None:
+def mark_replay(folder: JobFolder, original: str, access: DataRootAccess = MOUNTED) -> None:
     """Mark the job as the replay of another."""
-    share.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
+    access.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
 
 
 def original_of(folder: JobFolder) -> str:

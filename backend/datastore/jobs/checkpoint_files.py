@@ -29,11 +29,11 @@ class Damaged(BackendError):
 
 
 def list_checkpoints(
-    folder: JobFolder, policy: CheckpointPolicy, share: DataRootAccess = MOUNTED
+    folder: JobFolder, policy: CheckpointPolicy, access: DataRootAccess = MOUNTED
 ) -> tuple[Checkpoint, ...]:
     """Return every checkpoint that has both file and sidecar, oldest first."""
     # A mirror has a sidecar only while the remote file exists.
-    suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
+    suffix = CHECKPOINT_SUFFIX if access.has_files_of(folder) else SIDECAR_SUFFIX
     found = read_checkpoints(folder.checkpoints, suffix)
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
@@ -43,13 +43,13 @@ def list_checkpoints(
     )
 
 
-def keep(record: Checkpoint, is_kept: bool, share: DataRootAccess = MOUNTED) -> None:
+def keep(record: Checkpoint, is_kept: bool, access: DataRootAccess = MOUNTED) -> None:
     """Exempt a checkpoint from the retention policy, or put it under the policy again."""
     mark = Path(record.path).with_suffix(KEEP_SUFFIX)
     if is_kept:
-        share.replace_json(mark, {})
+        access.replace_json(mark, {})
     else:
-        share.remove(mark)
+        access.remove(mark)
 
 
 def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:
@@ -92,7 +92,7 @@ def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
 def verify(
     record: Checkpoint,
     progress: Callable[[int, int], None] | None = None,
-    share: DataRootAccess = MOUNTED,
+    access: DataRootAccess = MOUNTED,
 ) -> None:
     """Compare the file with its sidecar's hash.
 
@@ -110,13 +110,13 @@ def verify(
             progress(done, record.bytes)
 
     try:
-        size = share.size(path)
+        size = access.size(path)
         if size != record.bytes:
             raise Damaged(
                 f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
                 "were saved; it was cut or replaced."
             )
-        digest = share.sha256(path, count)
+        digest = access.sha256(path, count)
     except OSError as error:
         raise BackendError(
             f"The checkpoint {record.name} cannot be read: {error.strerror or error}."

@@ -87,30 +87,30 @@ def view_of(
 
 
 def create_job(
-    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: DataRootAccess = MOUNTED
+    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], access: DataRootAccess = MOUNTED
 ) -> JobFile:
     """Make the folder of a new job in one step."""
-    share.make_folder(root.jobs, exist_ok=True)
+    access.make_folder(root.jobs, exist_ok=True)
     user, created = user_name(), timestamps.now()
     while True:
         job_id = new_id()
         folder = root.job(job_id)
         fresh = root.jobs / f".{job_id}.new"
-        if share.exists(folder.path):
+        if access.exists(folder.path):
             continue
         try:
-            share.make_folder(fresh)
+            access.make_folder(fresh)
         except FileExistsError:
             continue
         try:
             building = JobFolder(fresh)
-            make_parts(building, share)
-            share.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+            make_parts(building, access)
+            access.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = meta_of(job_id, config, pins, created, user)
-            share.replace_json(building.meta, meta)
-            share.rename(fresh, folder.path)
+            access.replace_json(building.meta, meta)
+            access.rename(fresh, folder.path)
         except BaseException:
-            share.remove_tree(fresh)
+            access.remove_tree(fresh)
             raise
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
@@ -138,10 +138,10 @@ def meta_of(
     }
 
 
-def make_parts(folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
+def make_parts(folder: JobFolder, access: DataRootAccess = MOUNTED) -> None:
     """Make the subfolders of a job, which its ranks fill."""
     for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
-        share.make_folder(part)
+        access.make_folder(part)
 
 
 def read_job(folder: JobFolder) -> JobFile:
@@ -216,64 +216,68 @@ def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 
 
-def write_placement(folder: JobFolder, config: JobConfig, share: DataRootAccess = MOUNTED) -> None:
+def write_placement(folder: JobFolder, config: JobConfig, access: DataRootAccess = MOUNTED) -> None:
     """Let the job run with nodes, batch size and learning rate of ``config`` from now on."""
     raw = {**config.to_dict(), "learning_rate": float(config.optimizer.lr)}
     kept = ("placement", "batch_size", "learning_rate")
-    share.replace_json(folder.placement, {key: raw[key] for key in kept})
+    access.replace_json(folder.placement, {key: raw[key] for key in kept})
 
 
 def write_notes(
-    folder: JobFolder, name: str, notes: str, tags: tuple[str, ...], share: DataRootAccess = MOUNTED
+    folder: JobFolder,
+    name: str,
+    notes: str,
+    tags: tuple[str, ...],
+    access: DataRootAccess = MOUNTED,
 ) -> None:
-    share.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
+    access.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
 
 
-def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
+def request_stop(folder: JobFolder, run: int, access: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. Return False if that request existed already."""
-    wish = asdict(_stop_request(run))
+    request = asdict(_stop_request(run))
     try:
-        _create_wish(folder.lock, json.dumps(wish).encode(), share)
+        _create_request(folder.lock, json.dumps(request).encode(), access)
     except FileExistsError:
-        share.refresh_file(folder.lock)
+        access.refresh_file(folder.lock)
         if stop_requested(folder.lock, run):
             return False
-        share.replace_json(folder.lock, wish)
+        access.replace_json(folder.lock, request)
     return True
 
 
-def ask_to_end(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
+def ask_to_end(folder: JobFolder, run: int, access: DataRootAccess = MOUNTED) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    share.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
+    access.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
 
 
 def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:
     return StopRequest(run, user_name(), socket.gethostname(), timestamps.now(), at_once)
 
 
-def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
+def _create_request(lock: Path, request: bytes, access: DataRootAccess) -> None:
     try:
-        share.create(lock, wish)
+        access.create(lock, request)
     except FileExistsError:
         raise
     except (OSError, BackendError):
         # A full disk can still create a name, and an empty lock is a request (`stop_request`).
-        share.create(lock, b"")
+        access.create(lock, b"")
 
 
-def move_to_trash(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> Path:
+def move_to_trash(root: DataRoot, folder: JobFolder, access: DataRootAccess = MOUNTED) -> Path:
     root_of_jobs = root.trash / "jobs"
-    share.make_folder(root.trash, exist_ok=True)
-    share.make_folder(root_of_jobs, exist_ok=True)
+    access.make_folder(root.trash, exist_ok=True)
+    access.make_folder(root_of_jobs, exist_ok=True)
     target, number = root_of_jobs / folder.job_id, 1
-    while share.exists(target):
+    while access.exists(target):
         number += 1
         target = root_of_jobs / f"{folder.job_id}.{number}"
-    share.rename(folder.path, target)
+    access.rename(folder.path, target)
     return target
 
 
-def take_from_trash(root: DataRoot, job_id: str, share: DataRootAccess = MOUNTED) -> bool:
+def take_from_trash(root: DataRoot, job_id: str, access: DataRootAccess = MOUNTED) -> bool:
     """Restore the folder that was moved to the trash last. Return False if there is none.
 
     Raises:
@@ -281,7 +285,7 @@ def take_from_trash(root: DataRoot, job_id: str, share: DataRootAccess = MOUNTED
     """
     root_of_jobs = root.trash / "jobs"
     try:
-        names = share.names(root_of_jobs)
+        names = access.names(root_of_jobs)
     except FileNotFoundError:
         return False
     found = {}
@@ -292,7 +296,7 @@ def take_from_trash(root: DataRoot, job_id: str, share: DataRootAccess = MOUNTED
     if not found:
         return False
     folder = root.job(job_id)
-    if share.exists(folder.path):
+    if access.exists(folder.path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
-    share.rename(root_of_jobs / found[max(found)], folder.path)
+    access.rename(root_of_jobs / found[max(found)], folder.path)
     return True

@@ -21,7 +21,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 LINE_CHARACTERS = 4000
 """Characters of a line that are shown; a progress bar without line ends can be megabytes long."""
 MOST_MATCHES = 100_000
-_FAR_TAIL_BYTES = 2 * 1024 * 1024
+_REMOTE_TAIL_BYTES = 2 * 1024 * 1024
 """Bytes at the end of a log that are fetched from a remote data root."""
 _NOTHING = Progress()
 
@@ -38,9 +38,9 @@ _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 class LogIndex:
     """A log file. One thread at a time may `refresh` and `read`; searches may run meanwhile."""
 
-    def __init__(self, path: Path, share: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, path: Path, access: DataRootAccess = MOUNTED) -> None:
         self._path = path
-        self._share = share
+        self._access = access
         self.generation = 0
         self._file = 0
         self._forget()
@@ -71,7 +71,7 @@ class LogIndex:
             Cancelled: The progress was cancelled; the next call continues there.
         """
         try:
-            size = self._share.size(self._path)
+            size = self._access.size(self._path)
         except FileNotFoundError:
             size = 0
         file = self._identity()
@@ -79,10 +79,10 @@ class LogIndex:
             self.generation += 1
             self._forget()
         self._file = file
-        if self._read_to == self._begin == 0 and not self._share.is_mounted:
+        if self._read_to == self._begin == 0 and not self._access.is_mounted:
             self._begin_near_the_end(size)
         while self._read_to < size:
-            piece = self._share.read(
+            piece = self._access.read(
                 self._path, self._read_to, min(PIECE_BYTES, size - self._read_to)
             )
             if not piece:
@@ -103,7 +103,7 @@ class LogIndex:
         kept: list[bytes] = []
         rest = b""
         while len(kept) < skip + count and place < self._read_to:
-            block = self._share.read(self._path, place, min(BLOCK_BYTES, self._read_to - place))
+            block = self._access.read(self._path, place, min(BLOCK_BYTES, self._read_to - place))
             if not block:
                 break
             place += len(block)
@@ -158,7 +158,7 @@ class LogIndex:
 
     def _identity(self) -> int:
         """Identify a file among others of the same name; 0 if only its size is available."""
-        if not self._share.is_mounted:
+        if not self._access.is_mounted:
             return 0
         try:
             return self._path.stat().st_ino
@@ -175,11 +175,11 @@ class LogIndex:
         """Line ends before each block; the last number is that of the block being filled."""
 
     def _begin_near_the_end(self, size: int) -> None:
-        if size <= _FAR_TAIL_BYTES:
+        if size <= _REMOTE_TAIL_BYTES:
             return
-        block = self._share.read(self._path, size - _FAR_TAIL_BYTES, BLOCK_BYTES)
+        block = self._access.read(self._path, size - _REMOTE_TAIL_BYTES, BLOCK_BYTES)
         whole = block.find(b"\n") + 1
-        self._begin = self._read_to = size - _FAR_TAIL_BYTES + whole
+        self._begin = self._read_to = size - _REMOTE_TAIL_BYTES + whole
 
     def _take(self, piece: bytes) -> None:
         self._read_to += len(piece)
@@ -199,7 +199,7 @@ class LogIndex:
         beginning = b""
         while number > 0:
             number -= 1
-            block = self._share.read(self._path, self._begin + number * BLOCK_BYTES, BLOCK_BYTES)
+            block = self._access.read(self._path, self._begin + number * BLOCK_BYTES, BLOCK_BYTES)
             cut = block.rfind(b"\n") + 1
             beginning = (block[cut:] + beginning)[: LINE_CHARACTERS * 4]
             if cut:
@@ -217,7 +217,7 @@ class LogIndex:
         rest = self._beginning(number) if number else b""
         line = before[number]
         while place < end:
-            block = self._share.read(self._path, place, min(PIECE_BYTES, end - place))
+            block = self._access.read(self._path, place, min(PIECE_BYTES, end - place))
             if not block:
                 break
             place += len(block)

@@ -22,15 +22,15 @@ from backend.records.jobs.status import UnrecordedEnd
 _log = logging.getLogger(__name__)
 
 
-def reap(folder: JobFolder, share: DataRootAccess = MOUNTED) -> UnrecordedEnd | None:
+def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd | None:
     """Reap the newest run of a job; None where it ended with a record, or has not ended.
 
     Raises:
         BackendError: The job cannot be read, or the end cannot be written.
     """
     try:
-        share.refresh_job(folder)
-        facts = RunStateReader(folder, share=share).collect()
+        access.refresh_job(folder)
+        facts = RunStateReader(folder, access=access).collect()
     except OSError as error:
         raise BackendError(
             f"The job's folder {folder.path} cannot be read: {error.strerror}.",
@@ -45,7 +45,7 @@ def reap(folder: JobFolder, share: DataRootAccess = MOUNTED) -> UnrecordedEnd | 
     _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
     if problem:
         raise BackendError(problem, "Check that you may write there.")
-    share.notify_end(folder, facts.run)
+    access.notify_end(folder, facts.run)
     return reason
 
 

@@ -130,10 +130,10 @@ class RunStateReader:
         self,
         folder: JobFolder,
         monotonic: Callable[[], float] = time.monotonic,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._folder = folder
-        self._share = share
+        self._access = access
         self._monotonic = monotonic
         self._last: RunState | None = None
         self._status: RunStatus | None = None
@@ -150,7 +150,7 @@ class RunStateReader:
             BackendError: The folder cannot be read, and never could.
         """
         try:
-            self._share.refresh_job(self._folder)
+            self._access.refresh_job(self._folder)
             facts = self.collect()
         except OSError as error:
             what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
@@ -158,7 +158,7 @@ class RunStateReader:
             unreadable.__cause__ = error
             return self.without_news(unreadable)
         except BackendError as error:
-            if self._last is None and self._share.is_mounted:
+            if self._last is None and self._access.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
                 known = judge(replace(self.collect(), claimed_s=0.0))
                 self._last = replace(known, unrecorded_end=None)
@@ -205,7 +205,7 @@ class RunStateReader:
         ended = self._read_exit(run, problems)
         if ended is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.
-            self._share.refresh_job(folder)
+            self._access.refresh_job(folder)
             self._read_status(problems)
         stop = False
         with suppress(OSError):

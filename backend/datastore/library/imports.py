@@ -54,7 +54,7 @@ def import_version(
     name: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    share: DataRootAccess = MOUNTED,
+    access: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import ``source`` as the next version of ``name``.
 
@@ -72,7 +72,7 @@ def import_version(
     if fault:
         raise BackendError(fault)
     content = inspect(kind, source, progress)
-    return import_source(root, kind, content, name, origin(source), progress, same, share)
+    return import_source(root, kind, content, name, origin(source), progress, same, access)
 
 
 def import_source(
@@ -83,7 +83,7 @@ def import_source(
     origin: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    share: DataRootAccess = MOUNTED,
+    access: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import a source that was checked already; ``origin`` is its name for users."""
     fault = name_fault(name)
@@ -121,12 +121,12 @@ def import_source(
             if known is not None:
                 remove_tree(staging)
                 return known, ""
-            share.publish(staging, progress)
+            access.publish(staging, progress)
             # From here on it cannot be cancelled: the version is about to appear.
             progress.step(content.bytes, content.bytes, "Writing to the disk")
-            item = library_files.claim(staging, root, item, share)
+            item = library_files.claim(staging, root, item, access)
         except BaseException:
-            share.remove_tree(staging)
+            access.remove_tree(staging)
             raise
     return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
 

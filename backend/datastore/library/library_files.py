@@ -143,9 +143,9 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         return f"There is no {folder.text} in the data root {folder.root.name}.", ""
 
 
-def write_item(folder: Path, item: LibraryItem, share: DataRootAccess = MOUNTED) -> None:
+def write_item(folder: Path, item: LibraryItem, access: DataRootAccess = MOUNTED) -> None:
     """Replace ``meta.json`` in a version's folder."""
-    share.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
+    access.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
 
 
 def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
@@ -161,24 +161,24 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         ) from error
 
 
-def list_files(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> tuple[FileEntry, ...]:
+def list_files(folder: VersionFolder, access: DataRootAccess = MOUNTED) -> tuple[FileEntry, ...]:
     """Return the user's files, by path."""
     try:
-        return tuple(share.files(folder.content))
+        return tuple(access.files(folder.content))
     except OSError as error:
         raise BackendError(
             f"The files of the {folder.text} cannot be listed: {error.strerror or error}."
         ) from error
 
 
-def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED) -> str:
+def read_text(folder: VersionFolder, path: str, access: DataRootAccess = MOUNTED) -> str:
     """Read one of the user's files as text, at most a megabyte of it."""
     content = folder.content.resolve()
     wanted = (content / path).resolve()
     if not wanted.is_relative_to(content) or wanted == content:
         raise BackendError(f"{files_text(path)} is not a file of the {folder.text}.")
     try:
-        piece = share.read(wanted, 0, _TEXT_BYTES + 1)
+        piece = access.read(wanted, 0, _TEXT_BYTES + 1)
     except OSError as error:
         raise BackendError(
             f"{files_text(path)} of the {folder.text} cannot be read: {error.strerror or error}."
@@ -190,19 +190,19 @@ def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED)
 
 
 def claim(
-    staging: Path, root: DataRoot, item: LibraryItem, share: DataRootAccess = MOUNTED
+    staging: Path, root: DataRoot, item: LibraryItem, access: DataRootAccess = MOUNTED
 ) -> LibraryItem:
     """Move a finished folder to its place under the next free number; return the version."""
     while True:
-        share.refresh_library(item.kind)
+        access.refresh_library(item.kind)
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
-        write_item(staging, item, share)
-        share.make_folder(folder.path.parent, exist_ok=True)
+        write_item(staging, item, access)
+        access.make_folder(folder.path.parent, exist_ok=True)
         try:
-            share.rename(staging, folder.path)
+            access.rename(staging, folder.path)
         except OSError as error:
-            if error.errno not in _TAKEN or not share.exists(folder.path):
+            if error.errno not in _TAKEN or not access.exists(folder.path):
                 raise
             # Another desktop took this number a moment ago.
             continue
@@ -211,27 +211,27 @@ def claim(
 
 
 def move_to_trash(
-    folder: VersionFolder, record: dict[str, Any], place: str, share: DataRootAccess = MOUNTED
+    folder: VersionFolder, record: dict[str, Any], place: str, access: DataRootAccess = MOUNTED
 ) -> Path:
     """Move a version to ``trash/<place>`` and mark its number as used."""
     target = folder.root.trash / place
     number = 1
-    while share.exists(target):
+    while access.exists(target):
         number += 1
         target = folder.root.trash / f"{place}-{number}"
-    share.make_folder(target.parent, exist_ok=True)
-    share.replace_json(folder.removed, {**record, "trash": target.name})
+    access.make_folder(target.parent, exist_ok=True)
+    access.replace_json(folder.removed, {**record, "trash": target.name})
     try:
-        share.rename(folder.path, target)
+        access.rename(folder.path, target)
     except BaseException:
-        share.remove(folder.removed)
+        access.remove(folder.removed)
         raise
-    share.replace_json(target / "removed.json", record)
+    access.replace_json(target / "removed.json", record)
     return target
 
 
 def move_added(
-    folder: VersionFolder, paths: Sequence[str], share: DataRootAccess = MOUNTED
+    folder: VersionFolder, paths: Sequence[str], access: DataRootAccess = MOUNTED
 ) -> None:
     """Move files out of a version to the trash; they keep their paths there."""
     target = folder.root.trash / f"{folder.kind.value}-{folder.name}-v{folder.version}-added"
@@ -239,10 +239,10 @@ def move_added(
     for path in paths:
         old, new = folder.content / path, target / path
         for above in reversed(new.relative_to(folder.root.path).parents):
-            share.make_folder(folder.root.path / above, exist_ok=True)
+            access.make_folder(folder.root.path / above, exist_ok=True)
         with suppress(OSError):  # It may be read-only.
             old.parent.chmod(0o755)
-        share.rename(old, new)
+        access.rename(old, new)
 
 
 def sync_folder(path: Path) -> None:

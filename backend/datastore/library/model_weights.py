@@ -25,14 +25,14 @@ _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _HEADER_BYTES = 9
 
 
-def find(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> Path | None:
+def find(folder: VersionFolder, access: DataRootAccess = MOUNTED) -> Path | None:
     """Return the weights of a version of a model; None if it has none."""
     paths = (folder.path / name for name in NAMES)
-    return next((path for path in paths if share.exists(path)), None)
+    return next((path for path in paths if access.exists(path)), None)
 
 
 def put(
-    folder: VersionFolder, source: Path, progress: Progress, share: DataRootAccess = MOUNTED
+    folder: VersionFolder, source: Path, progress: Progress, access: DataRootAccess = MOUNTED
 ) -> tuple[Path, str, int]:
     """Copy a file of weights to a version that has none.
 
@@ -43,7 +43,7 @@ def put(
         BackendError: It is not such a file, or the version has weights; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    require_possible(folder, source, share)
+    require_possible(folder, source, access)
     target = folder.path / f"weights{source.suffix.lower()}"
     try:
         staging = make_staging(kind_folder(folder.root, folder.kind), folder.name)
@@ -51,10 +51,10 @@ def put(
             total = source.stat().st_size
             copy = staging / target.name
             digest = _copy(source, copy, lambda done: progress.step(done, total, "Copying weights"))
-            share.publish(staging, progress)
-            share.rename(copy, target)
+            access.publish(staging, progress)
+            access.rename(copy, target)
         finally:
-            share.remove_tree(staging)
+            access.remove_tree(staging)
         sync_folder(folder.path)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -66,9 +66,9 @@ def put(
     return target, digest, total
 
 
-def require_possible(folder: VersionFolder, source: Path, share: DataRootAccess = MOUNTED) -> None:
+def require_possible(folder: VersionFolder, source: Path, access: DataRootAccess = MOUNTED) -> None:
     """Refuse another file of weights, and a file that is none by its first bytes."""
-    there = find(folder, share)
+    there = find(folder, access)
     if there is not None:
         raise BackendError(
             f"The {folder.text} has weights already ({folder.root.shown(there)}).",

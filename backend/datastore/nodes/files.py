@@ -38,7 +38,7 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
     return next((one for one in _readable(root) if one.name == name), None)
 
 
-def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED) -> None:
+def write_entry(root: DataRoot, one: NodeEntry, access: DataRootAccess = MOUNTED) -> None:
     """Store an entry; its folder is made if needed.
 
     Raises:
@@ -46,9 +46,9 @@ def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED)
     """
     folder = root.node(one.name)
     try:
-        share.make_folder(root.nodes, exist_ok=True)
-        share.make_folder(folder.path, exist_ok=True)
-        share.replace_json(folder.entry, one.to_dict())
+        access.make_folder(root.nodes, exist_ok=True)
+        access.make_folder(folder.path, exist_ok=True)
+        access.replace_json(folder.entry, one.to_dict())
     except OSError as error:
         raise BackendError(
             f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
@@ -56,13 +56,13 @@ def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED)
         ) from error
 
 
-def remove_entry(root: DataRoot, name: str, share: DataRootAccess = MOUNTED) -> None:
+def remove_entry(root: DataRoot, name: str, access: DataRootAccess = MOUNTED) -> None:
     """Move the records of a node to the trash."""
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     try:
-        share.make_folder(root.trash, exist_ok=True)
-        share.rename(source, target)
+        access.make_folder(root.trash, exist_ok=True)
+        access.rename(source, target)
     except OSError as error:
         raise BackendError(
             f"The node {name} could not be moved to the trash: {error.strerror}."

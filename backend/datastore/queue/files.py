@@ -18,30 +18,30 @@ from backend.records.jobs.launch import Launch
 from backend.records.queue.entry import QueueEntry
 
 
-def queued_ids(root: DataRoot, share: DataRootAccess = MOUNTED) -> frozenset[str]:
+def queued_ids(root: DataRoot, access: DataRootAccess = MOUNTED) -> frozenset[str]:
     """Return the jobs that may be waiting.
 
     Raises:
         OSError: The data root cannot be read.
     """
     try:
-        names = share.names(root.queue)
+        names = access.names(root.queue)
     except FileNotFoundError:
         return frozenset()
     return frozenset(n for n in names if not n.startswith(".") and n != root.paused.name)
 
 
-def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry, ...]:
+def entries(root: DataRoot, access: DataRootAccess = MOUNTED) -> tuple[QueueEntry, ...]:
     """Return every waiting job, in no order.
 
     Raises:
         OSError: The data root cannot be read.
     """
     found = []
-    for job_id in queued_ids(root, share):
+    for job_id in queued_ids(root, access):
         folder = root.job(job_id)
         with suppress(FileNotFoundError):
-            share.refresh_job(folder)
+            access.refresh_job(folder)
         entry = queue_entries.entry_of(folder)
         if entry is not None:
             found.append(entry)
@@ -49,7 +49,10 @@ def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry
 
 
 def put(
-    root: DataRoot, entry: QueueEntry, share: DataRootAccess = MOUNTED, launch: Launch | None = None
+    root: DataRoot,
+    entry: QueueEntry,
+    access: DataRootAccess = MOUNTED,
+    launch: Launch | None = None,
 ) -> None:
     """Queue a job with its ``launch``, or change a place in the queue.
 
@@ -58,31 +61,31 @@ def put(
     """
     folder = root.job(entry.job_id)
     if launch is not None:
-        share.replace_json(folder.queued_launch, launch.to_dict())
-    share.make_folder(root.queue, exist_ok=True)
-    share.replace_bytes(root.queue / entry.job_id, b"")
-    share.replace_json(folder.queued, entry.to_dict())
+        access.replace_json(folder.queued_launch, launch.to_dict())
+    access.make_folder(root.queue, exist_ok=True)
+    access.replace_bytes(root.queue / entry.job_id, b"")
+    access.replace_json(folder.queued, entry.to_dict())
 
 
-def leave(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
+def leave(root: DataRoot, folder: JobFolder, access: DataRootAccess = MOUNTED) -> None:
     """Remove a job from the queue; a job that is not queued is not an error."""
     for path in (folder.queued, folder.queued_launch, root.queue / folder.job_id):
         with suppress(FileNotFoundError):
-            share.remove(path)
+            access.remove(path)
 
 
-def pause(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
-    share.make_folder(root.queue, exist_ok=True)
-    share.replace_json(root.paused, {"user": user_name(), "time": timestamps.now()})
+def pause(root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
+    access.make_folder(root.queue, exist_ok=True)
+    access.replace_json(root.paused, {"user": user_name(), "time": timestamps.now()})
 
 
-def resume(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
-    share.remove(root.paused)
+def resume(root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
+    access.remove(root.paused)
 
 
-def who_paused(root: DataRoot, share: DataRootAccess = MOUNTED) -> str | None:
+def who_paused(root: DataRoot, access: DataRootAccess = MOUNTED) -> str | None:
     """Return who paused the queue; see `waiting.who_paused`."""
-    if not os.path.isdir(root.queue) and share.is_mounted:
+    if not os.path.isdir(root.queue) and access.is_mounted:
         return None
-    share.refresh_file(root.paused)
+    access.refresh_file(root.paused)
     return queue_entries.who_paused(root)

@@ -51,13 +51,14 @@ class Mirror(MirrorReader, NotStaging):
         Raises:
             BackendError: It cannot be reached, or is not a data root.
         """
-        label = self._far_root.label
+        label = self._remote_root.label
         try:
             found = self._line.ask(self._root_there)
         except FileNotFoundError as error:
             raise BackendError(
                 f"The data root {label} does not exist, nor does its parent folder.",
-                f"Mount the share on {self._far_root.host}, or choose another folder: --data-root.",
+                f"Mount the share on {self._remote_root.host}, or choose another folder: "
+                "--data-root.",
             ) from error
         if not found.is_folder:
             raise BackendError(f"The data root {label} is a file.", "Choose a folder: --data-root.")
@@ -71,7 +72,7 @@ class Mirror(MirrorReader, NotStaging):
         self._prune_daily()
 
     def _root_there(self, files: SftpFiles) -> RemoteFile:
-        path = self._far_root.path
+        path = self._remote_root.path
         try:
             return files.status(path)
         except FileNotFoundError:
@@ -88,28 +89,28 @@ class Mirror(MirrorReader, NotStaging):
         return self._root.shown(path)
 
     def on_nodes(self, path: Path) -> str:
-        return self._far(path)
+        return self._remote(path)
 
     def url(self, path: Path) -> str:
-        return self._far_root.url(self._far(path))
+        return self._remote_root.url(self._remote(path))
 
     # Reading large files in place.
 
     def size(self, path: Path) -> int:
-        return self._line.ask(lambda files: files.status(self._far(path)).bytes)
+        return self._line.ask(lambda files: files.status(self._remote(path)).bytes)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-        return self._line.ask(lambda files: files.read(self._far(path), offset, limit_bytes))
+        return self._line.ask(lambda files: files.read(self._remote(path), offset, limit_bytes))
 
     def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
         with self._line.apart() as shell:
-            return remote_content.sha256(shell, self._far(path), on_bytes)
+            return remote_content.sha256(shell, self._remote(path), on_bytes)
 
     def fingerprint(self, folder: Path) -> str:
-        return self._line.ask(lambda files: remote_content.fingerprint(files, self._far(folder)))
+        return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
 
     def files(self, folder: Path) -> list[FileEntry]:
-        found = self._line.ask(lambda files: remote_content.walk(files, self._far(folder)))
+        found = self._line.ask(lambda files: remote_content.walk(files, self._remote(folder)))
         return [FileEntry(path, one.bytes) for path, one in sorted(found.files.items())]
 
     def compare(
@@ -120,7 +121,7 @@ class Mirror(MirrorReader, NotStaging):
         on_bytes: Callable[[int], None],
     ) -> None:
         with self._line.apart() as shell:
-            remote_content.compare(shell, what, self._far(folder), wanted, on_bytes)
+            remote_content.compare(shell, what, self._remote(folder), wanted, on_bytes)
 
     def holds(self, path: Path) -> bool:
         mirror_cache.is_wanted_now(path)
@@ -128,7 +129,7 @@ class Mirror(MirrorReader, NotStaging):
 
     def bring_file(self, path: Path, progress: Progress) -> None:
         make_here(path.parent)
-        far = self._look(lambda files: files.status(self._far(path)))
+        far = self._look(lambda files: files.status(self._remote(path)))
         if is_same(path, far):
             mirror_cache.is_wanted_now(path)
             return
@@ -141,7 +142,7 @@ class Mirror(MirrorReader, NotStaging):
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
         if not folder.exists():
             with self._line.apart() as shell:
-                remote_content.bring(shell, self._far(folder), folder, wanted, progress)
+                remote_content.bring(shell, self._remote(folder), folder, wanted, progress)
             self._prune()
 
     # Usage and cleanup of the local copy.
@@ -150,7 +151,7 @@ class Mirror(MirrorReader, NotStaging):
         found = mirror_cache.kept(self._root)
         return MirrorRoom(
             str(self._root.path),
-            str(self._far_root),
+            str(self._remote_root),
             mirror_cache.size(self._root.path),
             sum(one.bytes for one in found),
         )
@@ -180,7 +181,7 @@ class Mirror(MirrorReader, NotStaging):
             return mirror_cache.drop(found, lambda one: self._is_there(shell, one))
 
     def _is_there(self, shell: Shell, one: CachedItem) -> bool:
-        far = self._far(one.path)
+        far = self._remote(one.path)
         with suppress(FileNotFoundError), shell.files() as files:
             if not one.path.is_dir():
                 return is_same(one.path, files.status(far))
@@ -192,26 +193,26 @@ class Mirror(MirrorReader, NotStaging):
     # Changes: remote first, then local.
 
     def names(self, folder: Path) -> list[str]:
-        found = self._line.ask(lambda files: files.entries(self._far(folder)))
+        found = self._line.ask(lambda files: files.entries(self._remote(folder)))
         return [one.name for one in found]
 
     def exists(self, path: Path) -> bool:
         try:
-            self._line.ask(lambda files: files.status(self._far(path)))
+            self._line.ask(lambda files: files.status(self._remote(path)))
         except FileNotFoundError:
             return False
         return True
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
         try:
-            self._line.act(lambda files: files.make_folder(self._far(path)))
+            self._line.act(lambda files: files.make_folder(self._remote(path)))
         except FileExistsError:
             if not exist_ok:
                 raise
         make_here(path)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.write(self._far(path), value, 0o644))
+        self._line.act(lambda files: files.write(self._remote(path), value, 0o644))
         make_here(path.parent)
         replace_bytes(path, value, lasting=False)
 
@@ -220,11 +221,11 @@ class Mirror(MirrorReader, NotStaging):
         self.replace_bytes(path, text.encode())
 
     def create(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.create(self._far(path), value))
+        self._line.act(lambda files: files.create(self._remote(path), value))
         replace_bytes(path, value, lasting=False)
 
     def rename(self, old: Path, new: Path) -> None:
-        self._line.act(lambda files: files.rename(self._far(old), self._far(new)))
+        self._line.act(lambda files: files.rename(self._remote(old), self._remote(new)))
         # A read on another thread may have done it already; the next one fetches what is missing.
         with suppress(OSError):
             make_here(new.parent)
@@ -232,17 +233,17 @@ class Mirror(MirrorReader, NotStaging):
         remove_tree(old)
 
     def remove(self, path: Path) -> None:
-        self._line.act(lambda files: files.remove(self._far(path)))
+        self._line.act(lambda files: files.remove(self._remote(path)))
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
         remove_tree(path)
         # It cleans up after a failure, and that failure is the one to report.
         with suppress(BackendError, OSError):
-            self._line.act(lambda files: files.remove_tree(self._far(path)))
+            self._line.act(lambda files: files.remove_tree(self._remote(path)))
 
     def publish(self, built: Path, progress: Progress) -> None:
-        remote_content.publish(self._line.apart, built, self._far(built), progress)
+        remote_content.publish(self._line.apart, built, self._remote(built), progress)
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return False

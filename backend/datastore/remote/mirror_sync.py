@@ -62,18 +62,18 @@ class MirrorReader:
 
     def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
         self._root = root
-        self._far_root = far
+        self._remote_root = far
         self._clock_ahead_s: float | None = None
         self._looked_s = 0.0
         self._line = PersistentConnection(connect, self._ask_the_time, far.host)
 
-    def _far(self, path: Path) -> str:
+    def _remote(self, path: Path) -> str:
         parts = path.absolute().relative_to(self._root.path.absolute()).parts
-        return str(PurePosixPath(self._far_root.path, *parts))
+        return str(PurePosixPath(self._remote_root.path, *parts))
 
     def refresh_jobs(self) -> None:
         def look(files: SftpFiles) -> None:
-            found = _folders(files, self._far(self._root.jobs))
+            found = _folders(files, self._remote(self._root.jobs))
             self._forget_others(self._root.jobs, found)
             for name, far in found.items():
                 folder = self._root.job(name)
@@ -105,7 +105,7 @@ class MirrorReader:
         def look(files: SftpFiles) -> None:
             place = library_files.kind_folder(self._root, kind)
             try:
-                found = _folders(files, self._far(place))
+                found = _folders(files, self._remote(place))
             except FileNotFoundError:
                 return
             self._forget_others(place, found)
@@ -122,7 +122,7 @@ class MirrorReader:
     def refresh_nodes(self) -> None:
         def look(files: SftpFiles) -> None:
             try:
-                found = _folders(files, self._far(self._root.nodes))
+                found = _folders(files, self._remote(self._root.nodes))
             except FileNotFoundError:
                 found = {}
             self._forget_others(self._root.nodes, found)
@@ -137,7 +137,7 @@ class MirrorReader:
 
     def _pull_job(self, files: SftpFiles, folder: JobFolder) -> None:
         try:
-            found = {one.name: one for one in files.entries(self._far(folder.path))}
+            found = {one.name: one for one in files.entries(self._remote(folder.path))}
         except FileNotFoundError:
             shutil.rmtree(folder.path, ignore_errors=True)
             raise
@@ -158,7 +158,7 @@ class MirrorReader:
 
     def _pull_attempt(self, files: SftpFiles, attempt: AttemptFolder) -> None:
         try:
-            far = files.status(self._far(attempt.path))
+            far = files.status(self._remote(attempt.path))
             if is_same(attempt.path, far):
                 return
             found = {
@@ -224,7 +224,7 @@ class MirrorReader:
 
     def _pull_versions(self, files: SftpFiles, here: Path) -> None:
         try:
-            found = {one.name: one for one in files.entries(self._far(here))}
+            found = {one.name: one for one in files.entries(self._remote(here))}
         except FileNotFoundError:
             return
         self._forget_others(here, found)
@@ -237,7 +237,7 @@ class MirrorReader:
 
     def _pull_file(self, files: SftpFiles, path: Path) -> None:
         try:
-            self._pull_known(files, path, files.status(self._far(path)))
+            self._pull_known(files, path, files.status(self._remote(path)))
         except FileNotFoundError:
             path.unlink(missing_ok=True)
 
@@ -261,16 +261,16 @@ class MirrorReader:
     def _pull_appended(self, files: SftpFiles, path: Path, limit_bytes: int) -> bool:
         """Fetch a piece of what was appended; return False if there may be more."""
         try:
-            far = files.status(self._far(path))
+            far = files.status(self._remote(path))
         except FileNotFoundError:
-            return self._begin_anew(files, path, None)
+            return self._begin_again(files, path, None)
             # One byte more than a reader accepts: it then reports that the file is too large.
         wanted = min(far.bytes, limit_bytes + 1)
         have = path.stat().st_size if path.exists() else 0
         if have == wanted:
             return True
         if have > wanted:
-            return self._begin_anew(files, path, far)
+            return self._begin_again(files, path, far)
         begin = max(0, have - _OVERLAP_BYTES)
         piece = files.read(far.path, begin, min(_PIECE_BYTES, wanted - begin))
         make_here(path.parent)
@@ -279,13 +279,13 @@ class MirrorReader:
             known = file.read(have - begin)
             if len(known) != have - begin or not piece.startswith(known):
                 # It was truncated or replaced.
-                return self._begin_anew(files, path, far)
+                return self._begin_again(files, path, far)
             # At its offset, not appended: another process of this desktop may write it too.
             file.seek(have)
             file.write(piece[have - begin :])
         return begin + len(piece) >= wanted
 
-    def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
+    def _begin_again(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
         """Restart the copy of a file that was replaced; as `_pull_appended`."""
         path.unlink(missing_ok=True)
         return far is None
@@ -301,7 +301,7 @@ class MirrorReader:
 
     def _ask_the_time(self, files: SftpFiles) -> None:
         """Measure how much the remote disk's clock is ahead, with a file that is created there."""
-        mark = f"{self._far_root.path}/.now-{secrets.token_hex(4)}"
+        mark = f"{self._remote_root.path}/.now-{secrets.token_hex(4)}"
         self._clock_ahead_s = None
         # On a read-only data root the clock is not known, and everything small is fetched again.
         with suppress(FileNotFoundError, FileExistsError, BackendError):

@@ -111,7 +111,7 @@ class StagedRoot(MirrorReader):
 
         def look(files: SftpFiles) -> None:
             try:
-                found = {one.name: one for one in files.entries(self._far(folder.path))}
+                found = {one.name: one for one in files.entries(self._remote(folder.path))}
             except FileNotFoundError:
                 return
             for path in (folder.status, folder.lock):
@@ -125,7 +125,7 @@ class StagedRoot(MirrorReader):
     def refresh_small_file(self, path: Path) -> None:
         def look(files: SftpFiles) -> None:
             with suppress(FileNotFoundError):
-                self._pull_known(files, path, files.status(self._far(path)))
+                self._pull_known(files, path, files.status(self._remote(path)))
 
         self._look(look)
 
@@ -148,7 +148,7 @@ class StagedRoot(MirrorReader):
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
         self._mark(here, far)
 
-    def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
+    def _begin_again(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
         if far is not None:
             # In one step: if the node is lost meanwhile, this is the only copy.
             files.fetch(far.path, path, None)
@@ -171,24 +171,24 @@ class StagedRoot(MirrorReader):
     # Large files in place.
 
     def size(self, path: Path) -> int:
-        return self._look(lambda files: files.status(self._far(path)).bytes)
+        return self._look(lambda files: files.status(self._remote(path)).bytes)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-        return self._look(lambda files: files.read(self._far(path), offset, limit_bytes))
+        return self._look(lambda files: files.read(self._remote(path), offset, limit_bytes))
 
     def create(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.create(self._far(path), value))
+        self._line.act(lambda files: files.create(self._remote(path), value))
 
     def replace(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.write(self._far(path), value, 0o644))
+        self._line.act(lambda files: files.write(self._remote(path), value, 0o644))
 
     def remove(self, path: Path) -> None:
-        self._line.act(lambda files: files.remove(self._far(path)))
+        self._line.act(lambda files: files.remove(self._remote(path)))
 
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
         """Fetch files that are complete on the node, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
-            far = [(path, files.status(self._far(path))) for path in paths]
+            far = [(path, files.status(self._remote(path))) for path in paths]
             self._fetch(files, far, progress)
 
     def _fetch(
@@ -240,7 +240,7 @@ class StagedRoot(MirrorReader):
     def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
         """Return complete files below a remote folder, by relative path."""
         try:
-            found = remote_content.walk(files, self._far(folder)).files
+            found = remote_content.walk(files, self._remote(folder)).files
         except FileNotFoundError:
             return {}
         return {name: one for name, one in found.items() if not _is_hidden(name)}
@@ -250,7 +250,7 @@ class StagedRoot(MirrorReader):
     def send_version(self, version: Path, what: str, progress: Progress) -> None:
         """Send a version of the library, unless the node has one with the same hashes."""
         listing = (version / hashes.MANIFEST).read_bytes()
-        far = self._far(version)
+        far = self._remote(version)
         progress.step(0, 0, f"Checking for {what} on {self.node}")
         with self._line.apart() as shell:
             try:
@@ -277,7 +277,7 @@ class StagedRoot(MirrorReader):
                 self._send(shell, files, path, progress)
 
     def _send(self, shell: Shell, files: SftpFiles, path: Path, progress: Progress) -> None:
-        far = self._far(path)
+        far = self._remote(path)
         try:
             if files.status(far).bytes == path.stat().st_size and _is_like(shell, path, far):
                 return
@@ -293,14 +293,14 @@ class StagedRoot(MirrorReader):
             for carried in map(remote_run_of, _attempts(folder))
         ):
             return
-        self._line.act(lambda files: self._set_aside(files, self._far(folder.path)))
+        self._line.act(lambda files: self._set_aside(files, self._remote(folder.path)))
 
     def send_job(self, folder: JobFolder, run: int, progress: Progress) -> None:
         """Make the job's folder on the node equal to the local one, except missing checkpoints."""
         with self._line.apart() as shell, shell.files() as files:
             parts = (folder.logs, folder.output, folder.checkpoints, folder.attempt(run).path)
             for part in parts:
-                self._make_folders(files, self._far(part))
+                self._make_folders(files, self._remote(part))
             for part in (folder.logs, folder.output):
                 here = [name for name, _ in hashes.walk(part) if not _is_hidden(name)]
                 for name in here:
@@ -315,17 +315,17 @@ class StagedRoot(MirrorReader):
             for name in here:
                 # Including those that are not sent, so that their names are not reused.
                 if name.endswith(KEEP_SUFFIX):
-                    files.write(self._far(folder.checkpoints / name), b"{}\n", 0o644)
+                    files.write(self._remote(folder.checkpoints / name), b"{}\n", 0o644)
             if folder.latest.exists():
                 self._send(shell, files, folder.latest, progress)
-            files.remove(self._far(folder.lock))
+            files.remove(self._remote(folder.lock))
             for name in _SENT:
                 if (folder.path / name).exists():
                     value = (folder.path / name).read_bytes()
-                    files.write(self._far(folder.path / name), value, 0o644)
+                    files.write(self._remote(folder.path / name), value, 0o644)
 
     def _set_aside(self, files: SftpFiles, far: str) -> None:
-        trash = self._far(self._root.trash)
+        trash = self._remote(self._root.trash)
         with suppress(FileNotFoundError):
             files.status(far)
             self._make_folders(files, trash)

@@ -53,7 +53,7 @@ class StagingAccess(Mounted):
         self._root = root
         self._connect = connect
         self._lock = threading.Lock()
-        self._far: dict[tuple[str, NodeAddress, str], StagedRoot] = {}
+        self._remote: dict[tuple[str, NodeAddress, str], StagedRoot] = {}
         self._coming: dict[str, _Coming] = {}
 
     # Before reading.
@@ -207,7 +207,7 @@ class StagingAccess(Mounted):
     def close(self) -> None:
         with self._lock:
             coming = tuple(self._coming.values())
-            far = tuple(self._far.values())
+            far = tuple(self._remote.values())
         for one in coming:
             one.progress.cancel()
         end = time.monotonic() + _CLOSING_S
@@ -278,10 +278,10 @@ class StagingAccess(Mounted):
 
         key = (entry.name, entry.address, entry.data_root)
         with self._lock:
-            if key not in self._far:
+            if key not in self._remote:
                 far = RemoteRoot(entry.name, entry.data_root)
-                self._far[key] = StagedRoot(self._root, far, lambda: self._connect(entry))
-            return self._far[key]
+                self._remote[key] = StagedRoot(self._root, far, lambda: self._connect(entry))
+            return self._remote[key]
 
 
 def _carried(folder: JobFolder) -> RemoteRun | None:

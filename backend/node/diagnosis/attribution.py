@@ -22,7 +22,7 @@ class Blame(Enum):
     """A call does not fit the function it calls; it is not known which of the two is wrong."""
     LIBRARIES = "libraries"
     """A library needs something that the installed version of another library does not have."""
-    NOBODY = "nobody"
+    NO_ONE = "nobody"
 
 
 _OF_CODE = re.compile(
@@ -68,7 +68,7 @@ def blame(raised: Raised) -> Blame:
     if _OF_CALL.search(raised.text):
         return Blame.CALL
     if last is None:
-        return Blame.NOBODY
+        return Blame.NO_ONE
     if last.is_of_library and _OF_VERSIONS.search(raised.text):
         return Blame.LIBRARIES
     if not last.is_of_library:
@@ -81,10 +81,10 @@ def blame(raised: Raised) -> Blame:
         if _OF_CODE.search(raised.kind):
             return Blame.CODE
     elif raised.of_user is None or is_foreign(raised) or not _COMPUTING.search(last.file):
-        return Blame.NOBODY
+        return Blame.NO_ONE
     if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
         return Blame.CODE
-    return Blame.NOBODY
+    return Blame.NO_ONE
 
 
 def is_of_programs(raised: Raised) -> bool:

@@ -34,7 +34,7 @@ _REMEDIES = {
     Blame.CALL: "Fix the call. If the function belongs to a library, the code was written for "
     "another version of that library.",
     Blame.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
-    Blame.NOBODY: "Follow the traceback to its last line of your code, and read the log lines "
+    Blame.NO_ONE: "Follow the traceback to its last line of your code, and read the log lines "
     "before it.",
 }
 _NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
@@ -48,9 +48,9 @@ _SENTENCES = {
     Blame.CHECK: "The program stopped at a check of its own: {what}{place}",
     Blame.CALL: "A function was called with arguments that it does not accept: {what}{place}",
     Blame.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
-    Blame.NOBODY: "The program ended with {what}{place}",
+    Blame.NO_ONE: "The program ended with {what}{place}",
 }
-_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NOBODY: RAISED}
+_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NO_ONE: RAISED}
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -117,7 +117,7 @@ def explain(
         best, chain = in_lines[0], ()
     nameless = _primary(ends) or _last_word(ends, parts)
     if nameless and (best is None or best.rule.weight is Weight.ECHO):
-        return _raised(Blame.NOBODY, nameless, parts)
+        return _raised(Blame.NO_ONE, nameless, parts)
     if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
         line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
         for found in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
@@ -138,9 +138,9 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | 
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
-    if whose is Blame.NOBODY and _hint(chain) and not is_foreign(chain[-1]):
+    if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return _raised(whose, chain, parts) if whose is not Blame.NOBODY else None
+    return _raised(whose, chain, parts) if whose is not Blame.NO_ONE else None
 
 
 def _hint(chain: Sequence[Raised]) -> str:
@@ -170,7 +170,7 @@ def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> 
 
 
 def _remedy(whose: Blame, raised: Raised) -> str:
-    if whose is Blame.NOBODY and _OF_NAMES.search(raised.kind):
+    if whose is Blame.NO_ONE and _OF_NAMES.search(raised.kind):
         return _OTHER_VERSION
     return _REMEDIES[whose]
 

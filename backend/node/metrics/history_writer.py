@@ -66,19 +66,19 @@ class _Kept:
         self._path, self._earlier = path, earlier
         self._every_s = every_s
         self._limit_bytes = limit_bytes
-        self._unwell: dict[str, HealthFinding] = {}
+        self._unhealthy: dict[str, HealthFinding] = {}
         self._next_s: float | None = None
         self._named: tuple[str, ...] | None = None
 
     def line(
         self, reading: NodeReading, found: tuple[HealthFinding, ...], now_s: float, at_s: float
     ) -> bytes | None:
-        self._unwell.update((finding.key, finding) for finding in found)
+        self._unhealthy.update((finding.key, finding) for finding in found)
         if self._next_s is not None and now_s < self._next_s:
             return None
         self._next_s = now_s + self._every_s
-        unwell, self._unwell = self._unwell.values(), {}
-        return past_line(reading, at_s, words_by_gpu(unwell), bad_gpus(unwell))
+        unhealthy, self._unhealthy = self._unhealthy.values(), {}
+        return past_line(reading, at_s, words_by_gpu(unhealthy), bad_gpus(unhealthy))
 
     def append(self, line: bytes, reading: NodeReading) -> None:
         with self._path.open("ab") as file:

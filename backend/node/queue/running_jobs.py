@@ -19,7 +19,7 @@ from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
-from backend.records.queue.entry import Running, Seat, node_key
+from backend.records.queue.entry import Running, Slot, node_key
 
 _FOREIGN_DESK = "?"
 
@@ -107,8 +107,8 @@ def _running(folder: JobFolder, launch: Launch) -> Running:
             gpus.setdefault(key, []).append(plan.gpu)
         else:
             processes[key] = processes.get(key, 0) + 1
-    seats = [Seat(key, tuple(found)) for key, found in gpus.items()]
-    seats += [Seat(key, processes=count) for key, count in processes.items()]
+    seats = [Slot(key, tuple(found)) for key, found in gpus.items()]
+    seats += [Slot(key, processes=count) for key, count in processes.items()]
     left_s = None
     with suppress(OSError, ValueError):
         left_s = RunStatus.from_dict(read_json(folder.status)).eta_s

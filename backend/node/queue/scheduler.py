@@ -100,11 +100,11 @@ class QueueWatch:
         scene = self._scene(entries, live)
         if scene is None or not live.is_complete:
             return []
-        verdicts = judge_queue(entries, scene)
+        outcomes = judge_queue(entries, scene)
         due = (
             entry
             for entry in in_order(entries)
-            if verdicts[entry.job_id] is None and self._leads(entry)
+            if outcomes[entry.job_id] is None and self._leads(entry)
         )
         return [entry.job_id for entry in due if self._starts(entry)]
 
@@ -168,7 +168,7 @@ class QueueWatch:
         if own is None:
             return None
         nodes: dict[str, NodeView] = {}
-        for key in {seat.node for entry in entries for seat in entry.seats}:
+        for key in {slot.node for entry in entries for slot in entry.seats}:
             if key == self._key:
                 nodes[key] = node_view_of(own, live.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):

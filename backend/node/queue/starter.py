@@ -37,7 +37,7 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     launch = _launch(folder, run)
     if folder.newest_run() >= run:
         return False
-    _insist(root, folder, launch)
+    _require(root, folder, launch)
     if not run_start.claim(folder, run):
         return False
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
@@ -82,7 +82,7 @@ def _launch(folder: JobFolder, run: int) -> Launch:
     return launch
 
 
-def _insist(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
+def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     """Raise if the run would differ from the one that was queued."""
     if not _is_trusted(root, folder.queued_launch):
         raise BackendError(

@@ -162,7 +162,7 @@ class Guard:
         if mismatch:
             return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))
         self._start()
-        ended_by, stall_s, stop_was_wished = self._wait()
+        ended_by, stall_s, stop_was_requested = self._wait()
         _, phase = self._beat.read()
         if ended_by is EndedBy.STALL:
             self._ask_where()
@@ -187,7 +187,7 @@ class Guard:
                 dump=dump,
                 log_tail=self._log_tail(),
                 stall_s=stall_s,
-                stop_was_wished=stop_was_wished,
+                stop_was_requested=stop_was_requested,
                 out_of_memory=_oom_kills() > self._out_of_memory,
             )
         )
@@ -327,7 +327,7 @@ class Guard:
             beat = self._beat.read()
             if beat != seen:
                 seen, moved = beat, now
-            if stop_seen is None and self._stop_is_wished(now):
+            if stop_seen is None and self._stop_is_requested(now):
                 stop_seen = now
             if stop_seen is not None and now > told + _TELL_S:
                 # The supervisor gives up on ranks that make no progress after a stop request.
@@ -349,7 +349,7 @@ class Guard:
             return False
         return self._lines.any(now)
 
-    def _stop_is_wished(self, now: float) -> bool:
+    def _stop_is_requested(self, now: float) -> bool:
         if now < self._next_look_at_lock:
             return False
         self._next_look_at_lock = now + _LOCK_S
@@ -358,7 +358,7 @@ class Guard:
             return stop_requested(self._folder.lock, self._launch.run)
         return False
 
-    def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:
+    def _limit_s(self, phase: Phase, stop_was_requested: bool) -> float:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):
             return _EXIT_S
         limit = self._launch.config.stall_limit_s
@@ -369,7 +369,7 @@ class Guard:
         if phase is Phase.WAITING_FOR_OTHERS:
             # The rank that is waited for stands still as long, and its own guard shall speak first.
             return limit + max(3.0, 0.1 * limit)
-        if stop_was_wished and phase is not Phase.SAVING:
+        if stop_was_requested and phase is not Phase.SAVING:
             return min(limit, self._launch.grace_s)
         return limit
 

@@ -45,7 +45,7 @@ class Seen:
     dump: str = ""
     log_tail: str = ""
     stall_s: float = 0.0
-    stop_was_wished: bool = False
+    stop_was_requested: bool = False
     out_of_memory: bool = False
 
 
@@ -83,7 +83,7 @@ def rank_exit(
 
     if seen.ended_by is EndedBy.STALL:
         waited = seen.phase is Phase.WAITING_FOR_OTHERS
-        since = " after the stop request" if seen.stop_was_wished else ""
+        since = " after the stop request" if seen.stop_was_requested else ""
         return failed(
             "stalled",
             f"{who} made no progress for {wording.seconds(seen.stall_s)}{since} "

@@ -74,7 +74,7 @@ class EndedRun:
     launcher_code: int | None = None
     launcher_error: str = ""
     launcher_log: str = ""
-    stop_was_wished: bool = False
+    stop_was_requested: bool = False
     stopped_by: str = ""
     ended_early: bool = False
     told_to_end: str = ""
@@ -131,9 +131,9 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
             return JobState.FINISHED, " ".join(map(_named, _lost(found))), None
         return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
-    if found.stop_was_wished and found.ended_early:
+    if found.stop_was_requested and found.ended_early:
         return JobState.INTERRUPTED, _stopped_early(found), None
-    if found.stop_was_wished and _hung(found):
+    if found.stop_was_requested and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
     return JobState.ERROR, _named(judged.error), judged
 

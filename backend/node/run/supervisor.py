@@ -155,7 +155,7 @@ class Supervisor:
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
                 launcher_log=run_files.text_from(self._folder.mpirun_log, log_begin),
-                stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
+                stop_was_requested=self._stop_seen is not None or self._stop_is_requested(),
                 stopped_by=stop_requested_by(self._folder.lock),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
@@ -294,7 +294,7 @@ class Supervisor:
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Return whether the ranks ignore, or cannot see, a stop request."""
         if self._stop_seen is None:
-            if not self._stop_is_wished():
+            if not self._stop_is_requested():
                 return False
             self._stop_seen = self._progress_at = now
         is_to_end = kill_requested(self._folder.lock, self._run)
@@ -317,7 +317,7 @@ class Supervisor:
         )
         return True
 
-    def _stop_is_wished(self) -> bool:
+    def _stop_is_requested(self) -> bool:
         with suppress(OSError):
             return stop_requested(self._folder.lock, self._run)
         return False

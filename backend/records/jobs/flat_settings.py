@@ -108,16 +108,16 @@ def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
         return _effective(parsed.config, {})
     at_fault = {fault.field for fault in parsed.faults}
     shown = flat(raw)
-    mended = parse_job(_mended(raw, other, at_fault)).config
-    if mended is None:
+    repaired = parse_job(_repaired(raw, other, at_fault)).config
+    if repaired is None:
         # Both are invalid: the keys that both have can still be compared.
         theirs = flat(other)
         return {key: value for key, value in shown.items() if key in theirs}
     typed = {key: value for key, value in shown.items() if key in at_fault}
-    return _effective(mended, {}) | typed
+    return _effective(repaired, {}) | typed
 
 
-def _mended(
+def _repaired(
     raw: Mapping[str, Any], other: Mapping[str, Any], at_fault: Collection[str], path: str = ""
 ) -> dict[str, Any]:
     """Return ``raw`` with invalid settings replaced by those of ``other``, or removed."""
@@ -128,7 +128,7 @@ def _mended(
             continue
         mine, theirs = raw.get(key), other.get(key)
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            whole[key] = _mended(mine, theirs, at_fault, name)
+            whole[key] = _repaired(mine, theirs, at_fault, name)
         elif key in other:
             whole[key] = theirs
         else:

@@ -31,7 +31,7 @@ class PastGpu(NamedTuple):
     use_percent: float | None = None
     memory_percent: float | None = None
     power_w: float | None = None
-    unwell: str = ""
+    unhealthy: str = ""
     is_bad: bool = False
     """The problem was bad, not only a warning."""
     ecc_corrected: float | None = None
@@ -62,7 +62,7 @@ def names_line(uuids: Sequence[str]) -> bytes:
 def past_line(
     reading: NodeReading,
     at_s: float,
-    unwell: Mapping[str, str],
+    unhealthy: Mapping[str, str],
     bad: Collection[str] = (),
 ) -> bytes:
     """Return one line with the problems of GPUs by UUID; ``bad`` are the GPUs that are bad."""
@@ -73,7 +73,9 @@ def past_line(
         "g": [_numbers(gpu) for gpu in reading.gpus],
     }
     words = {
-        str(place): unwell[uuid] for place, uuid in enumerate(uuids_of(reading)) if unwell.get(uuid)
+        str(place): unhealthy[uuid]
+        for place, uuid in enumerate(uuids_of(reading))
+        if unhealthy.get(uuid)
     }
     if words:
         found["w"] = words
@@ -137,9 +139,9 @@ class PastLines:
 
 def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
     told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
-    unwell = sanitize(str(words), _LONGEST_WORDS) if words else ""
+    unhealthy = sanitize(str(words), _LONGEST_WORDS) if words else ""
     return PastGpu(
-        uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad, told[5], told[6]
+        uuid, told[0], told[1], told[2], told[3], told[4], unhealthy, is_bad, told[5], told[6]
     )
 
 

@@ -48,14 +48,14 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Seat:
+class Slot:
     """The resources that a job has or needs on one node. ``node`` is a `node_key`."""
 
     node: str
     gpus: tuple[str, ...] = ()
     processes: int = 0
 
-    def competes(self, other: Seat) -> bool:
+    def competes(self, other: Slot) -> bool:
         if self.node != other.node:
             return False
         if self.gpus or other.gpus:
@@ -114,8 +114,8 @@ class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
     schema: int = SCHEMA
 
     @property
-    def seats(self) -> tuple[Seat, ...]:
-        return seats_of(self.placement, self.machine)
+    def seats(self) -> tuple[Slot, ...]:
+        return slots_of(self.placement, self.machine)
 
     @property
     def head(self) -> str:
@@ -142,7 +142,7 @@ class Running:
 
     job_id: str
     name: str
-    seats: tuple[Seat, ...]
+    seats: tuple[Slot, ...]
     left_s: float | None = None
 
 
@@ -195,9 +195,9 @@ def in_order(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.order))
 
 
-def seats_of(placement: Iterable[Placement], machine: str) -> tuple[Seat, ...]:
+def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     return tuple(
-        Seat(node_key(one.node, machine), one.gpus, 0 if one.gpus else one.processes)
+        Slot(node_key(one.node, machine), one.gpus, 0 if one.gpus else one.processes)
         for one in placement
     )
 

@@ -11,7 +11,7 @@ from backend.records.base.timestamps import instant
 from backend.records.queue.entry import (
     Cause,
     QueueEntry,
-    Seat,
+    Slot,
     Waiting,
     in_order,
 )
@@ -21,7 +21,7 @@ _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 
 
 def starts_in(
-    entries: Iterable[QueueEntry], verdicts: Mapping[str, Waiting | None], scene: Scene
+    entries: Iterable[QueueEntry], outcomes: Mapping[str, Waiting | None], scene: Scene
 ) -> dict[str, float | None]:
     """Return the seconds to the start of each waiting job; None if it is not known.
 
@@ -30,11 +30,11 @@ def starts_in(
     a known end (a foreign process, a full disk).
     """
     found: dict[str, float | None] = {}
-    laid: list[tuple[Seat, float | None]] = [
-        (seat, running.left_s) for running in scene.running for seat in running.seats
+    laid: list[tuple[Slot, float | None]] = [
+        (slot, running.left_s) for running in scene.running for slot in running.seats
     ]
     for entry in in_order(entries):
-        waiting = verdicts[entry.job_id]
+        waiting = outcomes[entry.job_id]
         if waiting is None:
             start: float | None = 0.0
         elif waiting.cause not in _ENDS_BY_ITSELF:
@@ -46,24 +46,24 @@ def starts_in(
             end = None
             if start is not None and entry.lasts_s is not None:
                 end = start + entry.lasts_s
-            laid += [(seat, end) for seat in entry.seats]
+            laid += [(slot, end) for slot in entry.seats]
     return found
 
 
 def _first_room(
-    entry: QueueEntry, laid: list[tuple[Seat, float | None]], scene: Scene
+    entry: QueueEntry, laid: list[tuple[Slot, float | None]], scene: Scene
 ) -> float | None:
     begin = instant(entry.not_before)
     start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0
-    for seat in entry.seats:
-        node = scene.nodes.get(seat.node)
-        there = [(one, end) for one, end in laid if one.competes(seat)]
+    for slot in entry.seats:
+        node = scene.nodes.get(slot.node)
+        there = [(one, end) for one, end in laid if one.competes(slot)]
         if node is None:
             return None
-        if seat.gpus:
+        if slot.gpus:
             ends = [end for _, end in there]
         else:
-            ends = _ends_to_wait_for(seat, there, node.cores)
+            ends = _ends_to_wait_for(slot, there, node.cores)
         for end in ends:
             if end is None:
                 return None
@@ -72,14 +72,14 @@ def _first_room(
 
 
 def _ends_to_wait_for(
-    seat: Seat, there: list[tuple[Seat, float | None]], cores: int
+    slot: Slot, there: list[tuple[Slot, float | None]], cores: int
 ) -> list[float | None]:
     """Return the ends after which enough cores are free, the earliest first."""
     taken = sum(one.processes for one, _ in there)
     ends: list[float | None] = []
     later = float("inf")
     for one, end in sorted(there, key=lambda pair: later if pair[1] is None else pair[1]):
-        if taken == 0 or taken + seat.processes <= cores:
+        if taken == 0 or taken + slot.processes <= cores:
             break
         taken -= one.processes
         ends.append(end)

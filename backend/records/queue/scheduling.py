@@ -98,12 +98,12 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
     begin = instant(entry.not_before)
     if begin is not None and scene.now < begin:
         return Waiting(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
-    for seat in entry.seats:
-        node = scene.nodes[seat.node]
+    for slot in entry.seats:
+        node = scene.nodes[slot.node]
         if node.why_down:
             return Waiting(Cause.NODE_DOWN, node.why_down)
-        if seat.gpus and node.gpus_unknown:
-            why = f"{_first(place_words(seat.node))}: {node.gpus_unknown}."
+        if slot.gpus and node.gpus_unknown:
+            why = f"{_first(place_words(slot.node))}: {node.gpus_unknown}."
             return Waiting(Cause.NODE_DOWN, why)
     return (
         _disk(entry, scene)
@@ -116,21 +116,21 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
 
 
 def _never(entry: QueueEntry, scene: Scene) -> str:
-    for seat in entry.seats:
-        place = place_words(seat.node)
-        node = scene.nodes.get(seat.node)
+    for slot in entry.seats:
+        place = place_words(slot.node)
+        node = scene.nodes.get(slot.node)
         if node is None:
             return f"{sanitize(place)} is no longer a node of this data root. {_LEAVE}"
         # A node that is off reports no GPUs, but may still have them.
         is_known = not (node.why_down or node.gpus_unknown)
-        missing = [one for one in seat.gpus if one not in node.gpus] if is_known else []
+        missing = [one for one in slot.gpus if one not in node.gpus] if is_known else []
         if missing:
             return f"{sanitize(missing[0])} is no longer on {place}. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
-        if seat.processes > slots and not node.why_down:
+        if slot.processes > slots and not node.why_down:
             return (
                 f"{_first(place)} has {_count(node.cores, 'core')}, enough for "
-                f"{slots} processes; the job asks for {seat.processes}. {_LEAVE}"
+                f"{slots} processes; the job asks for {slot.processes}. {_LEAVE}"
             )
     return ""
 
@@ -151,13 +151,13 @@ def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
 
 
 def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
-    for seat in entry.seats:
+    for slot in entry.seats:
         for other in ahead:
-            if any(seat.competes(one) for one in other.seats):
+            if any(slot.competes(one) for one in other.seats):
                 return Waiting(
                     Cause.TURN,
                     f"Waiting for “{sanitize(other.name)}”, which is before it in the queue on "
-                    f"{place_words(seat.node)}.",
+                    f"{place_words(slot.node)}.",
                 )
     return None
 
@@ -165,37 +165,37 @@ def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
 def _foreign(
     entry: QueueEntry, scene: Scene, held: Callable[[NodeView], Mapping[str, str]]
 ) -> Waiting | None:
-    for seat in entry.seats:
-        node = scene.nodes[seat.node]
-        for gpu in seat.gpus:
+    for slot in entry.seats:
+        node = scene.nodes[slot.node]
+        for gpu in slot.gpus:
             if gpu in held(node):
-                where = f"{node.gpus[gpu]} of {place_words(seat.node)}"
+                where = f"{node.gpus[gpu]} of {place_words(slot.node)}"
                 return Waiting(Cause.FOREIGN, f"{where} is in use by {held(node)[gpu]}.")
     return None
 
 
 def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
-    for seat in entry.seats:
-        node = scene.nodes[seat.node]
-        place = place_words(seat.node)
+    for slot in entry.seats:
+        node = scene.nodes[slot.node]
+        place = place_words(slot.node)
         there = [
             (running, one)
             for running in scene.running
             for one in running.seats
-            if one.competes(seat)
+            if one.competes(slot)
         ]
-        if seat.gpus and there:
+        if slot.gpus and there:
             running, one = there[0]
-            taken = [node.gpus[gpu] for gpu in seat.gpus if gpu in one.gpus]
+            taken = [node.gpus[gpu] for gpu in slot.gpus if gpu in one.gpus]
             return Waiting(Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}.")
         taken_slots = sum(one.processes for _, one in there)
-        if taken_slots and taken_slots + seat.processes > node.cores:
+        if taken_slots and taken_slots + slot.processes > node.cores:
             free = max(0, node.cores - taken_slots)
             return Waiting(
                 Cause.BUSY,
                 f"{_first(place)} is busy with “{sanitize(there[0][0].name)}”: "
                 f"{free} of {_count(node.cores, 'core')} {'is' if free == 1 else 'are'} free, and "
-                f"this job asks for {seat.processes}.",
+                f"this job asks for {slot.processes}.",
             )
     return None
 

@@ -48,13 +48,13 @@ class ReplayService:
         library: LibraryService,
         nodes: NodeService,
         jobs: JobService,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
         self._jobs = jobs
-        self._share = share
+        self._access = access
 
     def replay(
         self,
@@ -115,7 +115,7 @@ class ReplayService:
         """Return the job that this one replays, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._share.refresh_file(folder.origin)
+            self._access.refresh_file(folder.origin)
         return original_of(folder)
 
     def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayResult:

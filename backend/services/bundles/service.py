@@ -60,13 +60,13 @@ class BundleService:
         library: LibraryService,
         jobs: JobService,
         index: Catalogue,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._jobs = jobs
         self._index = index
-        self._share = share
+        self._access = access
 
     # Export.
 
@@ -105,7 +105,7 @@ class BundleService:
         if record is not None:
             parts += self._checkpoint_parts(record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
-            self._share.refresh_history(folder)
+            self._access.refresh_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
                 parts.append(
@@ -197,7 +197,7 @@ class BundleService:
     ) -> Checkpoint | None:
         if wanted == NO_CHECKPOINT:
             return None
-        found = list_checkpoints(folder, config.checkpoint, self._share)
+        found = list_checkpoints(folder, config.checkpoint, self._access)
         record = checkpoint_named(found, wanted or "latest")
         if record is None and wanted:
             raise BackendError(
@@ -209,7 +209,7 @@ class BundleService:
     def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-            self._share.bring_file(path, progress)
+            self._access.bring_file(path, progress)
             sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
@@ -256,7 +256,7 @@ class BundleService:
             ordered = {key: pins[key] for key in manifest.things}
             with as_backend_error("The job could not be created"):
                 job_id = imported_job.create_bundled_job(
-                    self._root, config, ordered, bundle, progress, self._share
+                    self._root, config, ordered, bundle, progress, self._access
                 )
         except BaseException:
             for kind, reference in imported:
@@ -295,7 +295,7 @@ class BundleService:
                     WAY_OUT,
                 )
 
-        self._share.refresh_library(thing.kind)
+        self._access.refresh_library(thing.kind)
         item, trusted = imports.import_source(
             self._root,
             thing.kind,
@@ -304,7 +304,7 @@ class BundleService:
             whence,
             progress,
             refuse_others,
-            self._share,
+            self._access,
         )
         self._index.put_item(item, trusted)
         return item

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
     from backend.services.jobs.templates import TemplateService
-    from backend.services.jobs.trial_run import CanaryService
+    from backend.services.jobs.trial_run import TrialRunService
     from backend.services.library.data_scan import DataScanService
     from backend.services.library.service import LibraryService
-    from backend.services.nodes.provisioning import SetUpService
-    from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
+    from backend.services.nodes.provisioning import ProvisioningService
+    from backend.services.nodes.registry import Accept, AskPassphrase, NodeRegistry
     from backend.services.nodes.service import NodeService
     from backend.services.notifications.service import NoticeService
     from backend.services.preflight.service import PreflightService
@@ -110,7 +110,7 @@ class Services:
     @property
     def trash(self) -> str:
         """The path of the trash, as users know it."""
-        return self.share.shown(self.data_root.trash)
+        return self.access.shown(self.data_root.trash)
 
     def make_all(self) -> Services:
         """Make every service, so that a window never waits for one; return the services."""
@@ -120,12 +120,12 @@ class Services:
         return self
 
     def close(self) -> None:
-        for name in ("event_viewers", "share", "catalogue"):
+        for name in ("event_viewers", "access", "catalogue"):
             if name in vars(self):
                 getattr(self, name).close()
 
     @_made_once
-    def share(self) -> DataRootAccess:
+    def access(self) -> DataRootAccess:
         if self._remote is None:
             from backend.datastore.remote.staging_access import StagingAccess
 
@@ -160,26 +160,26 @@ class Services:
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
-            Rescan(self.data_root, opened, jobs, self.share).everything(Progress())
+            Rescan(self.data_root, opened, jobs, self.access).everything(Progress())
         return opened
 
     @_made_once
-    def cluster(self) -> ClusterService:
-        from backend.services.nodes.registry import ClusterService
+    def cluster(self) -> NodeRegistry:
+        from backend.services.nodes.registry import NodeRegistry
 
-        return ClusterService(self.data_root, self._profile, given=self._given, share=self.share)
+        return NodeRegistry(self.data_root, self._profile, given=self._given, access=self.access)
 
     @_made_once
     def queries(self) -> JobQueries:
         from backend.services.jobs.queries import JobQueries
 
-        return JobQueries(self.data_root, self.catalogue, self._cache, self.share)
+        return JobQueries(self.data_root, self.catalogue, self._cache, self.access)
 
     @_made_once
     def reaper(self) -> RunReaper:
         from backend.services.jobs.run_reaper import RunReaper
 
-        return RunReaper(self.queries, self.share)
+        return RunReaper(self.queries, self.access)
 
     @_made_once
     def library(self) -> LibraryService:
@@ -187,21 +187,21 @@ class Services:
 
         looks = self._cache / "looks"
         return LibraryService(
-            self.data_root, self.catalogue, looks, self.queries.show, share=self.share
+            self.data_root, self.catalogue, looks, self.queries.show, access=self.access
         )
 
     @_made_once
-    def set_up(self) -> SetUpService:
+    def set_up(self) -> ProvisioningService:
         from backend.node.system.start_supervisor import CODE_ROOT
-        from backend.services.nodes.provisioning import SetUpService, default_places
+        from backend.services.nodes.provisioning import ProvisioningService, default_places
 
-        return SetUpService(
+        return ProvisioningService(
             self.data_root,
             default_places(self._key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
             look=lambda entry, shell: self.cluster.facts(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
-            share=self.share,
+            access=self.access,
         )
 
     @_made_once
@@ -216,7 +216,7 @@ class Services:
         from backend.services.nodes.service import NodeService
 
         heads = HeadNodeLauncher(self.cluster, self.set_up)
-        return NodeService(self.data_root, self.cluster, heads, self._place, share=self.share)
+        return NodeService(self.data_root, self.cluster, heads, self._place, access=self.access)
 
     @_made_once
     def preflight(self) -> PreflightService:
@@ -224,12 +224,12 @@ class Services:
         from backend.services.preflight.limits import PreflightLimits
         from backend.services.preflight.service import PreflightService
 
-        forecasts = JobForecasts(self.data_root, self.library, self.catalogue, self.share)
+        forecasts = JobForecasts(self.data_root, self.library, self.catalogue, self.access)
         return PreflightService(
             self.data_root,
             self.cluster,
             self.set_up,
-            share=self.share,
+            access=self.access,
             first_bytes=forecasts.needed_bytes,
             limits=PreflightLimits.of(os.environ),
         )
@@ -247,29 +247,29 @@ class Services:
             self._cache,
             self.queries,
             self.reaper,
-            self.share,
+            self.access,
         )
 
     @_made_once
-    def canary(self) -> CanaryService:
+    def canary(self) -> TrialRunService:
         from backend.services.jobs.run_starter import RunStarter
-        from backend.services.jobs.trial_run import CanaryService
+        from backend.services.jobs.trial_run import TrialRunService
 
-        starter = RunStarter(self.data_root, self.library, self.nodes, self.share)
-        return CanaryService(self.data_root, self.cluster, starter, self.share)
+        starter = RunStarter(self.data_root, self.library, self.nodes, self.access)
+        return TrialRunService(self.data_root, self.cluster, starter, self.access)
 
     @_made_once
     def logs(self) -> LogService:
         from backend.services.jobs.logs import LogService
 
-        return LogService(self.data_root, self.share)
+        return LogService(self.data_root, self.access)
 
     @_made_once
     def queue(self) -> QueueService:
         from backend.services.queue.service import QueueService
 
         needed_bytes = self.preflight.needed_bytes
-        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes, self.share)
+        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes, self.access)
 
     @_made_once
     def sweeps(self) -> SweepService:
@@ -281,7 +281,7 @@ class Services:
     def studies(self) -> StudyService:
         from backend.services.studies.service import StudyService
 
-        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.share)
+        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.access)
 
     @_made_once
     def scans(self) -> DataScanService:
@@ -293,14 +293,14 @@ class Services:
     def event_viewers(self) -> EventViewers:
         from backend.services.tools.event_viewer import EventViewers
 
-        return EventViewers(self.data_root, self.share)
+        return EventViewers(self.data_root, self.access)
 
     @_made_once
     def notices(self) -> NoticeService:
         from backend.services.notifications.service import NoticeService
 
         cluster = self.cluster
-        return NoticeService(self.data_root, self.share, cluster.list, cluster.open_shell)
+        return NoticeService(self.data_root, self.access, cluster.list, cluster.open_shell)
 
     @_made_once
     def comparison(self) -> ComparisonService:
@@ -313,31 +313,31 @@ class Services:
         from backend.services.jobs.prediction import PredictionService
 
         kept = self._cache / "predictions"
-        return PredictionService(self.queries, self.library, kept, self.share)
+        return PredictionService(self.queries, self.library, kept, self.access)
 
     @_made_once
     def bundles(self) -> BundleService:
         from backend.services.bundles.service import BundleService
 
-        return BundleService(self.data_root, self.library, self.jobs, self.catalogue, self.share)
+        return BundleService(self.data_root, self.library, self.jobs, self.catalogue, self.access)
 
     @_made_once
     def replays(self) -> ReplayService:
         from backend.services.bundles.replay import ReplayService
 
-        return ReplayService(self.data_root, self.library, self.nodes, self.jobs, self.share)
+        return ReplayService(self.data_root, self.library, self.nodes, self.jobs, self.access)
 
     @_made_once
     def templates(self) -> TemplateService:
         from backend.services.jobs.templates import TemplateService
 
-        return TemplateService(self.data_root, self.share)
+        return TemplateService(self.data_root, self.access)
 
     @_made_once
     def inspection(self) -> InspectionService:
         from backend.services.jobs.inspection import InspectionService
 
-        return InspectionService(self.library, self.queries, self.share, self._cache / "looks")
+        return InspectionService(self.library, self.queries, self.access, self._cache / "looks")
 
 
 def default_catalogue(data_root: Path | RemoteRoot) -> Path:
@@ -358,7 +358,7 @@ def open_services(
     """Open a data root; create its folder if only that is missing.
 
     ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH; for
-    ``given`` see `ClusterService`. A catalogue that cannot be used raises a `CatalogueError` when
+    ``given`` see `NodeRegistry`. A catalogue that cannot be used raises a `CatalogueError` when
     it is first used.
 
     Raises:
@@ -368,7 +368,7 @@ def open_services(
     if not isinstance(data_root, RemoteRoot):
         data_root = _checked(data_root)
     services = Services(data_root, catalogue, accept, passphrase, given)
-    services.share.open()
+    services.access.open()
     return services
 
 

@@ -26,7 +26,7 @@ _RECENT_S = 2 * 86400
 _CHECKED_AT_ONCE = 64
 
 
-class JobList:
+class JobFeed:
     """Remembers what it returned. One call at a time.
 
     Args:

@@ -41,12 +41,12 @@ class JobForecasts:
         root: DataRoot,
         library: LibraryService,
         index: Catalogue,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._index = index
-        self._share = share
+        self._access = access
 
     def of(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
@@ -106,7 +106,7 @@ class JobForecasts:
         for view in alike[:_FOLDERS_LOOKED_AT]:
             with suppress(OSError, BackendError):
                 found = list_checkpoints(
-                    self._root.job(view.id), view.config.checkpoint, self._share
+                    self._root.job(view.id), view.config.checkpoint, self._access
                 )
                 if found:
                     return max(record.bytes for record in found)
@@ -117,7 +117,7 @@ class JobForecasts:
         return None
 
     def _room(self) -> Room | None:
-        if not self._share.is_mounted:
+        if not self._access.is_mounted:
             return None
         with suppress(OSError):
             return room_of(self._root.path)

@@ -30,11 +30,11 @@ class InspectionService:
     """Every call blocks and may run on any thread; users' code runs in a process of its own."""
 
     def __init__(
-        self, library: LibraryService, queries: JobQueries, share: DataRootAccess, cache: Path
+        self, library: LibraryService, queries: JobQueries, access: DataRootAccess, cache: Path
     ) -> None:
         self._library = library
         self._queries = queries
-        self._share = share
+        self._access = access
         self._kept = KeptResults(cache)
 
     def layers(
@@ -86,7 +86,7 @@ class InspectionService:
         if sample < 0:
             raise BackendError(f"There is no sample {sample}.", "They are numbered from 0.")
         folder, file, _ = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        found = list_checkpoints(folder, file.config.checkpoint, self._access)
         named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
         records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
         pins = {kind: file.pins[kind.value] for kind in Kind}
@@ -95,7 +95,7 @@ class InspectionService:
         def look() -> CheckpointInspection:
             for record in records.values():
                 with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                    self._share.bring_file(Path(record.path), progress or Progress())
+                    self._access.bring_file(Path(record.path), progress or Progress())
             request = {
                 **self._folders({kind: pin.reference for kind, pin in pins.items()}, progress),
                 **{key: record.path for key, record in records.items()},
@@ -122,10 +122,10 @@ class InspectionService:
             Whether there is a graph; see `NO_GRAPH`.
         """
         folder, file, _ = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        found = list_checkpoints(folder, file.config.checkpoint, self._access)
         for record in found:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                self._share.bring_file(Path(record.path), progress or Progress())
+                self._access.bring_file(Path(record.path), progress or Progress())
         references = {kind: file.pins[kind.value].reference for kind in Kind}
         request = {
             **self._folders(references, progress),

@@ -28,7 +28,7 @@ from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import Prepared, RunStarter
-from backend.services.jobs.validation import JobChecker
+from backend.services.jobs.validation import JobValidator
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, of_next_run
 from backend.ssh.interface import Unreachable
@@ -44,14 +44,14 @@ class JobLifecycle:
         self,
         queries: JobQueries,
         reaper: RunReaper,
-        checker: JobChecker,
+        checker: JobValidator,
         starter: RunStarter,
         preflight: PreflightService,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._queries = queries
         self._reaper = reaper
-        self._share = share
+        self._access = access
         self._checker = checker
         self._starter = starter
         self._preflight = preflight
@@ -151,9 +151,9 @@ class JobLifecycle:
         if not view.state.is_live:
             return view
         with as_backend_error("Could not request the stop"):
-            is_new = job_files.request_stop(folder, view.run, self._share)
+            is_new = job_files.request_stop(folder, view.run, self._access)
         if is_new:
-            audit_log.add(folder, "Stopped", self._share)
+            audit_log.add(folder, "Stopped", self._access)
         return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -172,8 +172,8 @@ class JobLifecycle:
                 "Stop it first: that saves a checkpoint.",
             )
         with as_backend_error("Could not request the end of the run"):
-            job_files.ask_to_end(folder, view.run, self._share)
-        audit_log.add(folder, "Killed", self._share)
+            job_files.ask_to_end(folder, view.run, self._access)
+        audit_log.add(folder, "Killed", self._access)
         return self._queries.show(job_id)
 
     def run(
@@ -203,7 +203,7 @@ class JobLifecycle:
                 progress=progress,
             )
             if began and is_changed:
-                job_files.write_placement(folder, file.config, self._share)
+                job_files.write_placement(folder, file.config, self._access)
         if began:
             how = "Started over" if run > 1 else "Started"
             if resume_from:
@@ -211,13 +211,13 @@ class JobLifecycle:
             how = f"{how} on {_places(file)}" if is_changed else how
             if of_next_run(file.config) != file.config:
                 how += f". {AWAITS_HOROVOD}"
-            audit_log.add(folder, how, self._share)
+            audit_log.add(folder, how, self._access)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: JobFolder, progress: Progress | None = None) -> None:
         """Fetch what the last run left on a node; skip it if the node does not answer."""
         with suppress(Unreachable):
-            self._share.bring_home(folder, progress or Progress())
+            self._access.bring_home(folder, progress or Progress())
 
     def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
         """Return the verified checkpoint that a run continues from, by default `to_resume`.
@@ -229,7 +229,7 @@ class JobLifecycle:
                 f"The job {view.id} has done all its {file.config.epochs} epochs.",
                 "Clone it with more epochs and start_from, or start it over.",
             )
-        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        found = list_checkpoints(folder, file.config.checkpoint, self._access)
         record = to_resume(found, view.error.sound_step if view.error is not None else None)
         if record is None:
             raise BackendError(
@@ -238,7 +238,7 @@ class JobLifecycle:
         if name:
             record = named_checkpoint(found, name, file.id)
         try:
-            verify(record, share=self._share)
+            verify(record, access=self._access)
         except Unreachable:
             raise
         except BackendError as error:
@@ -255,7 +255,7 @@ class JobLifecycle:
     def _newest_sound(self, found: Sequence[Checkpoint]) -> Checkpoint | None:
         for record in reversed(found):
             try:
-                verify(record, share=self._share)
+                verify(record, access=self._access)
             except BackendError as error:
                 swallowed(error)
                 continue
@@ -280,14 +280,14 @@ class JobLifecycle:
         found = self._checker.weights(start_from)
         if found.sha256:
             with as_backend_error("The weights to start from could not be verified"):
-                sha256 = self._share.sha256(found.path, lambda _count: None)
+                sha256 = self._access.sha256(found.path, lambda _count: None)
             if sha256 != found.sha256:
                 raise BackendError(
                     f"The weights {found.lasting_name} were changed after they were imported.",
                     "Put the file back as it was, or start from another.",
                 )
         if found.record is not None:
-            verify(found.record, share=self._share)
+            verify(found.record, access=self._access)
         return str(found.path)
 
 

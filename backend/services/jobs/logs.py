@@ -57,7 +57,7 @@ class AllLogs:
         self._indexes = indexes
         self._names = list(indexes)
         self._generation = 0
-        self._start_anew()
+        self._start_again()
 
     def read_size(self, progress: Progress) -> LogSize:
         before = {name: index.generation for name, index in self._indexes.items()}
@@ -65,7 +65,7 @@ class AllLogs:
             index.refresh(progress)
         if any(index.generation != before[name] for name, index in self._indexes.items()):
             self._generation += 1
-            self._start_anew()
+            self._start_again()
         for name, index in self._indexes.items():
             # An incomplete line may still grow: it is added when it is complete.
             new = index.whole_lines - self._taken[name]
@@ -139,7 +139,7 @@ class AllLogs:
                 found.append(self._starts[number] + line - self._firsts[number])
         return found
 
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         self._total = 0
         self._taken = dict.fromkeys(self._indexes, 0)
         self._starts = array("q")
@@ -159,9 +159,9 @@ class LogService:
     ``job_id`` may be a result of `earlier_log`: the logs that starting over put away.
     """
 
-    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -219,7 +219,7 @@ class LogService:
 
     def _index(self, folder: JobFolder, source: str) -> LogIndex:
         path = folder.mpirun_log if source == MPIRUN_LOG else folder.rank_log(int(source))
-        return LogIndex(path, self._share)
+        return LogIndex(path, self._access)
 
 
 class _Turn:

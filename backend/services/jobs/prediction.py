@@ -43,13 +43,13 @@ class PredictionService:
         queries: JobQueries,
         library: LibraryService,
         cache: Path,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._queries = queries
         self._library = library
         self._cache = cache
         self._kept = KeptResults(cache)
-        self._share = share
+        self._access = access
 
     def predict(
         self,
@@ -66,7 +66,7 @@ class PredictionService:
         """
         given, progress = given or PredictionInput(), progress or Progress()
         folder, file, view = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        found = list_checkpoints(folder, file.config.checkpoint, self._access)
         record = named_checkpoint(found, checkpoint, job_id)
         pins = self._pins(file, given)
         request, key = _selection(given)
@@ -76,7 +76,7 @@ class PredictionService:
 
         def compute() -> Prediction:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                self._share.bring_file(Path(record.path), progress)
+                self._access.bring_file(Path(record.path), progress)
             request["launch"] = self._launch(file, pins, progress).to_dict()
             return self._run(record, request, table, view.state.is_live, progress)
 

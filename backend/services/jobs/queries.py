@@ -58,10 +58,10 @@ class JobQueries:
     """The queries about jobs. Each call blocks and may run on any thread."""
 
     def __init__(
-        self, root: DataRoot, index: Catalogue, cache: Path, share: DataRootAccess = MOUNTED
+        self, root: DataRoot, index: Catalogue, cache: Path, access: DataRootAccess = MOUNTED
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._index = index
         self._cache = cache
         self._history_reader: HistoryReader | None = None
@@ -83,7 +83,7 @@ class JobQueries:
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
             with suppress(Unreachable):
-                self._share.refresh_history(folder)
+                self._access.refresh_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
         history = with_ends(self._with_epochs(history, view), folder)
@@ -111,7 +111,7 @@ class JobQueries:
         """The job, when what it left on a node is here; why not, where it is not."""
         try:
             if view.state.is_over:
-                self._share.bring_home(self.folder(view.id), Progress())
+                self._access.bring_home(self.folder(view.id), Progress())
         except BackendError as error:
             return replace(view, doubt=error.sentence)
         return view
@@ -147,7 +147,7 @@ class JobQueries:
         folder = self.fresh_folder(job_id)
         now = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
-            return run_history.runs_of(folder, now, self._share, self._whole_history)
+            return run_history.runs_of(folder, now, self._access, self._whole_history)
 
     def _whole_history(self, path: Path) -> HistoryUpdate:
         return self._read_history(path, None)[0]
@@ -162,18 +162,18 @@ class JobQueries:
         then = run_history.folder_of(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
-            self._share.refresh_job(then)
-            self._share.refresh_history(then)
+            self._access.refresh_job(then)
+            self._access.refresh_history(then)
             history = self._whole_history(then.history)
             policy = file.config.checkpoint
-            best = best_value(list_checkpoints(then, policy, self._share), policy)
+            best = best_value(list_checkpoints(then, policy, self._access), policy)
         view = view_of(file, run_history.status_or_lost(then), best)
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
         folder = self.fresh_folder(job_id)
-        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
-        return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
+        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._access)
+        return tuple(replace(one, path=self._access.shown(Path(one.path))) for one in found)
 
     def log(
         self,
@@ -194,8 +194,8 @@ class JobQueries:
             )
         folder = run_history.folder_of(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with as_backend_error(f"{self._share.shown(path)} could not be read"):
-            return read_log(path, offset, limit_bytes, self._share)
+        with as_backend_error(f"{self._access.shown(path)} could not be read"):
+            return read_log(path, offset, limit_bytes, self._access)
 
     def find(self, text: str) -> str:
         """The id that is meant by an id, the beginning of one, or a job's name."""
@@ -230,20 +230,20 @@ class JobQueries:
     def queued_ids(self) -> frozenset[str]:
         """The jobs that may be waiting for their turn."""
         with as_backend_error("The queue could not be read"):
-            return queue_files.queued_ids(self._root, self._share)
+            return queue_files.queued_ids(self._root, self._access)
 
     def ids(self) -> tuple[str, ...]:
         """Of all jobs, the newest first."""
         with as_backend_error("The data root could not be read"):
             try:
-                self._share.refresh_jobs()
+                self._access.refresh_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
                 if not self._index.count_jobs():
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
-                    f"The jobs folder of {self._share.shown(self._root.path)} is missing.",
+                    f"The jobs folder of {self._access.shown(self._root.path)} is missing.",
                     "Check that the data root is mounted. If you removed the folder, run "
                     f"{COMMAND} rescan",
                 ) from None
@@ -257,7 +257,7 @@ class JobQueries:
         with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
                 with suppress(OSError):
-                    self._share.refresh_job(folder)
+                    self._access.refresh_job(folder)
             return folder.meta.is_file()
 
     def _is_away(self) -> bool:
@@ -279,11 +279,11 @@ class JobQueries:
     def fresh_folder(self, job_id: str) -> JobFolder:
         folder = self.folder(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._share.refresh_job(folder)
+            self._access.refresh_job(folder)
         return folder
 
     def _reader(self, folder: JobFolder) -> RunStateReader:
-        return RunStateReader(folder, share=self._share)
+        return RunStateReader(folder, access=self._access)
 
     def read(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         """Read the folder, the file and the state of a job; the catalogue is not updated."""
@@ -298,7 +298,7 @@ class JobQueries:
         best = None
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
-                checkpoints = list_checkpoints(folder, policy, self._share)
+                checkpoints = list_checkpoints(folder, policy, self._access)
             best = best_value(checkpoints, policy)
             if found.doubt or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
@@ -387,7 +387,7 @@ def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) ->
 
 
 def read_log(
-    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: DataRootAccess = MOUNTED
+    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, access: DataRootAccess = MOUNTED
 ) -> LogChunk:
     """Read at most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 
@@ -398,9 +398,9 @@ def read_log(
         OSError: The file cannot be read.
     """
     try:
-        size = share.size(path)
+        size = access.size(path)
         begin = max(0, size + offset) if offset < 0 else min(offset, size)
-        content = share.read(path, begin, limit_bytes) if limit_bytes else b""
+        content = access.read(path, begin, limit_bytes) if limit_bytes else b""
     except FileNotFoundError:
         return LogChunk("", 0, 0)
     if offset < 0 and begin > 0:

@@ -44,7 +44,7 @@ def folder_of(folder: JobFolder, run: int) -> JobFolder:
 
 
 def runs_of(
-    folder: JobFolder, now: JobView, share: DataRootAccess, read: Read
+    folder: JobFolder, now: JobView, access: DataRootAccess, read: Read
 ) -> tuple[JobRun, ...]:
     """Return every run, the newest first.
 
@@ -53,9 +53,9 @@ def runs_of(
     """
     found: list[JobRun] = []
     for number, earlier in put_away(folder).items():
-        share.refresh_job(earlier)
-        found += _runs_in(earlier, number, share, read)
-    for run in _runs_in(folder, 0, share, read):
+        access.refresh_job(earlier)
+        found += _runs_in(earlier, number, access, read)
+    for run in _runs_in(folder, 0, access, read):
         is_now = run.number == now.run
         found.append(replace(run, state=now.state, message=now.status.message) if is_now else run)
     return tuple(sorted(found, key=lambda run: run.number, reverse=True))
@@ -66,16 +66,16 @@ def status_or_lost(folder: JobFolder) -> RunStatus:
     return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
-def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) -> list[JobRun]:
+def _runs_in(folder: JobFolder, number: int, access: DataRootAccess, read: Read) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
-    share.refresh_history(folder)
+    access.refresh_history(folder)
     history = read(folder.history)
     status = status_or_lost(folder)
     begins = {start.run: start.first_step for start in history.run_starts}
     last_of_all = int(history.steps[-1]) if len(history.steps) else 0
     found = []
     for run in numbers:
-        share.refresh_file(folder.attempt(run).exit)
+        access.refresh_file(folder.attempt(run).exit)
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all

@@ -18,9 +18,9 @@ from backend.ssh.interface import Unreachable
 class RunReaper:
     """Every call is plain and blocking and may run on any thread."""
 
-    def __init__(self, queries: JobQueries, share: DataRootAccess) -> None:
+    def __init__(self, queries: JobQueries, access: DataRootAccess) -> None:
         self._queries = queries
-        self._share = share
+        self._access = access
 
     def reap(self, job_id: str) -> UnrecordedEnd | None:
         """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
@@ -28,7 +28,7 @@ class RunReaper:
         Raises:
             BackendError: There is no such job, or its end cannot be written.
         """
-        return reap(self._queries.folder(job_id), self._share)
+        return reap(self._queries.folder(job_id), self._access)
 
     def not_known_over(self) -> tuple[str, ...]:
         """Return the ids of all jobs that the catalogue does not know to be over."""

@@ -60,10 +60,10 @@ class RunStarter:
         root: DataRoot,
         library: LibraryService,
         nodes: NodeService,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._library = library
         self._nodes = nodes
 
@@ -93,20 +93,20 @@ class RunStarter:
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
         progress = progress or Progress()
-        share = self._share
+        access = self._access
         if plan.blind:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
             needed = (*weights, *(path for path in sidecars if path.exists()))
-            share.provide(plan.blind, folder, self._versions(file), needed, progress)
+            access.provide(plan.blind, folder, self._versions(file), needed, progress)
         with self._nodes.head(plan.ranks) as head:
-            if not run_start.claim(folder, run, share):
+            if not run_start.claim(folder, run, access):
                 return False
-            run_start.write(folder, launch, share)
+            run_start.write(folder, launch, access)
             if plan.blind:
-                share.hand_over(plan.blind, folder, run, Progress())
+                access.hand_over(plan.blind, folder, run, Progress())
             head.start(folder, run, plan.site)
-            queue_files.leave(self._root, folder, share)
+            queue_files.leave(self._root, folder, access)
         return True
 
     def _versions(self, file: JobFile) -> tuple[Path, ...]:
@@ -186,7 +186,7 @@ class RunStarter:
         except ValueError as error:
             raise BackendError(
                 f"{path} is outside the data root, so the nodes cannot see it.",
-                f"Copy it into {self._share.shown(here)}.",
+                f"Copy it into {self._access.shown(here)}.",
             ) from error
 
     def _launch(

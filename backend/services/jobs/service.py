@@ -55,7 +55,7 @@ from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.simulation import simulate
-from backend.services.jobs.validation import Checked, JobChecker, check_size, rates
+from backend.services.jobs.validation import Checked, JobValidator, check_size, rates
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -88,7 +88,7 @@ class JobService:
         cache: Path,
         queries: JobQueries,
         reaper: RunReaper,
-        share: DataRootAccess,
+        access: DataRootAccess,
     ) -> None:
         self.queries = queries
         self._reaper = reaper
@@ -96,14 +96,14 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._share = share
-        self._checker = JobChecker(root, library, nodes, share)
-        self._starter = RunStarter(root, library, nodes, share)
+        self._access = access
+        self._checker = JobValidator(root, library, nodes, access)
+        self._starter = RunStarter(root, library, nodes, access)
         self.lifecycle = JobLifecycle(
-            queries, reaper, self._checker, self._starter, preflight, share
+            queries, reaper, self._checker, self._starter, preflight, access
         )
         self._sizes = DataSizes(library, cache / "sizes")
-        self._forecasts = JobForecasts(root, library, index, share)
+        self._forecasts = JobForecasts(root, library, index, access)
 
     # Making a job.
 
@@ -255,7 +255,7 @@ class JobService:
         except BackendError:
             # A run that was claimed stays: it may have begun, and says why it failed.
             with suppress(BackendError, OSError):
-                if not self._share.names(folder.attempts):
+                if not self._access.names(folder.attempts):
                     self.remove(file.id)
             raise
 
@@ -274,10 +274,10 @@ class JobService:
 
     def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
         with as_backend_error("The job could not be created"):
-            file = job_files.create_job(self._root, config, checked.pins, self._share)
+            file = job_files.create_job(self._root, config, checked.pins, self._access)
         if replay_of:
             with as_backend_error(f"That {file.id} is a replay could not be written down"):
-                mark_replay(self._root.job(file.id), replay_of, self._share)
+                mark_replay(self._root.job(file.id), replay_of, self._access)
         return file
 
     def clone(self, job_id: str) -> dict[str, Any]:
@@ -324,10 +324,10 @@ class JobService:
                 file.name if name is None else name,
                 file.notes if notes is None else notes,
                 file.tags if tags is None else tuple(tags),
-                self._share,
+                self._access,
             )
         for what in _changed(file, name, notes, tags):
-            audit_log.add_once(folder, file, what, self._share)
+            audit_log.add_once(folder, file, what, self._access)
         return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
@@ -338,24 +338,26 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        record = named_checkpoint(
+            list_checkpoints(folder, policy, self._access), checkpoint, job_id
+        )
         if record.is_kept == is_kept:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
-            keep(record, is_kept, self._share)
+            keep(record, is_kept, self._access)
             # Only now it is certain that rank 0 saw the mark before it removed anything.
-            found = list_checkpoints(self.queries.fresh_folder(job_id), policy, self._share)
+            found = list_checkpoints(self.queries.fresh_folder(job_id), policy, self._access)
         kept = checkpoint_named(found, record.name)
         if kept is None:
             with as_backend_error(f"The mark of {record.name} could not be removed"):
-                keep(record, False, self._share)
+                keep(record, False, self._access)
             raise BackendError(
                 f"The run has just removed the checkpoint {record.name} to make room.",
                 "Keep a newer one.",
             )
         verb = "Always kept" if is_kept else "No longer always kept"
-        audit_log.add(folder, f"{verb}: {record.name}", self._share)
-        return replace(kept, path=self._share.shown(Path(kept.path)))
+        audit_log.add(folder, f"{verb}: {record.name}", self._access)
+        return replace(kept, path=self._access.shown(Path(kept.path)))
 
     def damage(self, job_id: str, checkpoint: str) -> str:
         """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
@@ -365,9 +367,11 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        record = named_checkpoint(
+            list_checkpoints(folder, policy, self._access), checkpoint, job_id
+        )
         try:
-            verify(record, share=self._share)
+            verify(record, access=self._access)
         except Damaged as error:
             return error.sentence
         return ""
@@ -413,7 +417,7 @@ class JobService:
         with as_backend_error(f"The job {job_id} could not be measured"):
             weights = {
                 Path(one.path).name: one.bytes
-                for one in list_checkpoints(folder, file.config.checkpoint, self._share)
+                for one in list_checkpoints(folder, file.config.checkpoint, self._access)
             }
             others = 0
             for entry in folder.path.rglob("*"):
@@ -433,11 +437,11 @@ class JobService:
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
         folder, file, view = self.queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        found = list_checkpoints(folder, file.config.checkpoint, self._access)
         record = named_checkpoint(found, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-            self._share.bring_file(Path(record.path), progress or Progress())
-            self._share.refresh_history(folder)
+            self._access.bring_file(Path(record.path), progress or Progress())
+            self._access.refresh_history(folder)
         # A dataset is read for ONNX alone, and may be large.
         part = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
@@ -461,8 +465,8 @@ class JobService:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
-            queue_files.leave(self._root, folder, self._share)
-            job_files.move_to_trash(self._root, folder, self._share)
+            queue_files.leave(self._root, folder, self._access)
+            job_files.move_to_trash(self._root, folder, self._access)
         self._index.remove_job(job_id)
         return view
 
@@ -476,7 +480,7 @@ class JobService:
             raise _not_in_trash(job_id)
         with as_backend_error(f"The job {job_id} could not be moved back from the trash"):
             try:
-                there = job_files.take_from_trash(self._root, job_id, self._share)
+                there = job_files.take_from_trash(self._root, job_id, self._access)
             except FileExistsError as error:
                 raise BackendError(f"Job {job_id} already exists; it was not restored.") from error
         if not there:

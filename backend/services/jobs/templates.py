@@ -27,9 +27,9 @@ from backend.services.jobs.job_file import read_job_file
 class TemplateService:
     """Load and save templates. Every call blocks and may run on any thread."""
 
-    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
         self._root = root
-        self._share = share
+        self._access = access
 
     def list(self) -> tuple[Template, ...]:
         """Return all templates by name; a damaged file has a fault and hides no other."""
@@ -59,24 +59,24 @@ class TemplateService:
             BackendError: The name is invalid, or exists and ``replaces`` is not set; nothing was
                 changed.
         """
-        self._insist_on(name)
+        self._require_on(name)
         content = tomli_w.dumps(template_of(raw)).encode()
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be saved"):
-            self._share.make_folder(self._root.templates, exist_ok=True)
+            self._access.make_folder(self._root.templates, exist_ok=True)
             if replaces:
-                self._share.replace_bytes(path, content)
+                self._access.replace_bytes(path, content)
             else:
                 self._create(name, content)
         return self._look(name)
 
     def rename(self, name: str, new_name: str) -> Template:
         """Rename a template; an existing one is never overwritten."""
-        self._insist_on(new_name)
+        self._require_on(new_name)
         self.load(name)
         with as_backend_error(f"The template “{name}” could not be renamed"):
             self._create(new_name, self._path(name).read_bytes())
-            self._share.remove(self._path(name))
+            self._access.remove(self._path(name))
         return self._look(new_name)
 
     def remove(self, name: str) -> Template:
@@ -86,12 +86,12 @@ class TemplateService:
         found = self._look(name)
         trash = self._root.trash / "templates"
         with as_backend_error(f"The template “{name}” could not be moved to the trash"):
-            self._share.make_folder(self._root.trash, exist_ok=True)
-            self._share.make_folder(trash, exist_ok=True)
+            self._access.make_folder(self._root.trash, exist_ok=True)
+            self._access.make_folder(trash, exist_ok=True)
             target = trash / f"{name}{SUFFIX}"
-            while self._share.exists(target):
+            while self._access.exists(target):
                 target = trash / f"{name}-{secrets.token_hex(3)}{SUFFIX}"
-            self._share.rename(self._path(name), target)
+            self._access.rename(self._path(name), target)
         return found
 
     def _names(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class TemplateService:
             as_backend_error("The templates could not be read"),
             suppress(FileNotFoundError),
         ):
-            found = self._share.names(self._root.templates)
+            found = self._access.names(self._root.templates)
             names = (
                 entry.removesuffix(SUFFIX)
                 for entry in found
@@ -109,7 +109,7 @@ class TemplateService:
         return ()
 
     def _look(self, name: str) -> Template:
-        path = self._share.shown(self._path(name))
+        path = self._access.shown(self._path(name))
         try:
             return Template(name, describe(self._read(name)), path)
         except BackendError as error:
@@ -118,12 +118,12 @@ class TemplateService:
     def _read(self, name: str) -> dict[str, Any]:
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be read"):
-            self._share.refresh_file(path)
+            self._access.refresh_file(path)
         return template_of(read_job_file(path))
 
     def _create(self, name: str, content: bytes) -> None:
         try:
-            self._share.create(self._path(name), content)
+            self._access.create(self._path(name), content)
         except FileExistsError as error:
             raise BackendError(
                 f"The template “{name}” exists already and was not changed.",
@@ -134,7 +134,7 @@ class TemplateService:
         return self._root.templates / f"{name}{SUFFIX}"
 
     @staticmethod
-    def _insist_on(name: str) -> None:
+    def _require_on(name: str) -> None:
         fault = name_fault(name)
         if fault:
             raise BackendError(fault, "Nothing was changed.")

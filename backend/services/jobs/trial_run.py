@@ -27,7 +27,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.nodes.preflight import Canary
 from backend.services.jobs.run_starter import RunStarter
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.registry import NodeRegistry
 
 PREFIX = ".canary-"
 _LIMIT_S = 300.0
@@ -38,18 +38,18 @@ _STEPS = 1
 _RUN = 1
 
 
-class CanaryService:
+class TrialRunService:
     """Run trials. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
         root: DataRoot,
-        cluster: ClusterService,
+        cluster: NodeRegistry,
         starter: RunStarter,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._cluster = cluster
         self._starter = starter
 
@@ -75,14 +75,14 @@ class CanaryService:
         self._sweep(file.config)
         folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
         try:
-            self._share.make_folder(folder.path)
-            job_files.make_parts(folder, self._share)
+            self._access.make_folder(folder.path)
+            job_files.make_parts(folder, self._access)
             trial = replace(file, id=folder.job_id, config=_short(file.config))
             self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
             found = self._wait(folder, on_state, cancelled)
         except OSError as error:
             raise BackendError(
-                f"The trial could not be written to {self._share.shown(folder.path)}: "
+                f"The trial could not be written to {self._access.shown(folder.path)}: "
                 f"{error.strerror}.",
                 "Free some space on that disk, or check your write permission.",
             ) from error
@@ -94,7 +94,7 @@ class CanaryService:
         folder = self._root.job(job_id)
         # Reading a removed job raises the error.
         with suppress(FileNotFoundError):
-            self._share.refresh_job(folder)
+            self._access.refresh_job(folder)
         return read_job(folder)
 
     def _wait(
@@ -104,14 +104,14 @@ class CanaryService:
         cancelled: Callable[[], bool],
     ) -> RunState:
         """Wait until it has ended."""
-        reader = RunStateReader(folder, share=self._share)
+        reader = RunStateReader(folder, access=self._access)
         end = time.monotonic() + _LIMIT_S
         told = None
         is_cancelled = is_stopping = False
         while True:
             found = reader.read()
             if found.unrecorded_end is not None:
-                reap(folder, self._share)
+                reap(folder, self._access)
             if found.state is not told:
                 told = found.state
                 on_state(told)
@@ -122,28 +122,28 @@ class CanaryService:
             is_cancelled = is_cancelled or cancelled()
             if not is_stopping and (is_cancelled or time.monotonic() > end):
                 is_stopping = True
-                job_files.request_stop(folder, _RUN, self._share)
+                job_files.request_stop(folder, _RUN, self._access)
                 end = time.monotonic() + _TO_STOP_S
             time.sleep(_LOOK_S)
 
     def _sweep(self, config: JobConfig) -> None:
         """Remove the files of a trial during which the desktop was killed."""
-        share = self._share
+        access = self._access
         with suppress(OSError):
-            for name in share.names(self._root.jobs):
+            for name in access.names(self._root.jobs):
                 folder = self._root.job(name)
-                if name.startswith(PREFIX) and share.exists(folder.attempt(_RUN).exit):
+                if name.startswith(PREFIX) and access.exists(folder.attempt(_RUN).exit):
                     self._remove(folder, config)
 
     def _remove(self, folder: JobFolder, config: JobConfig) -> None:
         """Remove by name; the nodes' user removes what only that user may remove."""
-        head, share = config.placement[0].node, self._share
-        share.remove_tree(folder.path)
+        head, access = config.placement[0].node, self._access
+        access.remove_tree(folder.path)
         if head == THIS_COMPUTER:
             return
         with suppress(BackendError):
             entry = self._cluster.entry(head)
-            if not share.exists(folder.path) and not entry.no_share:
+            if not access.exists(folder.path) and not entry.no_share:
                 return
             there = PurePosixPath(entry.data_root, "jobs", folder.job_id)
             shell = self._cluster.open_shell(head)
@@ -151,7 +151,7 @@ class CanaryService:
                 shell.run(["rm", "-rf", "--", str(there)])
             finally:
                 shell.close()
-        share.remove_tree(folder.path)
+        access.remove_tree(folder.path)
 
 
 def _short(config: JobConfig) -> JobConfig:

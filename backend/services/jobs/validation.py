@@ -78,16 +78,16 @@ class Weights:
     sha256: str = ""
 
 
-class JobChecker:
+class JobValidator:
     def __init__(
         self,
         root: DataRoot,
         library: LibraryService,
         nodes: NodeService,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._library = library
         self._nodes = nodes
 
@@ -212,9 +212,9 @@ class JobChecker:
         may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
         if may_be_job:
             with suppress(OSError):
-                self._share.refresh_job(folder)
+                self._access.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
-            found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
+            found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._access)
             record = checkpoint_named(found, name)
             if record is None:
                 raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
@@ -295,9 +295,9 @@ class JobChecker:
                 continue
             where = f"GPU {gpu.index} of {wording.place(placement.node)}"
             beside = placement.user_beside(uuid)
-            strangers = gpu.foreign_processes(beside)
-            if strangers:
-                sentence = f"{where} is in use by {_who(strangers[0])}; the job can start when it "
+            foreigners = gpu.foreign_processes(beside)
+            if foreigners:
+                sentence = f"{where} is in use by {_who(foreigners[0])}; the job can start when it "
                 checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
             elif gpu.compute_processes:
                 sentence = f"{where} is shared with {sanitize(beside)} (your choice)."

@@ -21,12 +21,12 @@ class Rescan:
     """Compares the names of folders before each list, and reads everything on request."""
 
     def __init__(
-        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, share: DataRootAccess
+        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, access: DataRootAccess
     ) -> None:
         self._root = root
         self._catalogue = catalogue
         self._jobs = jobs
-        self._share = share
+        self._access = access
 
     def notice(self, kind: Kind) -> None:
         """Add to the catalogue what another desktop imported or removed."""
@@ -93,14 +93,14 @@ class Rescan:
     def job_ids(self) -> Sequence[str]:
         with as_backend_error(f"The jobs in {self._root.name} cannot be listed"):
             try:
-                self._share.refresh_jobs()
+                self._access.refresh_jobs()
                 return self._jobs.ids()
             except FileNotFoundError:
                 return ()
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._share.refresh_library(kind)
+            self._access.refresh_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
             except FileNotFoundError:

@@ -15,8 +15,8 @@ from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
 from backend.records.nodes.entry import NodeEntry
-from backend.services.nodes.provisioning import SetUpService
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.provisioning import ProvisioningService
+from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import Shell
 
 _START_LIMIT_S = 60.0
@@ -61,7 +61,7 @@ class RemoteNode:
 class HeadNodeLauncher:
     """Finds the head node of a run among this computer and the added nodes."""
 
-    def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:
+    def __init__(self, cluster: NodeRegistry, set_up: ProvisioningService) -> None:
         self._cluster = cluster
         self._set_up = set_up
 

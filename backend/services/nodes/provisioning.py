@@ -91,7 +91,7 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
     )
 
 
-class SetUpService:
+class ProvisioningService:
     """Sets up nodes. Every call blocks and may run on any thread.
 
     Args:
@@ -107,7 +107,7 @@ class SetUpService:
         look: Look,
         host_key: Callable[[NodeEntry], str],
         start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._places = places
@@ -115,7 +115,7 @@ class SetUpService:
         self._look = look
         self._host_key = host_key
         self._start_agent = start_agent
-        self._share = share
+        self._access = access
 
     def set_up(
         self,
@@ -172,7 +172,7 @@ class SetUpService:
 
             try:
                 done = set_up(entry, self._open_shell, plan, tell, lambda: cancelled(entry.name))
-                node_files.write_entry(self._root, done, self._share)
+                node_files.write_entry(self._root, done, self._access)
             except BackendError as error:
                 return error
             return done
@@ -256,7 +256,7 @@ class SetUpService:
         costs one connection: `wake` starts nothing where an agent is alive.
         """
         with suppress(BackendError):
-            self._share.refresh_nodes()
+            self._access.refresh_nodes()
         entries = {one.name: one for one in node_files.entries(self._root) if one.installation}
         silent = [
             name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
@@ -348,9 +348,9 @@ class SetUpService:
         """
         entry = self._entry(name)
         if entry.no_share:
-            self._insist_all_is_home(name)
+            self._require_all_is_home(name)
         freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
-        node_files.write_entry(self._root, replace(entry, installation=None), self._share)
+        node_files.write_entry(self._root, replace(entry, installation=None), self._access)
         return freed
 
     def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
@@ -368,14 +368,14 @@ class SetUpService:
             except BackendError as error:
                 yield entry.name, error
 
-    def _insist_all_is_home(self, name: str) -> None:
+    def _require_all_is_home(self, name: str) -> None:
         """Refuse to remove results from a node that does not see the data root."""
         with suppress(FileNotFoundError):
             for path in self._root.jobs.iterdir():
                 folder = self._root.job(path.name)
                 if not _is_on(folder, name):
                     continue
-                self._share.bring_home(folder, Progress())
+                self._access.bring_home(folder, Progress())
                 if _is_on(folder, name):
                     raise BackendError(
                         f"The results of the job {folder.job_id} are on {name} and nowhere else.",
@@ -433,7 +433,7 @@ class SetUpService:
         return self._known({one.name: one for one in self._entries()}, name)
 
     def _entries(self) -> tuple[NodeEntry, ...]:
-        self._share.refresh_nodes()
+        self._access.refresh_nodes()
         return node_files.entries(self._root)
 
     @staticmethod

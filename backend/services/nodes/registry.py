@@ -36,7 +36,7 @@ _PASSPHRASE_TRIES = 3
 _KEY_BYTES = 4
 
 
-class ClusterService:
+class NodeRegistry:
     """See `docs/architecture.md`. Every call may run on any thread.
 
     ``profile`` is this desktop's own folder for accepted host keys. ``ssh_config`` replaces the
@@ -51,10 +51,10 @@ class ClusterService:
         ssh_config: Path | None = None,
         keyring: SystemKeyring | None = None,
         given: Accept = lambda key: False,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._given = given
@@ -88,13 +88,13 @@ class ClusterService:
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
-        self._share.refresh_nodes()
+        self._access.refresh_nodes()
         return node_files.entries(self._root)
 
     def entries_known(self) -> tuple[NodeEntry, ...]:
         """Return the nodes as `list`; the last known ones while the data root does not answer."""
         with suppress(Unreachable):
-            self._share.refresh_nodes()
+            self._access.refresh_nodes()
         try:
             found = node_files.entries(self._root)
         except BackendError:
@@ -125,7 +125,7 @@ class ClusterService:
                 `backend.ssh.client.connect` and `look_at`); no node was added.
         """
         name = self._free_name(name or address.host)
-        if no_share and not self._share.is_mounted:
+        if no_share and not self._access.is_mounted:
             raise BackendError(
                 "This computer reaches the data root over SSH itself, so it cannot copy files "
                 f"between the data root and {name}.",
@@ -145,7 +145,7 @@ class ClusterService:
         entry = NodeEntry(
             name, with_key, facts, ranks_address=found.ranks_address, no_share=no_share
         )
-        node_files.write_entry(self._root, entry, self._share)
+        node_files.write_entry(self._root, entry, self._access)
         return entry
 
     def inspect(
@@ -164,7 +164,7 @@ class ClusterService:
             shell.close()
         facts = _known_root(found.facts, entry)
         fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
-        node_files.write_entry(self._root, fresh, self._share)
+        node_files.write_entry(self._root, fresh, self._access)
         return fresh
 
     def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
@@ -181,9 +181,9 @@ class ClusterService:
         return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
     def _look_at(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
-        share, path = self._share, self._root.path
-        there = node_data_root or share.on_nodes(path)
-        return inspect(shell, name, path, there, share.replace_bytes, share.remove)
+        access, path = self._access, self._root.path
+        there = node_data_root or access.on_nodes(path)
+        return inspect(shell, name, path, there, access.replace_bytes, access.remove)
 
     def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
         """Set whether jobs may be started on the node; its running jobs continue.
@@ -192,7 +192,7 @@ class ClusterService:
             BackendError: There is no such node.
         """
         fresh = replace(self.entry(name), in_service=in_service)
-        node_files.write_entry(self._root, fresh, self._share)
+        node_files.write_entry(self._root, fresh, self._access)
         return fresh
 
     def remove(self, name: str) -> NodeEntry:
@@ -205,7 +205,7 @@ class ClusterService:
         """
         entry = self.entry(name)
         mine = self._identities(entry)
-        node_files.remove_entry(self._root, name, self._share)
+        node_files.remove_entry(self._root, name, self._access)
         others = {one for other in self.list() for one in self._identities(other)}
         with suppress(BackendError):
             self._forget_passphrases([one for one in mine if one not in others])
@@ -355,7 +355,7 @@ class ClusterService:
         fault = name_fault(name)
         if fault:
             raise BackendError(fault, "Give the node another name: --name NAME.")
-        self._share.refresh_nodes()
+        self._access.refresh_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
                 f"The node “{name}” exists already.",
@@ -369,7 +369,7 @@ class ClusterService:
         Raises:
             BackendError: There is none of that name.
         """
-        self._share.refresh_nodes()
+        self._access.refresh_nodes()
         entry = node_files.entry(self._root, name)
         if entry is not None:
             return entry

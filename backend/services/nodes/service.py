@@ -39,7 +39,7 @@ from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import ssh_reading
 from backend.services.nodes.head_node import Head, HeadNodeLauncher
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import lack_here, training_python
 from backend.ssh.interface import Unreachable
 
@@ -54,14 +54,14 @@ class NodeService:
     def __init__(
         self,
         root: DataRoot,
-        cluster: ClusterService,
+        cluster: NodeRegistry,
         heads: HeadNodeLauncher,
         catalogue: Path | None = None,
         python: Callable[[], str] = training_python,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._cluster = cluster
         self._heads = heads
         self._catalogue = catalogue
@@ -93,7 +93,7 @@ class NodeService:
             while True:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
-                    self._share.refresh_nodes()
+                    self._access.refresh_nodes()
                 news = {}
                 for entry in entries:
                     news[entry.name] = self._watch.read(entry.name)
@@ -118,7 +118,7 @@ class NodeService:
         ahead_s = facts.clock_offset_s if facts is not None else None
         folder = self._root.node(name)
         with suppress(Unreachable):
-            self._share.refresh_past(folder)
+            self._access.refresh_past(folder)
         return read_past(folder, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
@@ -201,7 +201,7 @@ class NodeService:
     @property
     def trains_here(self) -> bool:
         """True if this computer sees the data root, as every node of a run must."""
-        return self._share.is_mounted
+        return self._access.is_mounted
 
     def rooms(self) -> tuple[NodeRoom, ...]:
         """Return the resources of the nodes for a job; nodes that are not online have none."""
@@ -238,22 +238,22 @@ class NodeService:
             found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
         if self.trains_here:
             return found
-        far = tuple(self._far_root() if one.check == "data root" else one for one in found)
+        far = tuple(self._remote_root() if one.check == "data root" else one for one in found)
         return (*far, *self._mirror())
 
-    def _far_root(self) -> Finding:
+    def _remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""
-        name = self._share.shown(self._root.path)
+        name = self._access.shown(self._root.path)
         proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
         try:
-            self._share.replace_bytes(proof, b"ringmaster")
-            self._share.remove(proof)
+            self._access.replace_bytes(proof, b"ringmaster")
+            self._access.remove(proof)
         except BackendError as error:
             return Finding("data root", False, error.sentence, error.remedy)
         return Finding("data root", True, f"{name} can be written, over SFTP.")
 
     def _mirror(self) -> Iterator[Finding]:
-        room = self._share.room()
+        room = self._access.room()
         if room is None:
             return
         told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"

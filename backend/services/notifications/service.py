@@ -72,13 +72,13 @@ class NoticeService:
     def __init__(
         self,
         root: DataRoot,
-        share: DataRootAccess,
+        access: DataRootAccess,
         entries: Callable[[], tuple[NodeEntry, ...]],
         open_shell: Callable[[str], Shell],
         keyring: SystemKeyring | None = None,
     ) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._entries = entries
         self._open_shell = open_shell
         self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
@@ -90,7 +90,7 @@ class NoticeService:
     @property
     def path(self) -> Path:
         """Path of the settings; only this user may read it."""
-        if self._share.is_mounted:
+        if self._access.is_mounted:
             return send_notice.settings_path(self._root.path)
         return send_notice.settings_folder() / settings_name(self._root.name)
 
@@ -134,19 +134,19 @@ class NoticeService:
 
     def _now_there(self) -> str:
         mark = self._root.path / f".ringmaster-now-{secrets.token_hex(8)}"
-        self._share.replace_bytes(mark, b"")
+        self._access.replace_bytes(mark, b"")
         try:
             return timestamps.stamp(
                 datetime.fromtimestamp(self._time_of(mark), UTC), "microseconds"
             )
         finally:
-            self._share.remove(mark)
+            self._access.remove(mark)
 
     def _time_of(self, path: Path) -> float:
         """Return when a file came to the data root, by its clock."""
         # What a desktop copies there keeps the time of a node in mtime. A mirror has only that.
         status = path.stat()
-        return status.st_ctime if self._share.is_mounted else status.st_mtime
+        return status.st_ctime if self._access.is_mounted else status.st_mtime
 
     def _forget(self, before: Mail | None, now: Mail | None) -> None:
         """Remove a password that is no longer needed."""
@@ -226,7 +226,7 @@ class NoticeService:
         """
         folder = self._root.job(job_id)
         try:
-            self._share.refresh_job(folder)
+            self._access.refresh_job(folder)
             telling = self._tellings.get((job_id, run))
             if telling is None:
                 channels = self.channels()
@@ -241,7 +241,7 @@ class NoticeService:
                     message,
                     channels.targets,
                     lambda target, what: self._send_to(channels, target, what),
-                    self._share,
+                    self._access,
                 )
                 self._tellings[job_id, run] = telling
             wait = telling.poll()
@@ -254,8 +254,8 @@ class NoticeService:
 
     def _tail(self, path: Path) -> bytes:
         try:
-            size = self._share.size(path)
-            return self._share.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
+            size = self._access.size(path)
+            return self._access.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
         except OSError as error:
             swallowed(error)
             return b""

@@ -16,8 +16,8 @@ from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.jobs.config import Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
-from backend.services.nodes.provisioning import SetUpService
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.provisioning import ProvisioningService
+from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
@@ -146,10 +146,10 @@ class PreflightContext:
     """This desktop's side of a pre-flight check."""
 
     root: DataRoot
-    cluster: ClusterService
-    set_up: SetUpService
+    cluster: NodeRegistry
+    set_up: ProvisioningService
     python: Callable[[], str]
-    share: DataRootAccess = MOUNTED
+    access: DataRootAccess = MOUNTED
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     now: Callable[[], float] = time.monotonic
 

@@ -40,12 +40,12 @@ _SET_ASIDE = (
 )
 
 
-class PreflightMender:
+class PreflightFixes:
     """Every call blocks and may run on any thread."""
 
-    def __init__(self, ground: PreflightContext) -> None:
-        self._root, self._limits = ground.root, ground.limits
-        self._cluster, self._set_up = ground.cluster, ground.set_up
+    def __init__(self, context: PreflightContext) -> None:
+        self._root, self._limits = context.root, context.limits
+        self._cluster, self._set_up = context.cluster, context.set_up
 
     def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange

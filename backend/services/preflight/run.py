@@ -57,15 +57,15 @@ _LIBRARIES = {"allreduce": "horovod", "ddp": "mpi4py"}
 class PreflightRun:
     """One pre-flight check: collect what the checks judge."""
 
-    def __init__(self, ground: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
-        self._root = ground.root
-        self._cluster = ground.cluster
-        self._set_up = ground.set_up
-        self._python = ground.python()
-        self._share = ground.share
+    def __init__(self, context: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
+        self._root = context.root
+        self._cluster = context.cluster
+        self._set_up = context.set_up
+        self._python = context.python()
+        self._share = context.access
         self._config = config
         self._needed_bytes = needed_bytes
-        self._limits, self._now = ground.limits, ground.now
+        self._limits, self._now = context.limits, context.now
         self._began = self._now()
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)

@@ -17,11 +17,11 @@ from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
-from backend.services.nodes.provisioning import SetUpService
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.provisioning import ProvisioningService
+from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks
 from backend.services.preflight.context import NodePreflight, PreflightContext, PreflightTarget
-from backend.services.preflight.fixes import OnChange, PreflightMender
+from backend.services.preflight.fixes import OnChange, PreflightFixes
 from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from backend.services.tools.training_python import of_next_run, training_python
@@ -55,21 +55,21 @@ class PreflightService:
     def __init__(
         self,
         root: DataRoot,
-        cluster: ClusterService,
-        set_up: SetUpService,
+        cluster: NodeRegistry,
+        set_up: ProvisioningService,
         python: Callable[[], str] = training_python,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
         limits: PreflightLimits | None = None,
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
-        self._share = share
+        self._access = access
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
-        self._ground = PreflightContext(root, cluster, set_up, python, share, limits)
-        self._mender = PreflightMender(self._ground)
+        self._context = PreflightContext(root, cluster, set_up, python, access, limits)
+        self._mender = PreflightFixes(self._context)
 
     def run(
         self,
@@ -85,7 +85,7 @@ class PreflightService:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
         config = of_next_run(config)
-        return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(cancelled)
+        return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).fly(cancelled)
 
     def check_again(
         self,
@@ -130,7 +130,7 @@ class PreflightService:
             Cancelled: By ``progress``.
         """
         if all(one.node == THIS_COMPUTER for one in config.placement):
-            self._insist_on_this_computer(config, job_id)
+            self._require_on_this_computer(config, job_id)
             return
         progress = progress or Progress()
         count = len(config.placement)
@@ -153,7 +153,7 @@ class PreflightService:
         """
         return self._mender.fix(findings, on_change)
 
-    def _insist_on_this_computer(self, config: JobConfig, job_id: str) -> None:
+    def _require_on_this_computer(self, config: JobConfig, job_id: str) -> None:
         needed, placement, result = self.needed_bytes(config, job_id), config.placement[0], None
         # The check of the data root reports one that is not available.
         with suppress(OSError):
@@ -187,8 +187,8 @@ class PreflightService:
             if not job_id:
                 return self._first_bytes(config, {})
             folder = self._root.job(job_id)
-            self._share.refresh_job(folder)
-            found = list_checkpoints(folder, config.checkpoint, self._share)
+            self._access.refresh_job(folder)
+            found = list_checkpoints(folder, config.checkpoint, self._access)
             if not found:
                 return self._first_bytes(config, read_job(folder).pins)
             largest = max(record.bytes for record in found)

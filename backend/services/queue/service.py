@@ -64,14 +64,14 @@ class QueueService:
         jobs: JobService,
         nodes: NodeService,
         needed_bytes: Callable[[JobConfig, str], int],
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
         python: str = sys.executable,
     ) -> None:
         self._root = root
         self._jobs = jobs
         self._nodes = nodes
         self._needed_bytes = needed_bytes
-        self._share = share
+        self._access = access
         self._python = python
         self._live = LiveRuns(root)
 
@@ -81,17 +81,17 @@ class QueueService:
         The first call may wait for the next heartbeats of the nodes' agents.
         """
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root, self._share))
-            who = queue_files.who_paused(self._root, self._share)
+            entries = in_order(queue_files.entries(self._root, self._access))
+            who = queue_files.who_paused(self._root, self._access)
         paused = "" if who is None else f"The queue is paused{who}."
         if not entries:
             return Queue((), paused)
         scene = self._scene(entries, who)
-        verdicts = judge_queue(entries, scene)
-        starts = starts_in(entries, verdicts, scene)
+        outcomes = judge_queue(entries, scene)
+        starts = starts_in(entries, outcomes, scene)
         return Queue(
             tuple(
-                QueuePlace(entry, number, verdicts[entry.job_id], starts[entry.job_id])
+                QueuePlace(entry, number, outcomes[entry.job_id], starts[entry.job_id])
                 for number, entry in enumerate(entries, 1)
             ),
             paused,
@@ -131,10 +131,10 @@ class QueueService:
                 f"{prepared.plan.blind[0]} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
             )
-        self._insist_on_agent(config.placement[0].node)
+        self._require_on_agent(config.placement[0].node)
         self._nodes.prepare_head(prepared.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
-            others = queue_files.entries(self._root, self._share)
+            others = queue_files.entries(self._root, self._access)
             entry = QueueEntry(
                 job_id=job_id,
                 name=view.name,
@@ -151,9 +151,9 @@ class QueueService:
                 user=user_name(),
             )
             if placement:
-                job_files.write_placement(folder, config, self._share)
-            queue_files.put(self._root, entry, self._share, prepared.launch)
-        audit_log.add(folder, "Queued", self._share)
+                job_files.write_placement(folder, config, self._access)
+            queue_files.put(self._root, entry, self._access, prepared.launch)
+        audit_log.add(folder, "Queued", self._access)
         self.keep()
         return self._place(entry)
 
@@ -162,9 +162,9 @@ class QueueService:
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh(job_id)
             waited = entry_of(folder) is not None
-            queue_files.leave(self._root, folder, self._share)
+            queue_files.leave(self._root, folder, self._access)
         if waited:
-            audit_log.add(folder, "Removed from the queue", self._share)
+            audit_log.add(folder, "Removed from the queue", self._access)
         return self._jobs.queries.show(job_id)
 
     def change(
@@ -189,7 +189,7 @@ class QueueService:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root, self._share))
+            entries = in_order(queue_files.entries(self._root, self._access))
         rest = [entry for entry in entries if entry.job_id != job_id]
         beside = self._entry(before or after)
         if beside.job_id == job_id:
@@ -204,18 +204,18 @@ class QueueService:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            first = in_order(queue_files.entries(self._root, self._share))[0]
+            first = in_order(queue_files.entries(self._root, self._access))[0]
         return self.reorder(job_id, before=first.job_id)
 
     def pause(self) -> Queue:
         """Start nothing from the queue, on any node, until it is resumed."""
         with as_backend_error("The queue could not be paused"):
-            queue_files.pause(self._root, self._share)
+            queue_files.pause(self._root, self._access)
         return self.read()
 
     def resume(self) -> Queue:
         with as_backend_error("The queue could not be resumed"):
-            queue_files.resume(self._root, self._share)
+            queue_files.resume(self._root, self._access)
         self.keep()
         return self.read()
 
@@ -226,9 +226,9 @@ class QueueService:
         """
         key = node_key(THIS_COMPUTER, machine())
         with as_backend_error("The queue could not be read"):
-            if not self._share.is_mounted or lock_of(self._root).holder() is not None:
+            if not self._access.is_mounted or lock_of(self._root).holder() is not None:
                 return
-            entries = queue_files.entries(self._root, self._share)
+            entries = queue_files.entries(self._root, self._access)
         if any(is_led_by(self._root, entry, key) for entry in entries):
             self._start_keeper()
 
@@ -256,12 +256,12 @@ class QueueService:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
             # A job that was started or removed meanwhile does not return to the queue.
             if entry_of(self._fresh(entry.job_id)) is not None:
-                queue_files.put(self._root, entry, self._share)
+                queue_files.put(self._root, entry, self._access)
 
     def _fresh(self, job_id: str) -> JobFolder:
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._share.refresh_job(folder)
+            self._access.refresh_job(folder)
         return folder
 
     def _entry(self, job_id: str) -> QueueEntry:
@@ -277,13 +277,13 @@ class QueueService:
         # It may have been started already.
         return self.read().of(entry.job_id) or QueuePlace(entry, 0)
 
-    def _insist_on_agent(self, head: str) -> None:
+    def _require_on_agent(self, head: str) -> None:
         if head == THIS_COMPUTER:
             return
         path = self._root.node(head).info
         starts = False
         with as_backend_error(f"The agent of {head} could not be looked up"), suppress(ValueError):
-            self._share.refresh_file(path)
+            self._access.refresh_file(path)
             with suppress(FileNotFoundError):
                 starts = read_json(path).get("starts_queued") is True
         if not starts:
@@ -296,18 +296,18 @@ class QueueService:
 
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
         with as_backend_error("The jobs could not be read"):
-            self._share.refresh_jobs()
+            self._access.refresh_jobs()
             live = self._live.read()
-        keys = {seat.node for entry in entries for seat in entry.seats}
+        keys = {slot.node for entry in entries for slot in entry.seats}
         own = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
         if own in keys:
             nodes[own] = node_view_of(self._nodes.reading(), live.tags, is_a_desk=True)
         desks = {
-            seat.node: entry.host
+            slot.node: entry.host
             for entry in entries
-            for seat in entry.seats
-            if seat.node != own and is_a_desk(seat.node)
+            for slot in entry.seats
+            if slot.node != own and is_a_desk(slot.node)
         }
         for key, host in desks.items():
             nodes[key] = NodeView(

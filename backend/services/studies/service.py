@@ -51,14 +51,14 @@ class StudyService:
         library: LibraryService,
         jobs: JobQueries,
         sweeps: SweepService,
-        share: DataRootAccess = MOUNTED,
+        access: DataRootAccess = MOUNTED,
         gallery: Path = GALLERY,
     ) -> None:
         self._root = root
         self._library = library
         self._jobs = jobs
         self._sweeps = sweeps
-        self._share = share
+        self._access = access
         self._gallery = gallery
         self._measured: dict[tuple[str, int, str], dict[Measure, float]] = {}
 
@@ -81,7 +81,7 @@ class StudyService:
         """Return the started studies of which a job is left, by the name of their sweep."""
         there = set(self._jobs.ids())
         with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
-            names = sorted(self._share.names(self._root.studies))
+            names = sorted(self._access.names(self._root.studies))
             found = [
                 self.find(name.removesuffix(".json"))
                 for name in names
@@ -126,8 +126,8 @@ class StudyService:
             record = StartedStudy(sweep_name(made.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
             with as_backend_error("The study could not be written down"):
-                self._share.make_folder(self._root.studies, exist_ok=True)
-                self._share.create(self._record(record.sweep), content)
+                self._access.make_folder(self._root.studies, exist_ok=True)
+                self._access.create(self._record(record.sweep), content)
 
         return self._sweeps.queue(sweep, progress, remember)
 
@@ -137,11 +137,11 @@ class StudyService:
         if path.parent != self._root.studies:
             return None
         with as_backend_error("The study could not be read"), suppress(FileNotFoundError):
-            self._share.refresh_file(path)
+            self._access.refresh_file(path)
             try:
                 return StartedStudy.from_dict(json.loads(path.read_bytes()))
             except ValueError as error:
-                raise BackendError(f"{self._share.shown(path)} is damaged: {error}.") from error
+                raise BackendError(f"{self._access.shown(path)} is damaged: {error}.") from error
         return None
 
     def named(self, text: str) -> StartedStudy:

@@ -28,9 +28,9 @@ _END_S = 5.0
 class EventViewers:
     """The running servers. `open` blocks; both may be called on any thread."""
 
-    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
         self._root = root
-        self._share = share
+        self._access = access
         self._lock = threading.Lock()
         self._running: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
@@ -44,11 +44,11 @@ class EventViewers:
         folder = self._root.job(job_id).tensorboard
         with as_backend_error(f"The event files of the job {job_id} cannot be read"):
             try:
-                files = self._share.files(folder)
+                files = self._access.files(folder)
             except FileNotFoundError:
                 files = []
             for file in files:
-                self._share.bring_file(folder / file.path, progress)
+                self._access.bring_file(folder / file.path, progress)
         if not files:
             raise BackendError(
                 f"The job {job_id} has no event files yet.",

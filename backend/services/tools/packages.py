@@ -14,15 +14,15 @@ from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.library.packages import is_package_name
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
-from backend.services.nodes.provisioning import SetUpService
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.provisioning import ProvisioningService
+from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import training_python
 
 
 class PackageService:
     """Installs packages where jobs run. Every call blocks and may run on any thread."""
 
-    def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:
+    def __init__(self, cluster: NodeRegistry, set_up: ProvisioningService) -> None:
         self._cluster = cluster
         self._set_up = set_up
 

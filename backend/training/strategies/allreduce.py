@@ -79,7 +79,7 @@ class AveragedGradients(Strategy):
         """Wait until the values are averaged."""
 
     def adopt(
-        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+        self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
         for message in self._messages:
             message.unwatch()
@@ -92,7 +92,7 @@ class AveragedGradients(Strategy):
         if self.half or self.is_adasum:
             # The sync vector is a mean of exact numbers.
             carrier = None
-        tail = ballot_size + len(self._parameters)
+        tail = sync_size + len(self._parameters)
         messages: list[GradientMessage] = []
         ballot: Bucket | None = None
         for number, group in enumerate(groups):
@@ -115,8 +115,8 @@ class AveragedGradients(Strategy):
         # With one message there is nothing to send before the others.
         self._is_trial = len(groups) > 1
         self._early = []
-        self._used = ballot.tail[ballot_size:]
-        return ballot.tail[:ballot_size]
+        self._used = ballot.tail[sync_size:]
+        return ballot.tail[:sync_size]
 
     def zero(self) -> None:
         self._pass, self._next = -1, None

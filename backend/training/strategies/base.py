@@ -97,7 +97,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def adopt(
-        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+        self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
         """Prepare for steps with this model; again, when it trains other parameters.
 
@@ -173,10 +173,10 @@ class LocalGradients(Strategy):
         self._parameters: list[torch.nn.Parameter] = []
 
     def adopt(
-        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+        self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
         self._parameters = list(to_train(model, names).values())
-        return torch.zeros(ballot_size, device=self._parameters[0].device)
+        return torch.zeros(sync_size, device=self._parameters[0].device)
 
     def zero(self) -> None:
         for parameter in self._parameters:

@@ -19,7 +19,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import PartUpdate, Rules, reinitialized
+from backend.training.consensus import ConsensusUpdate, Rules, reinitialized
 from backend.training.model_parts import ModelParts
 from backend.training.strategies.base import ForwardPass, LocalGradients, optimized
 from backend.training.strategies.channel import Channel
@@ -38,7 +38,7 @@ class Consensus(LocalGradients):
         self._cut: Sequence[str] = config.setting("cut")
         self._beat = beat
         self._meeting = Rendezvous()
-        self._update: PartUpdate | None = None
+        self._update: ConsensusUpdate | None = None
         self._live: dict[str, float] = {}
 
     @property
@@ -71,7 +71,7 @@ class Consensus(LocalGradients):
         self._forward = forward
         return self._first_round
 
-    def _part(self, model: torch.nn.Module, data: Any) -> PartUpdate:
+    def _part(self, model: torch.nn.Module, data: Any) -> ConsensusUpdate:
         """Return this rank's part; the first batch cuts the model."""
         if self._update is None:
             self._device = next(model.parameters()).device
@@ -80,7 +80,7 @@ class Consensus(LocalGradients):
             twin = None
             if self._rules.variant in PUBLISHED_VARIANTS and self._above is not None:
                 twin = reinitialized(parts.first_layers[self.rank + 1])
-            self._update = PartUpdate(parts, self.rank, self._rules, twin)
+            self._update = ConsensusUpdate(parts, self.rank, self._rules, twin)
             restore_random_state(kept, self._device)
             self._release_others(model, twin)
             if self.rank == 0:
@@ -117,7 +117,7 @@ class Consensus(LocalGradients):
         update.begin()
         return self._round(update)
 
-    def _round(self, update: PartUpdate) -> torch.Tensor:
+    def _round(self, update: ConsensusUpdate) -> torch.Tensor:
         """Send the part's output on; return the loss of the last part, zero in the others."""
         data, target = self._batch
         output = update.forward(data, self._given())
@@ -151,10 +151,10 @@ class Consensus(LocalGradients):
     # --- steps ---------------------------------------------------------------------------------
 
     def adopt(
-        self, model: torch.nn.Module, ballot_size: int, names: Collection[str] | None = None
+        self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
-        super().adopt(model, ballot_size, names)
-        self._sync = torch.zeros(ballot_size)
+        super().adopt(model, sync_size, names)
+        self._sync = torch.zeros(sync_size)
         return self._sync
 
     def reduce(self) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from app.jobs.bulk_controller import ManyJobs
+from app.jobs.bulk_controller import BulkController
 from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ def page(qtbot, services, ids):
 def acts(services, page, immediately):
     stopped, in_form = [], []
     jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
-    many = ManyJobs(services, immediately, page, jobs, page, page)
+    many = BulkController(services, immediately, page, jobs, page, page)
     many.stopped, many.in_form = stopped, in_form
     many.sentences = immediately.heard
     return many

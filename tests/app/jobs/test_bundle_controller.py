@@ -136,7 +136,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
 ):
     services, job_id = origin
     controller.see(services.jobs.queries.poll(job_id))
-    assert page.detail._verdict == ReplayComparison(), "the original is not a replay"
+    assert page.detail._result == ReplayComparison(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     again = services.bundles.unbundle(bundle).view
@@ -171,7 +171,7 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
     assert draft.origin.replays == job_id
-    form._wish_check()
+    form._request_check()
     assert form._banner.accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
     form._picker.put([{"node": "this-computer", "processes": 2}])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtCore import Qt, QTimer
 
-from app.jobs.checkpoint_drag import CarryOut
+from app.jobs.checkpoint_drag import CheckpointDragSource
 from app.runtime.background import Background
 from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for
@@ -70,7 +70,7 @@ def detail(qtbot):
 def carry(jobs, background, detail, monkeypatch):
     # A busy machine may take longer than a drop waits.
     monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", LIMIT_MS)
-    carry = CarryOut(jobs, background, detail.job_actions)
+    carry = CheckpointDragSource(jobs, background, detail.job_actions)
     carry.heard = []
     background.notified.connect(carry.heard.append)
     yield carry

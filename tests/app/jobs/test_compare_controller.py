@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.jobs.compare_controller import CompareController
-from app.jobs.file_export import TakeAway
+from app.jobs.file_export import FileExport
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, line_of
@@ -68,14 +68,14 @@ def page(qtbot):
 
 @pytest.fixture
 def controller(service, page, immediately):
-    take_away = TakeAway(service, immediately, page)
+    take_away = FileExport(service, immediately, page)
     made = CompareController(service, immediately, page, take_away, service.find)
     made.heard = immediately.heard
     return made
 
 
 def test_the_wish_to_compare_shows_these_and_no_others(controller, page, service, qtbot):
-    with qtbot.waitSignal(controller.place_wished):
+    with qtbot.waitSignal(controller.place_requested):
         controller.compare(("id0", "id1"))
     assert page.ids == ("id0", "id1")
     controller.compare(("id1", "id2"))
@@ -163,7 +163,7 @@ def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
     waiting, shown = [], []
     monkeypatch.setattr(page, "show_update", lambda look: shown.append(look.view.id))
     runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
-    late = CompareController(service, runner, page, TakeAway(service, runner, page), service.find)
+    late = CompareController(service, runner, page, FileExport(service, runner, page), service.find)
     late.compare(("id0", "id1"))
     late.remove("id0")
     late.add("id0")

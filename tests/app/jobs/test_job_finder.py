@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.jobs.list_controller import JobFinder
+from app.jobs.list_controller import ListController
 from widgets.jobs.page.jobs_page import LIST, JobsPage
 
 
@@ -42,7 +42,7 @@ def test_rows_that_the_user_moved_are_not_held_for_a_later_question(
     """``began``: how many questions were at work before the first of these was asked."""
     page, runner = JobsPage(), Held()
     qtbot.addWidget(page)
-    lists = JobFinder(runner, page)  # type: ignore[arg-type] # without progress
+    lists = ListController(runner, page)  # type: ignore[arg-type] # without progress
     shown: list[bool] = []
     monkeypatch.setattr(page, "show_rows", lambda _which, _rows, *, at_once: shown.append(at_once))
     query = {LIST: page.queries[LIST]}

@@ -88,7 +88,7 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     tab._search.setText("step 0012345")
     qtbot.waitUntil(lambda: " of " in tab._count.text())
     assert tab._count.text().endswith(f"of {tab.view.total // 20_000}")
-    tab._wish_error()
+    tab._request_error()
     qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2)
     tab.view.verticalScrollBar().setValue(tab.view.total // 2)
     qtbot.waitUntil(lambda: tab.view.text_of(tab.view.top) is not None)

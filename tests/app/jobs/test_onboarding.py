@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QObject, Qt
 
-from app.jobs.onboarding import OwnJob
+from app.jobs.onboarding import Onboarding
 from backend.records.library.item import Kind
 from tests.widgets.library.test_library_page import item
 from widgets.jobs.page.onboarding_strip import OwnStrip
@@ -19,7 +19,7 @@ def strip(qtbot):
     strip = OwnStrip()
     qtbot.addWidget(strip)
     strip.pressed = []
-    strip.leads = OwnJob(
+    strip.leads = Onboarding(
         strip,
         strip.pressed.append,
         lambda: strip.pressed.append("node"),

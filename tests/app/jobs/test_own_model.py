@@ -101,7 +101,7 @@ def go_on_to_start(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[s
     mouse.click("Import", dialog_of(qtbot))
     mouse.click("New job with it", program.window.toast)
     qtbot.waitUntil(lambda: program.window.place == "new-job")
-    qtbot.waitUntil(lambda: program.form._verdict.text() == "Ready to start")
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     before = program.jobs.total
     mouse.click("Start", program.form)
     qtbot.waitUntil(lambda: program.jobs.total > before and program.window.place == "jobs")

@@ -46,7 +46,7 @@ class Nodes:
         self.stubborn: list[PreflightFinding] = []
         self.asked: list[tuple[str, ...]] = []
         self.steps: list[SetUp] = [SETTING_UP]
-        self.mended: list[tuple[PreflightFinding, ...]] = []
+        self.repaired: list[tuple[PreflightFinding, ...]] = []
 
     def run(
         self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
@@ -78,7 +78,7 @@ class Nodes:
     ) -> dict[PreflightFinding, BackendError]:
         for step in self.steps:
             on_change(step)
-        self.mended.append(tuple(findings))
+        self.repaired.append(tuple(findings))
         failed = {}
         for finding in findings:
             if finding in self.stubborn:
@@ -88,7 +88,7 @@ class Nodes:
         return failed
 
 
-class Wished:
+class Requested:
     """A start that was asked for, and what became of it."""
 
     def __init__(self, nodes: Nodes, job_id: str = "a") -> None:
@@ -98,7 +98,7 @@ class Wished:
         self.began: list[JobView] = []
         self.refused: list[BackendError] = []
         self.busy: list[str] = []
-        self.wish = StartRequest(
+        self.request = StartRequest(
             job_id, self._act, self.busy.append, self.began.append, self.refused.append
         )
 
@@ -113,14 +113,16 @@ class Wished:
 
 
 @pytest.fixture
-def made(immediately: Immediately, qtbot: QtBot) -> Callable[..., tuple[StartController, Wished]]:
-    def make(*wrong: PreflightFinding, canary: Any = None) -> tuple[StartController, Wished]:
+def made(
+    immediately: Immediately, qtbot: QtBot
+) -> Callable[..., tuple[StartController, Requested]]:
+    def make(*wrong: PreflightFinding, canary: Any = None) -> tuple[StartController, Requested]:
         window = QWidget()
         qtbot.addWidget(window)
         window.resize(1440, 900)
         nodes = Nodes(*wrong)
         services = SimpleNamespace(preflight=nodes, canary=canary)
-        return StartController(services, immediately, window, window), Wished(nodes)  # type: ignore[arg-type]
+        return StartController(services, immediately, window, window), Requested(nodes)  # type: ignore[arg-type]
 
     return make
 
@@ -134,7 +136,7 @@ def dialog_of(controller: StartController) -> PreflightDialog:
     return talk_of(controller).dialog
 
 
-Make = Callable[..., tuple[StartController, Wished]]
+Make = Callable[..., tuple[StartController, Requested]]
 
 
 @pytest.mark.parametrize("agrees", [True, False])
@@ -144,42 +146,42 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     key = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
     error = HostKeyUnknown("First connection to 10.0.4.12.", "Compare it.", key)
     finding = unknown_key("gpu12", error)
-    controller, wished = made(finding)
-    controller.start(wished.wish)
+    controller, requested = made(finding)
+    controller.start(requested.request)
     assert dialog_of(controller)._mendable() == (), "no button accepts it along with others"
     dialog_of(controller)._rows[finding].button.click()
     asking = talk_of(controller)._asking.now
     assert asking is not None
     assert asking.page.fingerprint.text() == "SHA256:new"
-    assert wished.nodes.mended == []
+    assert requested.nodes.repaired == []
     (asking.page.trust if agrees else asking.page.default).click()
-    assert wished.nodes.mended == ([(finding,)] if agrees else [])
+    assert requested.nodes.repaired == ([(finding,)] if agrees else [])
 
 
 def test_what_passes_shows_no_dialog(made: Make) -> None:
-    controller, wished = made()
-    controller.start(wished.wish)
-    assert wished.began == [CREATED]
+    controller, requested = made()
+    controller.start(requested.request)
+    assert requested.began == [CREATED]
     assert controller.talk is None
-    assert wished.busy == ["Starting…", "Looking at 2 nodes…", ""]
+    assert requested.busy == ["Starting…", "Looking at 2 nodes…", ""]
 
 
 def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
     made: Make, qtbot: QtBot
 ) -> None:
-    controller, wished = made(MPI, AGENT)
-    controller.start(wished.wish)
+    controller, requested = made(MPI, AGENT)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
-    assert wished.refused == []
+    assert requested.refused == []
     assert list(dialog._rows) == [MPI, AGENT]
     qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
-    assert wished.nodes.asked == [("gpu12",)], "the other node was not touched"
+    assert requested.nodes.asked == [("gpu12",)], "the other node was not touched"
     assert list(dialog._rows) == [AGENT]
     qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
-    assert wished.began == []
+    assert requested.began == []
     qtbot.mouseClick(dialog._start, LEFT)
-    assert wished.began == [CREATED]
-    assert wished.started_on == [PLACEMENT]
+    assert requested.began == [CREATED]
+    assert requested.started_on == [PLACEMENT]
     assert controller.talk is None
 
 
@@ -187,19 +189,19 @@ def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> 
     torch = PreflightFinding(
         "PyTorch", False, "It cannot be imported.", "", ("gpu12",), Fix.SET_UP_AGAIN
     )
-    controller, wished = made(MPI, torch, AGENT)
-    controller.start(wished.wish)
+    controller, requested = made(MPI, torch, AGENT)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[torch].button, LEFT)
     assert list(dialog._rows) == [AGENT]
-    assert wished.nodes.mended == [(torch, MPI)]
+    assert requested.nodes.repaired == [(torch, MPI)]
 
 
 def test_how_far_a_set_up_is_stands_in_the_row(
     made: Make, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller, wished = made(MPI)
-    controller.start(wished.wish)
+    controller, requested = made(MPI)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
     told: list[tuple[PreflightFinding, str]] = []
     monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": told.append((some[0], step)))
@@ -210,43 +212,43 @@ def test_how_far_a_set_up_is_stands_in_the_row(
 def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
     made: Make, qtbot: QtBot
 ) -> None:
-    controller, wished = made(BUSY)
-    controller.start(wished.wish)
+    controller, requested = made(BUSY)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
     assert dialog._start.text() == "Start on 15 GPUs"
     qtbot.mouseClick(dialog._start, LEFT)
-    (placement,) = wished.started_on
+    (placement,) = requested.started_on
     assert [len(one.gpus) for one in placement] == [8, 7]
 
 
 def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot) -> None:
-    controller, wished = made(MPI)
-    controller.start(wished.wish)
+    controller, requested = made(MPI)
+    controller.start(requested.request)
     qtbot.mouseClick(dialog_of(controller)._smaller, LEFT)
-    assert wished.started_on == [PLACEMENT[:1]]
-    assert wished.refused == []
+    assert requested.started_on == [PLACEMENT[:1]]
+    assert requested.refused == []
     assert controller.talk is None
 
 
 def test_what_cannot_be_mended_says_so_and_the_rest_is_looked_at(made: Make, qtbot: QtBot) -> None:
-    controller, wished = made(MPI, AGENT)
-    wished.nodes.stubborn = [AGENT]
-    controller.start(wished.wish)
+    controller, requested = made(MPI, AGENT)
+    requested.nodes.stubborn = [AGENT]
+    controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._mend_all, LEFT)
+    qtbot.mouseClick(dialog._repair_all, LEFT)
     assert list(dialog._rows) == [AGENT]
-    assert wished.nodes.asked == [("gpu12",)]
+    assert requested.nodes.asked == [("gpu12",)]
 
 
 def test_a_fault_that_comes_after_the_look_is_shown_too(made: Make, qtbot: QtBot) -> None:
-    controller, wished = made(MPI)
-    controller.start(wished.wish)
+    controller, requested = made(MPI)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
-    wished.nodes.wrong.append(AGENT)
+    requested.nodes.wrong.append(AGENT)
     qtbot.mouseClick(dialog._start, LEFT)
-    assert wished.began == []
+    assert requested.began == []
     assert list(dialog._rows) == [AGENT]
 
 
@@ -257,11 +259,11 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
         tried.append((job_id, placement))
         return samples.SOUND
 
-    controller, wished = made(BUSY, canary=SimpleNamespace(run=run))
-    controller.check(wished.wish, replace(JOB, placement=PLACEMENT[:1]))
+    controller, requested = made(BUSY, canary=SimpleNamespace(run=run))
+    controller.check(requested.request, replace(JOB, placement=PLACEMENT[:1]))
     qtbot.mouseClick(dialog_of(controller)._try, LEFT)
     assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
-    controller.start(wished.wish)
+    controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
     qtbot.mouseClick(dialog._try, LEFT)
@@ -280,9 +282,9 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     def install(package: str, nodes: list[str], progress: Progress) -> None:
         installed.append((package, nodes))
 
-    controller, wished = made(canary=SimpleNamespace(run=lambda *_: answers.pop(0)))
+    controller, requested = made(canary=SimpleNamespace(run=lambda *_: answers.pop(0)))
     controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
-    controller.check(wished.wish, JOB)
+    controller.check(requested.request, JOB)
     dialog = dialog_of(controller)
     assert not dialog._install.isVisible()
     qtbot.mouseClick(dialog._try, LEFT)
@@ -298,21 +300,23 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
 
 
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
-    controller, wished = made()
-    controller.check(wished.wish, JOB)
+    controller, requested = made()
+    controller.check(requested.request, JOB)
     assert dialog_of(controller)._title.text() == "This job can start"
-    assert wished.nodes.asked == [("gpu09", "gpu12")]
+    assert requested.nodes.asked == [("gpu09", "gpu12")]
 
 
 def test_another_reason_is_told_where_the_start_was_pressed(made: Make) -> None:
-    controller, wished = made()
+    controller, requested = made()
 
     def refuse(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         raise BackendError("The job a has run before.")
 
-    wish = StartRequest("a", refuse, wished.busy.append, wished.began.append, wished.refused.append)
-    controller.start(wish)
-    assert [str(error) for error in wished.refused] == ["The job a has run before."]
+    request = StartRequest(
+        "a", refuse, requested.busy.append, requested.began.append, requested.refused.append
+    )
+    controller.start(request)
+    assert [str(error) for error in requested.refused] == ["The job a has run before."]
     assert controller.talk is None
 
 
@@ -321,31 +325,33 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     qtbot.addWidget(window)
     background = Background(parent=window)
     controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
-    wished = Wished(Nodes())
+    requested = Requested(Nodes())
 
     def look(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.report(0, 0, "Looking at 2 nodes")
         wait_for(lambda: progress.is_cancelled)
         raise Cancelled
 
-    wish = StartRequest("a", look, wished.busy.append, wished.began.append, wished.refused.append)
-    controller.start(wish)
-    qtbot.waitUntil(lambda: "Looking at 2 nodes…" in wished.busy)
+    request = StartRequest(
+        "a", look, requested.busy.append, requested.began.append, requested.refused.append
+    )
+    controller.start(request)
+    qtbot.waitUntil(lambda: "Looking at 2 nodes…" in requested.busy)
     controller.cancel("a")
-    qtbot.waitUntil(lambda: wished.busy[-1] == "")
-    assert (wished.began, wished.refused, controller.talk) == ([], [], None)
+    qtbot.waitUntil(lambda: requested.busy[-1] == "")
+    assert (requested.began, requested.refused, controller.talk) == ([], [], None)
     background.close()
 
 
 def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(
     made: Make, immediately: Immediately
 ) -> None:
-    controller, wished = made(MPI)
-    controller.start(wished.wish)
+    controller, requested = made(MPI)
+    controller.start(requested.request)
     talk = talk_of(controller)
     talk.dialog.reject()
     assert controller.talk is None
-    assert [str(error) for error in wished.refused] == [MPI.sentence], "it stays to be read"
-    talk._mended((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
+    assert [str(error) for error in requested.refused] == [MPI.sentence], "it stays to be read"
+    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
     assert immediately.heard == ["gpu12 did not answer. Look at it."]
-    assert wished.nodes.asked == []
+    assert requested.nodes.asked == []

@@ -52,7 +52,7 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     assert rows(form) == ["Back to all jobs", "Epoch 3, step 30"]
     choice._take(choice.rows.index(1, 0))
     assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
-    form._wish_check()
+    form._request_check()
     assert form._fields.field("start_from").error() == ""
 
 

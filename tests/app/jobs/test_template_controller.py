@@ -75,7 +75,7 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     (chip,) = chips(form)
     assert chip.text() == "night run"
     qtbot.mouseClick(chip, LEFT)
-    form._wish_check()
+    form._request_check()
     assert form.draft().raw["epochs"] == 7
     assert form.draft().raw["name"] == "tiny 1", "its name is its own"
     qtbot.mouseClick(form._start_button, LEFT)
@@ -134,11 +134,11 @@ def test_a_job_is_named_after_its_model_until_a_person_names_it(form, services, 
     name = form._fields.field("name").control
     assert name.text() == "tiny 1"
     form._fields.field("model").control.choose("resnet")
-    form._wish_check()
+    form._request_check()
     assert name.text() == "resnet 1"
     name.setText("my job")
     form._fields.field("model").control.choose("tiny")
-    form._wish_check()
+    form._request_check()
     assert name.text() == "my job"
 
 
@@ -250,7 +250,7 @@ def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
     assert form._side._changed_head.text() == "Same settings as “digits 3”"
     for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
         form._fields.field(path).control.setText(typed)
-    form._wish_check()
+    form._request_check()
     assert form._side._changed_head.text() == "Differs from “digits 3”"
     rows = [form._side._changes.itemAt(n).layout() for n in range(form._side._changes.count())]
     words = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
@@ -273,7 +273,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form.controller.open_job_file(path)
     again = form.draft()
     assert (again.axes, again.draws, again.seed) == ((axis,), 4, 9)
-    form._wish_check()
+    form._request_check()
     assert form._start_button.text() == "Queue 4 jobs"
     form._start_button.click()
     assert len(services.queue.read().places) == 4
@@ -287,14 +287,14 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     card = form._sections.sweep
     assert card.isVisible()
     card._draws.control.setText("many")
-    form._wish_check()
+    form._request_check()
     assert card._draws.error() == "Jobs must be 1 to 200, not 0."
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
-    form._wish_check()
+    form._request_check()
     assert "these values give only 2 different ones" in form._fields.field("optimizer.lr").error()
     card._kind._group.button(0).click()
-    form._wish_check()
+    form._request_check()
     assert form._start_button.text() == "Queue 2 jobs"
     assert form.draft().draws is None
 
@@ -308,7 +308,7 @@ def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
     )
     form.show_draft(JobDraft(raw_job(1)))
     for _ in range(3):
-        form._wish_check()
+        form._request_check()
     assert asked == ["tiny"]
 
 

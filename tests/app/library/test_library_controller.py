@@ -62,11 +62,11 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     qtbot.addWidget(dialog)
     told = []
     controller.offered.connect(lambda offer: told.append((offer.text, offer.button, offer.act)))
-    dialog._wish()
+    dialog._request()
     assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     assert told[1][0].startswith("Imported pictures @ 2. Left out 1 ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert controller._dialog.now is None
@@ -76,20 +76,20 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
     controller, pages, pictures, qtbot
 ):
     controller.drop(pictures)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
     dialog = controller._dialog.now
     dialog._source.setText(str(pictures))
     assert "version 2" in dialog._name_field._below.text()
-    dialog._wish()
+    dialog._request()
     assert [item.version for item in controller.items(Kind.DATASET)] == [2, 1]
 
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
     controller.drop(tmp_path / "nothing-here")
     dialog = controller._dialog.now
-    dialog._wish()
+    dialog._request()
     assert dialog._answer.message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
@@ -100,7 +100,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     page = pages[Kind.MODEL]
     page.show()
     assert page.detail._source._model.stringList() == ["bks_model.py"]
@@ -166,7 +166,7 @@ def test_files_that_cannot_be_read_are_told_where_they_would_stand(
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""
@@ -212,7 +212,7 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     dialog = controller._dialog.now
     dialog._source.setText(str(tmp_path / "bks_dataset.py"))
     dialog._name.setText("reader")
-    dialog._wish()
+    dialog._request()
     assert asked_for == [("pictures@1", "reader")]
 
 
@@ -222,23 +222,23 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     monkeypatch.setattr(library, "preview", _refuse)
     for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
         (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
-    offers, wished = [], []
+    offers, requested = [], []
     controller.offered.connect(lambda offer: offers.append((offer.button, offer.act)))
-    controller.job_wished.connect(lambda *job: wished.append(job))
+    controller.job_requested.connect(lambda *job: requested.append(job))
     controller.drop(pictures)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     for source in ("bks_dataset.py", "bks_model.py"):
         offers[-1][1]()
         controller._dialog.now._source.setText(str(tmp_path / source))
         controller._dialog.now._name.setText("mine")
-        controller._dialog.now._wish()
+        controller._dialog.now._request()
     assert [button for button, _ in offers] == [
         "Import its loader…",
         "Import a model…",
         "New job with it",
     ]
     offers[-1][1]()
-    assert wished == [(Kind.MODEL, "mine@1")]
+    assert requested == [(Kind.MODEL, "mine@1")]
 
 
 @pytest.fixture
@@ -256,12 +256,12 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     looked = []
     monkeypatch.setattr(library, "preview", lambda *asked, progress: looked.append(asked))
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
-    offers, wished = [], []
+    offers, requested = [], []
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
-    controller.job_of_wished.connect(wished.append)
+    controller.job_of_requested.connect(requested.append)
     controller.drop(project)
     dialog = controller._dialog.now
-    dialog._wish()
+    dialog._request()
     assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
     assert [offer[:2] for offer in offers] == [
         (
@@ -273,7 +273,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     assert [page._offer.isHidden() for page in pages.values()] == [False] * 3
     offers[-1][2]()
     assert [page._offer.isHidden() for page in pages.values()] == [True] * 3, "it was used"
-    assert wished == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
+    assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {page.shown_name for page in pages.values()} == {"plankton"}
     assert looked == [], "the page is not open"
     pages[Kind.DATASET].show()
@@ -302,11 +302,11 @@ def test_of_a_folder_imported_again_what_is_new_is_named(controller, project, ch
     offers = []
     controller.offered.connect(lambda offer: offers.append(offer.text))
     controller.drop(project)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     for part in changed:
         (project / part / "more.txt").write_text("more")
     controller.drop(project)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     assert offers[1].partition(" Left out")[0] == words
 
 
@@ -315,7 +315,7 @@ def test_code_without_data_asks_for_the_data_next(controller, project):
     offers = []
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     controller.drop(project)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     assert offers[-1][1] == "Import its data…"
     offers[-1][2]()
     assert controller._dialog.now._name.text() == "plankton"
@@ -350,7 +350,7 @@ def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all
     controller, pages, pictures, project, monkeypatch, qtbot
 ):
     controller.drop(pictures)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
     dialog = controller._dialog.now
     qtbot.addWidget(dialog)
@@ -370,7 +370,7 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
     monkeypatch.setattr(library, "import_project", fail)
     controller.drop(project)
     dialog = controller._dialog.now
-    dialog._wish()
+    dialog._request()
     assert dialog._answer.message.text() == (
         "The loader cannot be imported: it went away. The dataset stays."
     )
@@ -506,7 +506,7 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
-    controller._dialog.now._wish()
+    controller._dialog.now._request()
     view = pages[Kind.MODEL].detail._source
     pages[Kind.MODEL].show()
     assert view._remove.isHidden()

@@ -100,7 +100,7 @@ def over(poller, state=JobState.INTERRUPTED):
 def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     controller, jobs, poller, page, qtbot
 ):
-    with qtbot.waitSignal(controller.jobs_wished):
+    with qtbot.waitSignal(controller.jobs_requested):
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
     poller.listed.emit((changed(RUNS, state=JobState.STOPPING),))

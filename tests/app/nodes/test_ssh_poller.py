@@ -18,7 +18,7 @@ SILENT = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news sinc
 NEW = replace(state("gpu7"), presence=Presence.NEW, reading=None, entry=entry("gpu7", ready=False))
 
 
-class Far:
+class Remote:
     """Answers as it is told, and notes what it was asked."""
 
     def __init__(self):
@@ -47,7 +47,7 @@ class Clock:
 
 @pytest.fixture
 def far():
-    return Far()
+    return Remote()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, cloc
     far.fault = REFUSED
     shown = after(watch, clock, EVERY_S + 10, state("gpu7"))
     condition, reason = condition_of(shown)
-    assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNWELL)
+    assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNHEALTHY)
     assert reason.startswith("No SSH since ")
     assert "Its jobs keep running and can be stopped" in shown.health[-1].remedy
     # What stays as it was is no news.
@@ -131,7 +131,7 @@ def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):
             under_way.append((lane, then))
             asked.add(lane)
 
-    watch = SshWatch(SimpleNamespace(nodes=Far(), cluster=Far()), Later(), clock)
+    watch = SshWatch(SimpleNamespace(nodes=Remote(), cluster=Remote()), Later(), clock)
     nodes = tuple(state(f"gpu{number}") for number in range(20))
     # The first eight never answer; then they do, and the others have their turn.
     for _ in range(30):

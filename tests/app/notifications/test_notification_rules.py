@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.notifications.notification_center import NotificationCenter
-from app.notifications.notification_rules import Notice, Notices
+from app.notifications.notification_rules import Notice, NotificationRules
 from app.notifications.notification_store import KEPT, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
@@ -30,7 +30,7 @@ def told():
 
 @pytest.fixture
 def notices(qapp, told):
-    notices = Notices(lambda: True, merge_ms=NEVER)
+    notices = NotificationRules(lambda: True, merge_ms=NEVER)
     notices.notified.connect(told.append)
     return notices
 
@@ -69,7 +69,7 @@ def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, t
 
 
 def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
-    quiet = Notices(lambda: False, merge_ms=NEVER)
+    quiet = NotificationRules(lambda: False, merge_ms=NEVER)
     quiet.notified.connect(told.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
         quiet.see(changed(LIVE, run=run))
@@ -153,7 +153,7 @@ def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices,
 
 
 def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
-    seen = Notices(lambda: False, merge_ms=NEVER)
+    seen = NotificationRules(lambda: False, merge_ms=NEVER)
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def remembered():
@@ -186,12 +186,12 @@ def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(no
 
 def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, notices, told):
     place = tmp_path / "own" / "notices.json"
-    book = NotificationStore(place)
+    recorder = NotificationStore(place)
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(KEPT + 5):
-        book.add(told[0])
-    book.save()
+        recorder.add(told[0])
+    recorder.save()
     assert place.stat().st_mode & 0o777 == 0o600
     again = NotificationStore(place)
     assert (again.unread, len(again.past)) == (KEPT, KEPT)
@@ -216,9 +216,9 @@ def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, not
 def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
-    book = NotificationStore(place)
-    assert (book.past, book.unread) == ((), 0)
-    assert book.ends("/lab") is None
+    recorder = NotificationStore(place)
+    assert (recorder.past, recorder.unread) == ((), 0)
+    assert recorder.ends("/lab") is None
 
 
 def test_a_notice_comes_back_as_it_was(notices, told):
@@ -252,7 +252,7 @@ class Window:
 
     @property
     def listed(self):
-        return titles(self.bell._book.past)
+        return titles(self.bell._recorder.past)
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_a
     told = again.tray.told[0]
     assert (told.job_id, told.family) == ("", "bad")
     assert told.text == "Failed: job 2, Finished: job 1, Failed: job 3"
-    past = again.bell._book.past
+    past = again.bell._recorder.past
     assert past[2].text == ON_GPU07.sentence
     assert past[2].job_id == "job-2"
     assert (

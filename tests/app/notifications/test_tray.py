@@ -49,7 +49,7 @@ def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
     with qtbot.waitSignal(tray.job_opened) as opened:
         tray._menu.actions()[1].trigger()
     assert opened.args == ["b"]
-    with qtbot.waitSignal(tray.end_wished):
+    with qtbot.waitSignal(tray.end_requested):
         tray._menu.actions()[-1].trigger()
     assert tray._icon.toolTip().endswith("and 1 more")
     tray.show_live(())
@@ -81,7 +81,7 @@ def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
     with qtbot.waitSignal(tray.notice_opened) as opened:
         tray._icon.messageClicked.emit()
     assert opened.args == [NOTICE]
-    with qtbot.waitSignal(tray.window_wished):
+    with qtbot.waitSignal(tray.window_requested):
         tray._icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
 
 

@@ -178,12 +178,12 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     assert program.window.place == "jobs"
     model = program.jobs.model
     qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)
-    qtbot.waitUntil(lambda: "Queue" in reached_anew(program, "queue"))
+    qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
     choose(program, "queue", "the open job")
     qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED)
 
 
-def reached_anew(program, words):
+def reached_again(program, words):
     look(program)
     return reached(program, words)
 

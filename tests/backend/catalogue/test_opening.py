@@ -173,10 +173,10 @@ def test_f42_a_catalogue_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
     assert not again.is_new
     again.close()
     path.unlink()
-    anew = open_catalogue(path)
-    assert anew.is_new
-    assert anew.jobs() == ()
-    anew.close()
+    fresh = open_catalogue(path)
+    assert fresh.is_new
+    assert fresh.jobs() == ()
+    fresh.close()
 
 
 def test_what_is_set_aside_is_kept_byte_for_byte(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
     services = SimpleNamespace(
         queries=queries,
         reaper=SimpleNamespace(reap=lambda _id: None, head=lambda _id: ""),
-        share=SimpleNamespace(shown=str),
+        access=SimpleNamespace(shown=str),
         data_root=SimpleNamespace(job=lambda _job_id: SimpleNamespace(path=Path("j1"))),
     )
     assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0

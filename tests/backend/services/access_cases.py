@@ -60,7 +60,7 @@ class Wire:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self._is_cut = False
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class Place:
         )
 
     def close(self) -> None:
-        self.wire.mend()
+        self.wire.repair()
         for services in self.opened:
             with contextlib.suppress(BackendError):
                 for view in services.jobs.queries.list():
@@ -228,7 +228,7 @@ class FakeHead:
         services.nodes.head = self.of  # type: ignore[method-assign]
 
 
-class FarRun:
+class RemoteRun:
     """What rank 0 and the supervisor of a run write, written on the data root itself."""
 
     def __init__(self, place: Place, view: JobView) -> None:
@@ -285,14 +285,14 @@ def on_node(**changes: Any) -> dict[str, Any]:
 Beat = Callable[[Place], Heart]
 
 
-def started(place: Place, services: Services) -> tuple[JobView, FarRun]:
+def started(place: Place, services: Services) -> tuple[JobView, RemoteRun]:
     """A job that was started, and what runs it."""
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
-    return view, FarRun(place, view)
+    return view, RemoteRun(place, view)
 
 
-def add_checkpoint(run: FarRun, step: int, content: bytes = PAYLOAD) -> str:
+def add_checkpoint(run: RemoteRun, step: int, content: bytes = PAYLOAD) -> str:
     name = f"epoch-0001-step-{step:06d}"
     folder = run.folder.checkpoints
     (folder / f"{name}.pt").write_bytes(content)

@@ -34,7 +34,7 @@ def place(
 
 
 @pytest.fixture
-def far_place(tmp_path: Path, sshd: Sshd, patient: None) -> Iterator[Place]:
+def remote_place(tmp_path: Path, sshd: Sshd, patient: None) -> Iterator[Place]:
     """Over SFTP alone: what there is to say about the wire."""
     made = Place(tmp_path, sshd, False)
     yield made

@@ -12,7 +12,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, FarRun, Place, on_node
+from tests.backend.services.access_cases import NODE, FakeHead, Place, RemoteRun, on_node
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import wait_for
 
@@ -40,7 +40,7 @@ class CarriedPlace(Place):
         return services
 
 
-class CarriedRun(FarRun):
+class CarriedRun(RemoteRun):
     """What rank 0 and the supervisor write, in the node's own root."""
 
     def __init__(self, place: CarriedPlace, view: JobView) -> None:

@@ -15,7 +15,7 @@ import torch
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import REACH, PartUpdate, Rules, reinitialized
+from backend.training.consensus import REACH, ConsensusUpdate, Rules, reinitialized
 from backend.training.data import TrainingOrder, seed_everything
 from backend.training.model_parts import ModelParts
 
@@ -36,7 +36,7 @@ class SplitTraining:
         if rules.variant in PUBLISHED_VARIANTS:
             twins = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
         self.updates = [
-            PartUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
+            ConsensusUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
             for number in range(count)
         ]
         self.parameters = [one for number in range(count) for one in parts.parameters(number)]
@@ -182,7 +182,7 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 ) -> None:
     data, target, *_ = pictures()
     model = digits_model(1)
-    above = PartUpdate(ModelParts(model, ["features"], 2, data[:8]), 1, Rules(beta, 3))
+    above = ConsensusUpdate(ModelParts(model, ["features"], 2, data[:8]), 1, Rules(beta, 3))
 
     def norms(values: torch.Tensor) -> torch.Tensor:
         return values.flatten(1).norm(dim=1)

@@ -192,7 +192,7 @@ def test_a_parameter_has_a_gradient_where_any_rank_used_it(factor: float, is_use
     model = nn.ModuleDict({"used": nn.Linear(4, 4), "idle": nn.Linear(4, 4)})
     strategy: Any = AllReduce(StrategyConfig())
     strategy._hvd = Others(factor)
-    strategy.adopt(model, ballot_size=4)
+    strategy.adopt(model, sync_size=4)
     strategy.zero()
     model["used"](torch.ones(1, 4)).sum().backward()
     strategy.reduce()

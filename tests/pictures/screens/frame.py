@@ -16,7 +16,7 @@ from widgets.common.cards import EmptyState
 from widgets.shell.command_palette import Palette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
-from widgets.shell.shortcuts_dialog import KeysSheet
+from widgets.shell.shortcuts_dialog import ShortcutsDialog
 
 
 def _notices(stage: Stage, items: list[NoticeItem]) -> None:
@@ -143,7 +143,7 @@ screen("palette-nothing")(lambda stage: _palette(stage, "zeppelin", []))
 @screen("keys", (LARGE, SMALL, SMALLEST))
 def keys(stage: Stage) -> None:
     open_job(stage)
-    stage.lay_over(KeysSheet(stage.window))
+    stage.lay_over(ShortcutsDialog(stage.window))
 
 
 @screen("refusal", (LARGE, SMALL, SMALLEST))

@@ -55,7 +55,7 @@ screen("new-job-replay")(_replay)
 def new_job_no_replay(stage: Stage) -> None:
     form = _replay(stage)
     form._fields.field("epochs").control.setText("3")
-    form._wish_check()
+    form._request_check()
 
 
 def _load(stage: Stage, templates: tuple[Template, ...] = TEMPLATES) -> LoadDialog:

@@ -124,13 +124,13 @@ def test_ciede2000_gives_the_published_figures_of_its_test_pairs() -> None:
 @both_themes
 @pytest.mark.parametrize("token", TEXTS)
 def test_text_can_be_read_on_every_ground(t: Theme, token: str) -> None:
-    assert min(contrast(t.hex(token), t.hex(ground)) for ground in GROUNDS) >= TEXT_LEAST
+    assert min(contrast(t.hex(token), t.hex(background)) for background in GROUNDS) >= TEXT_LEAST
 
 
 @both_themes
 @pytest.mark.parametrize("token", ["text", "text2", "text3"])
 def test_plain_text_can_be_read_on_every_tint(t: Theme, token: str) -> None:
-    assert min(contrast(t.hex(token), t.hex(ground)) for ground in TINTS) >= TEXT_LEAST
+    assert min(contrast(t.hex(token), t.hex(background)) for background in TINTS) >= TEXT_LEAST
 
 
 @both_themes
@@ -154,13 +154,13 @@ def test_an_owner_can_be_read_on_his_bar(t: Theme) -> None:
 @pytest.mark.parametrize("token", ["line_strong", "focus", "live", "bad"])
 def test_graphics_stand_out_from_every_ground(t: Theme, token: str) -> None:
     grounds = (*GROUNDS, "sunken", "idle_tint")
-    assert min(contrast(t.hex(token), t.hex(ground)) for ground in grounds) >= GRAPHIC_LEAST
+    assert min(contrast(t.hex(token), t.hex(background)) for background in grounds) >= GRAPHIC_LEAST
 
 
 @both_themes
 def test_the_amber_of_graphics_stands_out_and_so_does_the_hole_in_it(t: Theme) -> None:
-    for ground in ("surface", "canvas", "warn_tint", "live_tint"):
-        assert contrast(t.warn_fill, t.hex(ground)) >= GRAPHIC_LEAST
+    for background in ("surface", "canvas", "warn_tint", "live_tint"):
+        assert contrast(t.warn_fill, t.hex(background)) >= GRAPHIC_LEAST
 
 
 @both_themes

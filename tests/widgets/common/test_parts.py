@@ -372,8 +372,10 @@ def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:
 
 
 def test_a_banner_wraps_what_has_no_room_in_one_line_and_nothing_of_it_is_cut(show: Show) -> None:
-    mend = Button("Show node")
-    banner = Banner("warn", "gpu07 slows the job.", "Its GPU 3 is slowed by heat.", actions=[mend])
+    repair = Button("Show node")
+    banner = Banner(
+        "warn", "gpu07 slows the job.", "Its GPU 3 is slowed by heat.", actions=[repair]
+    )
     window = show(banner, width=700)
     strong, text = banner.findChildren(Label)
     assert text.x() > strong.geometry().right()

@@ -120,8 +120,8 @@ def ring(ranks: list[Mark]) -> Grey:
 
 def test_an_unwell_rank_is_thicker_not_only_amber() -> None:
     well: list[Mark] = [""] * 16
-    unwell: list[Mark] = [*[""] * 11, "warn", *[""] * 4]
-    assert ring(unwell).sum() > ring(well).sum() + 10
+    unhealthy: list[Mark] = [*[""] * 11, "warn", *[""] * 4]
+    assert ring(unhealthy).sum() > ring(well).sum() + 10
 
 
 def test_a_ring_of_64_ranks_has_64_segments() -> None:
@@ -143,12 +143,12 @@ def test_the_ring_says_how_far_and_how_many_are_unwell(qtbot: QtBot) -> None:
     assert not widget.grab().isNull()
 
 
-def cell(use: str, unwell: bool = False) -> NDArray[np.float64]:
+def cell(use: str, unhealthy: bool = False) -> NDArray[np.float64]:
     """A cell on white paper, as a grey print has it."""
     image = QImage(44, 22, QImage.Format.Format_RGB32)
     image.fill(theme.LIGHT.q("surface"))
     painter = QPainter(image)
-    paint_gpu_cell(painter, QRectF(0, 0, 44, 22), use, unwell=unwell)  # type: ignore[arg-type]
+    paint_gpu_cell(painter, QRectF(0, 0, 44, 22), use, unhealthy=unhealthy)  # type: ignore[arg-type]
     painter.end()
     print_ = image.convertToFormat(QImage.Format.Format_Grayscale8)
     rows = np.frombuffer(print_.constBits(), np.uint8).reshape(22, -1)
@@ -163,9 +163,9 @@ def test_gpu_cells_are_told_apart_in_a_grey_print() -> None:
 
 
 def test_an_unwell_gpu_has_a_hole() -> None:
-    unwell = cell("ours", unwell=True)
-    assert unwell[11, 22] > 0.9
-    assert unwell[11, 6] < 0.7
+    unhealthy = cell("ours", unhealthy=True)
+    assert unhealthy[11, 22] > 0.9
+    assert unhealthy[11, 6] < 0.7
 
 
 def test_the_mark_is_painted(qtbot: QtBot) -> None:

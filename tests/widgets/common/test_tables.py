@@ -71,9 +71,9 @@ def test_a_figure_stands_below_the_end_of_its_head(qtbot: QtBot) -> None:
 def inked(widget: QWidget, part: QRect) -> int:
     """The column of pixels in which the last ink stands."""
     image = widget.grab(part).toImage()
-    ground = image.pixel(0, 0)
+    background = image.pixel(0, 0)
     return max(
         x
         for x in range(image.width())
-        if any(image.pixel(x, y) != ground for y in range(4, image.height() - 4))
+        if any(image.pixel(x, y) != background for y in range(4, image.height() - 4))
     )

@@ -305,7 +305,7 @@ def test_names_that_all_begin_alike_are_shortened():
 def test_nothing_compared_says_what_belongs_here(page, qtbot):
     assert page._empty.isVisible()
     assert not page._csv.isVisible()
-    with qtbot.waitSignal(page.rows_wished):
+    with qtbot.waitSignal(page.rows_requested):
         qtbot.mouseClick(page._empty._button, Qt.MouseButton.LeftButton)
     assert isinstance(page._picker, JobPicker)
 
@@ -370,7 +370,7 @@ def answering(page, *looks):
 
 
 def answer_picker(page, *looks):
-    page.rows_wished.connect(answering(page, *looks))
+    page.rows_requested.connect(answering(page, *looks))
 
 
 def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
@@ -395,7 +395,7 @@ def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot)
 
 def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
     answer, asked, added = answering(page, *eight()), [], []
-    page.rows_wished.connect(asked.append)
+    page.rows_requested.connect(asked.append)
     page.add_requested.connect(added.append)
     show(page, eight()[:2])
     page.open_picker()

@@ -10,7 +10,7 @@ from PySide6.QtGui import QDrag
 from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.jobs.compare_controller import CompareController
-from app.jobs.file_export import TakeAway
+from app.jobs.file_export import FileExport
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
@@ -45,7 +45,7 @@ def page(qtbot):
 def controller(page, immediately):
     service = Service((*eight(), draft()))
     made = CompareController(
-        service, immediately, page, TakeAway(service, immediately, page), service.find
+        service, immediately, page, FileExport(service, immediately, page), service.find
     )
     made.heard = immediately.heard
     return made

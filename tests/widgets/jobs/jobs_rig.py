@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.jobs.list_controller import JobFinder
+from app.jobs.list_controller import ListController
 from backend.records.jobs.summary import JobListing, line_of
 from tests.conftest import Immediately
 from widgets.jobs.list.job_rows import JobRows
@@ -11,10 +11,10 @@ from widgets.jobs.page.jobs_page import JobsPage
 
 def show_jobs(page: JobsPage, views, lines=()):
     """These are all jobs there are; gives who finds them. ``lines`` are not known whole."""
-    finder = next((f for f in page.findChildren(JobFinder)), None)
+    finder = next((f for f in page.findChildren(ListController)), None)
     gone = ()
     if finder is None:
-        finder = JobFinder(Immediately(), page, page)
+        finder = ListController(Immediately(), page, page)
         finder.shown = set()
     ids = {view.id for view in views} | {line.id for line in lines}
     gone = tuple(finder.shown - ids)

@@ -141,9 +141,9 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     detail._tabs.choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):
         detail._tab_chosen("layers")
-    with qtbot.waitSignal(detail.layers_requested) as wished:
+    with qtbot.waitSignal(detail.layers_requested) as requested:
         detail.show_companions(("digits",), ("digits",), (Together("digits", "digits", "net"),))
-    assert wished.args == [Trial("digits", "digits", "net@1")]
+    assert requested.args == [Trial("digits", "digits", "net@1")]
     detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
     assert shown(detail._trial.layers)[0] == "stem"
     detail.show_layers(Trial("digits", "digits", "other@1"), ModelLayers(1))

@@ -101,9 +101,9 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
 
 def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
     page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
-    with qtbot.waitSignal(page.detail.preview_requested) as wished:
+    with qtbot.waitSignal(page.detail.preview_requested) as requested:
         page.show_items((item("digits", 2),))
-    assert wished.args[0] == Trial("digits@2", "digits")
+    assert requested.args[0] == Trial("digits@2", "digits")
 
 
 def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
@@ -117,9 +117,9 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     buttons.sort(key=lambda one: one.mapTo(page, QPoint(0, 0)).y())
     answers = [one.text() for one in buttons]
     assert answers == ["plankton", "digits", "Import a loader…"], "its namesake first"
-    with qtbot.waitSignal(page.detail.preview_requested) as wished:
+    with qtbot.waitSignal(page.detail.preview_requested) as requested:
         qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
-    assert wished.args[0] == Trial("plankton@1", "digits")
+    assert requested.args[0] == Trial("plankton@1", "digits")
     assert not question.isVisible()
     page.detail.show_companions((), ("digits", "plankton"), (Together("plankton", "plankton"),))
     assert page.detail._loader_box.key() == "digits", "what was chosen stays"
@@ -137,9 +137,9 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
         loader.detail._tab_chosen("samples")
     assert loader.detail._trial.questions[0].accessibleName() == "Which dataset does it read?"
     model.detail._tabs.choose("check")
-    with qtbot.waitSignal(model.detail.check_requested) as wished:
+    with qtbot.waitSignal(model.detail.check_requested) as requested:
         model.detail._tab_chosen("check")
-    assert wished.args[0] == Trial(model="other@1")
+    assert requested.args[0] == Trial(model="other@1")
 
 
 def test_choosing_a_loader_in_the_list_looks_at_once(page, qtbot):
@@ -230,12 +230,12 @@ def test_a_model_is_checked_with_what_is_chosen(qtbot):
     page.detail.show_companions(("digits",), ("digits",), together)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
-    with qtbot.waitSignal(page.detail.check_requested) as wished:
+    with qtbot.waitSignal(page.detail.check_requested) as requested:
         page.detail._tabs.choose("check")
         page.detail._tab_chosen("check")
-    assert wished.args[0] == Trial("digits", "digits", "net@1")
+    assert requested.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
-    page.detail.show_check(wished.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
+    page.detail.show_check(requested.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
     assert page.detail._trial.check._model.rowCount() == 1
 
 
@@ -248,9 +248,12 @@ def test_a_name_with_markup_is_shown_as_it_is(page):
 def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(qtbot):
     taken = {Kind.DATASET: {"plankton": 2}}
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken))
-    with qtbot.waitSignal(dialog.import_requested) as wished:
+    with qtbot.waitSignal(dialog.import_requested) as requested:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert (wished.args[0].name, wished.args[0].source) == ("plankton", "/home/mai/plankton.zip")
+    assert (requested.args[0].name, requested.args[0].source) == (
+        "plankton",
+        "/home/mai/plankton.zip",
+    )
     assert "version 3" in dialog._name_field._below.text()
 
 
@@ -300,10 +303,10 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     assert dialog._name_field._below.text() == (
         "“plankton” exists; changed parts become its next version."
     )
-    with qtbot.waitSignal(dialog.import_requested) as wished:
+    with qtbot.waitSignal(dialog.import_requested) as requested:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert wished.args[0].project is THREE.project
-    assert wished.args[0].name == "plankton"
+    assert requested.args[0].project is THREE.project
+    assert requested.args[0].name == "plankton"
 
 
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
@@ -314,9 +317,9 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     assert dialog._answer.message.text() == (
         "It has a model and a loader: choose “Both” to import them together."
     )
-    with qtbot.waitSignal(dialog.import_requested) as wished:
+    with qtbot.waitSignal(dialog.import_requested) as requested:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert (wished.args[0].kind, wished.args[0].project) == (Kind.LOADER, None)
+    assert (requested.args[0].kind, requested.args[0].project) == (Kind.LOADER, None)
 
 
 @pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])

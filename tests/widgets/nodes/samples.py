@@ -138,8 +138,8 @@ def cluster(count: int, name: str = "gpu{:02d}", gpus_each: int = 8) -> tuple[No
     kinds = ("half", "free", "other", "ours", "few", "free", "ours", "ours", "other", "free")
     states = [state(name.format(n + 1), kinds[n % 10], gpus_each) for n in range(count)]
     if count >= 4:
-        unwell = 3 if count < 7 else 6
-        states[unwell] = hot(states[unwell], min(3, gpus_each - 1))
+        unhealthy = 3 if count < 7 else 6
+        states[unhealthy] = hot(states[unhealthy], min(3, gpus_each - 1))
         states[2 if count < 7 else 10 if count > 10 else 5] = gone(
             states[2 if count < 7 else 10 if count > 10 else 5]
         )

@@ -168,9 +168,9 @@ def test_a_smooth_curve_of_many_points_is_as_thick_as_one_of_few(panel: CurvePan
         panel.set_curve("rate", "rate", points, smooth=False, fill=True)
         settle()
         middle = panel.grab(QRect(300, 20, 1, 240)).toImage()
-        ground = middle.pixelColor(0, 0).lightness()
+        background = middle.pixelColor(0, 0).lightness()
         shades = [middle.pixelColor(0, y).lightness() for y in range(middle.height())]
-        inks.append(sum(abs(shade - ground) > 40 for shade in shades))
+        inks.append(sum(abs(shade - background) > 40 for shade in shades))
     assert inks[1] >= inks[0] >= 2
 
 

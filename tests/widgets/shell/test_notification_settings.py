@@ -96,9 +96,9 @@ def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
 ) -> None:
     settings.show_channels(Channels(mail=MAIL), False)
     settings._password.setText("typed")
-    with qtbot.waitSignal(settings.test_requested) as wished:
+    with qtbot.waitSignal(settings.test_requested) as requested:
         qtbot.mouseClick(settings._mail_test, Qt.MouseButton.LeftButton)
-    assert wished.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
+    assert requested.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
     assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Sending…", False)
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert settings._mail_said.isVisible()

@@ -71,9 +71,9 @@ def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_f
     for key in KEYS:
         page._hosts.choose(f"{key.host}:{key.port}")
         assert page._hosts_line.sentence.text() == f"ssh-ed25519 {key.fingerprint}"
-        with qtbot.waitSignal(page.forget_requested) as wished:
+        with qtbot.waitSignal(page.forget_requested) as requested:
             page._forget.click()
-        assert wished.args == [key]
+        assert requested.args == [key]
 
 
 def test_where_no_machine_is_trusted_there_is_nothing_to_forget(page):

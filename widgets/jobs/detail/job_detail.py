@@ -62,7 +62,7 @@ class JobDetail(QWidget):
         self._busy, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
         self._doubt = ""
-        self._verdict = ReplayComparison()
+        self._result = ReplayComparison()
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
         self._export_waits = False
@@ -106,7 +106,7 @@ class JobDetail(QWidget):
         self._checkpoints = None
         self._starts.clear()
         self._busy, self._error, self._doubt = "", ("", ""), ""
-        self._verdict = ReplayComparison()
+        self._result = ReplayComparison()
         self._place = None
         self._export_waits = False
         self._stopping_since_s = None
@@ -252,8 +252,8 @@ class JobDetail(QWidget):
 
     def show_check_result(self, job_id: str, verdict: ReplayComparison) -> None:
         """Show how the open replay compares with its original."""
-        if self._is_open(job_id) and verdict != self._verdict:
-            self._verdict = verdict
+        if self._is_open(job_id) and verdict != self._result:
+            self._result = verdict
             self._show()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -379,9 +379,7 @@ class JobDetail(QWidget):
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
-        found = finding(
-            view, self._error, self._doubt, self._place, self._verdict, self._slow(view)
-        )
+        found = finding(view, self._error, self._doubt, self._place, self._result, self._slow(view))
         if earlier is not None and not self._error[0]:
             found = earlier
         banner_for = (

@@ -42,7 +42,7 @@ class ElsewhereDialog(Dialog):
         """
         super().__init__("Resume on other nodes", _WIDTH, parent)
         self._picker = PlacementPicker(_NODES_H)
-        self._resume = self.default_button("Resume", self._wish, icon="play")
+        self._resume = self.default_button("Resume", self._request, icon="play")
         self.fill(
             Label(
                 f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
@@ -78,6 +78,6 @@ class ElsewhereDialog(Dialog):
         self._resume.setEnabled(count > 0)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         self.resume_requested.emit(self._picker.value())
         self.accept()

@@ -33,7 +33,7 @@ from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
-from widgets.jobs.form.trial_status import VERDICTS, BatchTrial, TrialState
+from widgets.jobs.form.trial_status import RESULTS, BatchTrial, TrialState
 
 _CHECK_AFTER_MS = 300
 _TWO_PANES_FROM_W = 1128
@@ -102,7 +102,7 @@ class JobForm(QWidget):
         self.start_from = self._fields.weights
         self._side, self._foot = FormSide(self._make_acts()), FormFoot(self._make_acts())
         self._side.pictures.saved.connect(self.picture_requested)
-        self._verdict, self._refusal = self._side.verdict, self._side.refusal
+        self._result, self._refusal = self._side.verdict, self._side.refusal
         self._findings = self._side.findings
         self._start_button, self._foot_start = self._side.acts.start, self._foot.acts.start
         self._queue_button, self._foot_queue = self._side.acts.queue, self._foot.acts.queue
@@ -127,7 +127,7 @@ class JobForm(QWidget):
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_CHECK_AFTER_MS)
-        self._pause.timeout.connect(self._wish_check)
+        self._pause.timeout.connect(self._request_check)
         self._fields.changed.connect(self._changed)
         self._picker.changed.connect(self._changed)
         self._picker.taken_changed.connect(self._pause.start)
@@ -143,7 +143,7 @@ class JobForm(QWidget):
         self._check = JobCheck()
         self._trial = BatchTrial()
         self._wrong: list[str] = []
-        self._show_verdict(self._check)
+        self._show_result(self._check)
 
     # -- input
 
@@ -231,7 +231,7 @@ class JobForm(QWidget):
         self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
         self._wrong += filter(None, (words, *others))
         self._check = check
-        self._show_verdict(check)
+        self._show_result(check)
         fits = (_FITS,) if self._may_start and not others else ()
         warnings = check.trial.warnings if check.trial is not None else ()
         hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
@@ -257,7 +257,7 @@ class JobForm(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             # The units of its figures may have changed.
-            self._show_verdict(self._check)
+            self._show_result(self._check)
 
     def set_busy(self, sentence: str) -> None:
         """Show that a start is under way ("Starting…"), or is not ("")."""
@@ -348,7 +348,7 @@ class JobForm(QWidget):
         self._foot.show_refusal("")
 
     @Slot()
-    def _wish_check(self) -> None:
+    def _request_check(self) -> None:
         self._show_origin()
         self.check_requested.emit(self.draft())
 
@@ -427,11 +427,11 @@ class JobForm(QWidget):
         for button in (self._queue_button, self._foot_queue):
             button.setEnabled(self._may_start or self._busy)
 
-    def _show_verdict(self, check: JobCheck) -> None:
+    def _show_result(self, check: JobCheck) -> None:
         self._may_start = check.may_start and check.global_batch is not None
         self._jobs = check.jobs
         is_sweep = bool(self._fields.swept.axes())
-        verdict, sign, tone = self._verdict_of(check, is_sweep)
+        verdict, sign, tone = self._result_of(check, is_sweep)
         self._side.show_check_result(verdict, sign, tone)
         self._foot.verdict.setText(verdict)
         self._foot.verdict.set_tone(tone if tone in ("bad", "warn") else "text")
@@ -446,14 +446,14 @@ class JobForm(QWidget):
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
         self._foot.show_figures(check, " ".join(self._wrong))
 
-    def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
+    def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
         """Return the words, icon and tone of the verdict."""
         if check.faults:
             what = formats.plural(len(check.faults), "problem")
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if not self._may_start:
             return "Checking…", "info-fill", "text3"
-        verdict = VERDICTS.get(self._trial.state)
+        verdict = RESULTS.get(self._trial.state)
         failed = self._trial.state is TrialState.FAILED
         if verdict is not None and (failed or not check.waits_for_gpus):
             return verdict
@@ -466,7 +466,7 @@ class JobForm(QWidget):
 
     def _start_text(self) -> str:
         if not self._may_start:
-            return self._verdict.text()
+            return self._result.text()
         if self._fields.swept.axes():
             return f"Queue {formats.plural(self._jobs, 'job')}"
         if self._trial.state is TrialState.FAILED:

@@ -217,7 +217,7 @@ class LoadDialog(Dialog):
         name = self._template_name()
         names = [one.name for one in self._all if one.name != name]
         dialog = NameDialog("Rename template", "Rename", name, names, self)
-        dialog.wished.connect(lambda new, _replaces: self.rename_requested.emit(name, new))
+        dialog.requested.connect(lambda new, _replaces: self.rename_requested.emit(name, new))
         dialog.finished.connect(dialog.deleteLater)
         self._names = dialog
         dialog.open()

@@ -40,7 +40,7 @@ class SeveralValues(Popover):
     """
 
     chosen = Signal(object)
-    one_wished = Signal()
+    one_requested = Signal()
 
     def __init__(
         self,
@@ -231,5 +231,5 @@ class SeveralValues(Popover):
 
     @Slot()
     def _one(self) -> None:
-        self.one_wished.emit()
+        self.one_requested.emit()
         self.close()

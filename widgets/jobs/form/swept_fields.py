@@ -87,13 +87,13 @@ class SeveralButton(QAbstractButton):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        ground = QRectF(self.rect()).adjusted(2, 2, -2, -2)
+        background = QRectF(self.rect()).adjusted(2, 2, -2, -2)
         box = QRectF(0, 0, _ICON, _ICON)
-        box.moveCenter(ground.center())
+        box.moveCenter(background.center())
         is_near = self.underMouse() or self.hasFocus()
         paint_icon(painter, box, "list-plus", "text" if is_near else "text3")
         if self.hasFocus():
-            paint_focus(painter, ground, R_CELL)
+            paint_focus(painter, background, R_CELL)
 
     def _follow(self) -> None:
         """Stay at the field: in the same part of the page, and next after it in the tab order."""
@@ -209,7 +209,7 @@ class SweptFields(QObject):
             draws_at_random=self.draws_at_random,
         )
         self.popover.chosen.connect(self.take)
-        self.popover.one_wished.connect(lambda: self.give_up(path))
+        self.popover.one_requested.connect(lambda: self.give_up(path))
         popover.closed.connect(lambda: self._forget_popover(popover, field))
         self.popover.open_at(field.shown)
 

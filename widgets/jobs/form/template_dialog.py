@@ -21,7 +21,7 @@ class NameDialog(Dialog):
     The signal has the name, and whether to replace the template of that name.
     """
 
-    wished = Signal(str, bool)
+    requested = Signal(str, bool)
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class NameDialog(Dialog):
         self._edit = LineEdit(name, name="Name of the template")
         self._edit.textChanged.connect(self._fit)
         self._field = Field("Name", self._edit)
-        self._go = self.default_button(act, self._wish)
+        self._go = self.default_button(act, self._request)
         words = Label(note, "body", "text2", wrap=True) if note else None
         self.fill(words, self._field, foot=(self.close_button(), self._go))
         self._edit.selectAll()
@@ -67,7 +67,7 @@ class NameDialog(Dialog):
         self._go.setEnabled(bool(name) and not fault and not is_same)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         name = self._edit.text().strip()
-        self.wished.emit(name, name in self._taken)
+        self.requested.emit(name, name in self._taken)
         self.accept()

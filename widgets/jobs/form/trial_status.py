@@ -53,7 +53,7 @@ _LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
 }
 
 
-VERDICTS: dict[TrialState, tuple[str, str, Tone]] = {
+RESULTS: dict[TrialState, tuple[str, str, Tone]] = {
     TrialState.UNTRIED: ("Not tried together yet", "info-fill", "text3"),
     TrialState.UNDER_WAY: ("Trying one batch…", "info-fill", "text3"),
     TrialState.FAILED: ("One batch fails", "warning-octagon-fill", "bad"),

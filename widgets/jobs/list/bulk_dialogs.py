@@ -24,7 +24,7 @@ class TagDialog(Dialog):
     The signal has the tags to add and the tags to remove, as tuples.
     """
 
-    wished = Signal(object, object)
+    requested = Signal(object, object)
 
     def __init__(
         self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
@@ -41,7 +41,7 @@ class TagDialog(Dialog):
             else "These jobs have no tags."
         )
         self._add_field = Field("Add", self._add)
-        self._save = self.default_button("Tag", self._wish)
+        self._save = self.default_button("Tag", self._request)
         self.fill(
             Label(_named(names), "body", "text2", wrap=True),
             self._add_field,
@@ -59,8 +59,8 @@ class TagDialog(Dialog):
         self._save.setEnabled(not fault and bool(add or remove))
 
     @Slot()
-    def _wish(self) -> None:
-        self.wished.emit(_words(self._add.text()), _words(self._remove.text()))
+    def _request(self) -> None:
+        self.requested.emit(_words(self._add.text()), _words(self._remove.text()))
         self.accept()
 
 
@@ -70,14 +70,14 @@ class TrashDialog(Dialog):
     The signal confirms it.
     """
 
-    wished = Signal()
+    requested = Signal()
 
     def __init__(self, names: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__("Move to trash", _WIDTH, parent)
         self._size = Label("Computing their size…", "body", "text2", wrap=True)
         self._go = Button("Move to trash", kind="danger", icon="trash")
         self._go.setEnabled(False)
-        self._go.clicked.connect(self._wish)
+        self._go.clicked.connect(self._request)
         keep = "Keep them" if len(names) > 1 else "Keep it"
         self.fill(
             Label(_named(names), "body", "text2", wrap=True),
@@ -99,8 +99,8 @@ class TrashDialog(Dialog):
         self._size.set_tone("bad")
 
     @Slot()
-    def _wish(self) -> None:
-        self.wished.emit()
+    def _request(self) -> None:
+        self.requested.emit()
         self.accept()
 
 

@@ -19,7 +19,7 @@ _RANGE_W = 84
 _NUMBER = "Enter a number, such as 0.9 or 1e-3."
 
 
-class JobFunnel(StyledFrame):
+class FilterPanel(StyledFrame):
     """A row of filters; an empty filter matches all jobs.
 
     Signals:

@@ -218,12 +218,12 @@ class JobListView(QTableView):
             return
         by = _STEPS.get(Qt.Key(event.key()), 0)
         if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
-            wishes = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
-            wishes[Qt.Key.Key_Delete] = self.trash_requested
-            wish = wishes.get(Qt.Key(event.key()))
+            requests = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
+            requests[Qt.Key.Key_Delete] = self.trash_requested
+            request = requests.get(Qt.Key(event.key()))
             ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
-            if wish is not None and self.currentIndex().isValid():
-                wish.emit()
+            if request is not None and self.currentIndex().isValid():
+                request.emit()
             elif event.key() in ends and not event.modifiers():
                 # In a table these keys move within the row, which here is the whole list.
                 self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))

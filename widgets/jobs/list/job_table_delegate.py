@@ -142,7 +142,7 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
 def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
     left = cell.left()
     # A selected row is as dark as a chip.
-    ground = theme.current().q("sunken" if on_plain else "surface")
+    background = theme.current().q("sunken" if on_plain else "surface")
     for number, tag in enumerate(tags):
         rest = len(tags) - number
         room = cell.right() - left
@@ -156,7 +156,7 @@ def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plai
             return
         width = int(min(width, room - keep))
         chip = QRectF(left, cell.center().y() - _CHIP_H / 2, width, _CHIP_H)
-        fill_round(painter, chip, ground, R_CELL)
+        fill_round(painter, chip, background, R_CELL)
         paint_text(painter, chip.adjusted(S2, 0, -S2, 0), tag, "tiny", "text2")
         left += width + S1
 

@@ -22,7 +22,7 @@ from widgets.common.layout import REST, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
 from widgets.common.view_style import AsHighAsRows
 from widgets.jobs.actions.job_actions import NEW, TRASH_ALL, JobActions
-from widgets.jobs.list.filter_panel import JobFunnel
+from widgets.jobs.list.filter_panel import FilterPanel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_pane import (
@@ -55,7 +55,7 @@ class JobsTable(QWidget):
     """
 
     query_changed = Signal(JobQuery)
-    choices_wished = Signal()
+    choices_requested = Signal()
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class JobsTable(QWidget):
         self.view.sorted_by.connect(self._asked)
         self.view.chosen_changed.connect(self._show_chosen)
         self.view.trash_requested.connect(self._trash)
-        self.funnel = JobFunnel()
+        self.funnel = FilterPanel()
         self.funnel.changed.connect(self._asked)
         self.funnel.hide()
         self.bar = SelectionBar(actions, self.view.chosen)
@@ -212,7 +212,7 @@ class JobsTable(QWidget):
     def _toggle_funnel(self, on: bool) -> None:
         self.funnel.setVisible(on)
         if on:
-            self.choices_wished.emit()
+            self.choices_requested.emit()
 
     @Slot(object)
     def _show_chosen(self, ids: tuple[str, ...]) -> None:

@@ -88,7 +88,7 @@ class LogTab(QWidget):
         self._picker = ComboBox(name="Log to show")
         self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
         self._picker.setMinimumWidth(124)
-        self._picker.currentIndexChanged.connect(self._start_anew)
+        self._picker.currentIndexChanged.connect(self._start_again)
         self._search = SearchField("Search in the log")
         self._search.searched.connect(self._find)
         self._search.installEventFilter(self)
@@ -107,7 +107,7 @@ class LogTab(QWidget):
         self._error = Button("First error", icon="warning")
         self._error_sign = IconButton("warning", "First error")
         for error in (self._error, self._error_sign):
-            error.clicked.connect(self._wish_error)
+            error.clicked.connect(self._request_error)
         copy = IconButton("copy", "Copy the selected lines, or all")
         copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
         self.view.lines_requested.connect(
@@ -172,7 +172,7 @@ class LogTab(QWidget):
             tip = plain_tip("The first rank that failed")
             self._picker.setItemData(failed + 2, tip, Qt.ItemDataRole.ToolTipRole)
         self._picker.blockSignals(False)
-        self._start_anew()
+        self._start_again()
 
     def show_view(self, view: JobView) -> None:
         """Update the job; when it has ended, its log is read once more."""
@@ -291,7 +291,7 @@ class LogTab(QWidget):
         return job_id == self._job and source == self.source
 
     @Slot()
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         self._asked = False
         self._size = None
         self._trouble = ""
@@ -340,7 +340,7 @@ class LogTab(QWidget):
             self._sync()
 
     @Slot()
-    def _wish_error(self) -> None:
+    def _request_error(self) -> None:
         known = self._faults.get(self.source, 0)
         if known and self._size is not None and not self._size.begins_at:
             self.show_error_line(self._job, self.source, known - 1)

@@ -89,7 +89,7 @@ class LogView(QAbstractScrollArea):
         self._total = 0
         self._generation = -1
         self._chunks: OrderedDict[int, tuple[_Line, ...]] = OrderedDict()
-        self._wished: set[int] = set()
+        self._requested: set[int] = set()
         self._widest = 0.0
         self._anchor = self._cursor = -1
         self._marked = -1
@@ -114,12 +114,12 @@ class LogView(QAbstractScrollArea):
             return
         # The last line may have been incomplete, and its chunk not full.
         if self._total:
-            self._wished.discard((self._total - 1) // CHUNK)
+            self._requested.discard((self._total - 1) // CHUNK)
         self._total = lines
         self._fit()
         if self._follows:
             self.to_end()
-        self._wish()
+        self._request()
         self.viewport().update()
 
     def show_lines(self, lines: LogLines) -> None:
@@ -136,7 +136,7 @@ class LogView(QAbstractScrollArea):
         self._chunks.move_to_end(number)
         while len(self._chunks) > _CHUNKS_KEPT:
             gone, _ = self._chunks.popitem(last=False)
-            self._wished.discard(gone)
+            self._requested.discard(gone)
         self._widen(self._chunks[number])
         self.viewport().update()
 
@@ -324,7 +324,7 @@ class LogView(QAbstractScrollArea):
             self._widest = width
             self._fit()
 
-    def _wish(self) -> None:
+    def _request(self) -> None:
         """Request visible lines that are not cached, each chunk once."""
         if not self._total or not self.isVisible():
             return
@@ -333,8 +333,8 @@ class LogView(QAbstractScrollArea):
         for number in range(first, last + 1):
             there = len(self._chunks.get(number, ()))
             wanted = min(CHUNK, self._total - number * CHUNK)
-            if there < wanted and number not in self._wished:
-                self._wished.add(number)
+            if there < wanted and number not in self._requested:
+                self._requested.add(number)
                 self.lines_requested.emit(number * CHUNK, CHUNK)
 
     def _set_follows(self, follows: bool) -> None:
@@ -345,7 +345,7 @@ class LogView(QAbstractScrollArea):
     @Slot()
     def _scrolled(self) -> None:
         bar = self.verticalScrollBar()
-        self._wish()
+        self._request()
         if bar.value() >= bar.maximum() and self._marked < 0:
             self._set_follows(True)
         self.viewport().update()
@@ -415,11 +415,11 @@ class LogView(QAbstractScrollArea):
         self._fit()
         if self._follows:
             self.to_end()
-        self._wish()
+        self._request()
 
     def showEvent(self, event: object) -> None:
         self._fit()
-        self._wish()
+        self._request()
 
     def _let_go(self, upwards: bool) -> None:
         self._marked = -1

@@ -50,7 +50,7 @@ from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.jobs.page.onboarding_strip import OwnStrip
-from widgets.jobs.page.welcome_page import FirstStart
+from widgets.jobs.page.welcome_page import WelcomePage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
@@ -66,7 +66,7 @@ _TURN_INTERVAL_MS = 80
 class JobsPage(QWidget):
     """List, table and open job; `job_actions` emits what the user requests.
 
-    The page does not search jobs: it requests rows with `rows_wished`, and `show_rows` answers.
+    The page does not search jobs: it requests rows with `rows_requested`, and `show_rows` answers.
 
     Signals:
         opened: The id of the job that is open now. If its view is not known yet, the next
@@ -82,7 +82,7 @@ class JobsPage(QWidget):
     """
 
     opened = Signal(str)
-    rows_wished = Signal(str, JobQuery)
+    rows_requested = Signal(str, JobQuery)
     sweep_opened = Signal(str)
     view_changed = Signal(str)
     queue_moved = Signal(bool)
@@ -96,7 +96,7 @@ class JobsPage(QWidget):
         self.list = JobListPane(self.job_actions)
         self.table = JobsTable(self.job_actions)
         self.detail = JobDetail(self.job_actions)
-        self.first_start = FirstStart()
+        self.first_start = WelcomePage()
         self.own_strip = OwnStrip()
         self._views: dict[str, JobView] = {}
         self._total: int | None = None
@@ -143,7 +143,7 @@ class JobsPage(QWidget):
         self.job_actions.on(do.BACK, self._back)
         self.job_actions.on(do.NEWEST, self._reopen)
         self.job_actions.on(do.PRIORITY, self._ask_priority)
-        self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
+        self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
         self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
@@ -153,7 +153,7 @@ class JobsPage(QWidget):
         self.list.view.opened.connect(self._enter)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._request_trash)
-        self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
+        self.table.query_changed.connect(lambda query: self.rows_requested.emit(TABLE, query))
         self.table.view.opened.connect(self.reveal)
         self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
@@ -203,8 +203,8 @@ class JobsPage(QWidget):
     @property
     def queries(self) -> dict[str, JobQuery]:
         """Return the queries to run now; that of the table only while it is visible."""
-        wished = {LIST: self.list.query}
-        return {**wished, TABLE: self.table.query} if self._is_table() else wished
+        requested = {LIST: self.list.query}
+        return {**requested, TABLE: self.table.query} if self._is_table() else requested
 
     @property
     def total(self) -> int:
@@ -365,7 +365,7 @@ class JobsPage(QWidget):
         else:
             self.list.tick(ids)
         which = TABLE if self._is_table() else LIST
-        self.rows_wished.emit(which, self.queries[which])
+        self.rows_requested.emit(which, self.queries[which])
 
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
@@ -432,7 +432,7 @@ class JobsPage(QWidget):
         self._pages.setCurrentWidget(self.table)
         self._focus.lead_to(self.table)
         self.view_changed.emit(TABLE)
-        self.rows_wished.emit(TABLE, self.table.query)
+        self.rows_requested.emit(TABLE, self.table.query)
         self.table.view.setFocus()
 
     @Slot()

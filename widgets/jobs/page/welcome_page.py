@@ -69,7 +69,7 @@ class _BringCard(Card):
         self.setMaximumWidth(_CARD_W)
 
 
-class FirstStart(QWidget):
+class WelcomePage(QWidget):
     """Shown instead of an empty list of jobs.
 
     Attributes:

@@ -51,8 +51,8 @@ class GpuCells(QWidget):
 
     changed = Signal()
     taken_changed = Signal()
-    step_wished = Signal(int)
-    beside_wished = Signal(object)
+    step_requested = Signal(int)
+    beside_requested = Signal(object)
 
     def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -156,7 +156,7 @@ class GpuCells(QWidget):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         anyway = menu.addAction(f"Use GPU {gpu.index} anyway…")
-        anyway.triggered.connect(partial(self.beside_wished.emit, gpu))
+        anyway.triggered.connect(partial(self.beside_requested.emit, gpu))
         at = self.mapToGlobal(self._cell(index).bottomLeft().toPoint())
         menu.popup(at if by_keys else event.globalPos())
 
@@ -168,7 +168,7 @@ class GpuCells(QWidget):
         nodes = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
         key = Qt.Key(event.key())
         if key in nodes:
-            self.step_wished.emit(nodes[key])
+            self.step_requested.emit(nodes[key])
         elif self._away and key == Qt.Key.Key_Space:
             self._give_up()
         elif self._away or not self._gpus:

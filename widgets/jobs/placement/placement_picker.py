@@ -185,7 +185,7 @@ class PlacementPicker(QWidget):
     def __init__(self, rows_most_h: int = _ROWS_MOST_H, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[str, _NodeRow] = {}
-        self._strangers: list[Mapping[str, Any]] = []
+        self._foreign: list[Mapping[str, Any]] = []
         self._wanted = 0
         self._without = ""
         self._rows_most_h = rows_most_h
@@ -242,7 +242,7 @@ class PlacementPicker(QWidget):
         if states is None:
             return
         if set(self._rows) - {state.name for state in states}:
-            self._strangers = self.value()
+            self._foreign = self.value()
             clear(self._column)
             self._rows.clear()
         for state in states:
@@ -260,7 +260,7 @@ class PlacementPicker(QWidget):
         """Return ``placement`` of the job file, including nodes that are not known here."""
         self._catch_up()
         chosen = [row.value() for row in self._rows.values()]
-        return [*(placement for placement in chosen if placement), *self._strangers]
+        return [*(placement for placement in chosen if placement), *self._foreign]
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
         self._catch_up()
@@ -286,7 +286,7 @@ class PlacementPicker(QWidget):
 
     def _ask_beside(self, node_row: _NodeRow, gpu: Gpu) -> None:
         asked = BesideDialog(node_words(node_row.node), gpu, self.window())
-        asked.wished.connect(partial(node_row.cells.take_beside, gpu.uuid, owner(gpu)))
+        asked.requested.connect(partial(node_row.cells.take_beside, gpu.uuid, owner(gpu)))
         self._asked.open(asked)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -301,13 +301,13 @@ class PlacementPicker(QWidget):
         made.hide()
         made.changed.connect(self._changed)
         made.cells.taken_changed.connect(self.taken_changed)
-        made.cells.step_wished.connect(self._step)
-        made.cells.beside_wished.connect(partial(self._ask_beside, made))
+        made.cells.step_requested.connect(self._step)
+        made.cells.beside_requested.connect(partial(self._ask_beside, made))
         self._rows[state.name] = made
         self._column.addWidget(made)
-        found = next((p for p in self._strangers if p.get("node") == state.name), None)
+        found = next((p for p in self._foreign if p.get("node") == state.name), None)
         if found is not None:
-            self._strangers.remove(found)
+            self._foreign.remove(found)
             made.put(found)
         self._name_w = 0
 
@@ -316,7 +316,7 @@ class PlacementPicker(QWidget):
         for name, node_row in self._rows.items():
             node_row.put(by_node.pop(name, None))
         # Unknown nodes keep their place in the file; the check reports them.
-        self._strangers = list(by_node.values())
+        self._foreign = list(by_node.values())
         self._settle()
 
     def _states(self) -> list[NodeState]:

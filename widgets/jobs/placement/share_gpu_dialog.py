@@ -22,7 +22,7 @@ class BesideDialog(Dialog):
     The signal confirms it.
     """
 
-    wished = Signal()
+    requested = Signal()
 
     def __init__(self, node: str, gpu: Gpu, parent: QWidget | None = None) -> None:
         who = sanitize(owner(gpu))
@@ -32,7 +32,7 @@ class BesideDialog(Dialog):
         used = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
         memory = "" if used == formats.NONE else f"; {used} are in use"
         anyway = Button("Use it anyway", kind="danger")
-        anyway.clicked.connect(self._wish)
+        anyway.clicked.connect(self._request)
         self.fill(
             Label(
                 f"{who} runs {what} on it{memory}. Both will run slower, and one will fail"
@@ -53,6 +53,6 @@ class BesideDialog(Dialog):
         )
 
     @Slot()
-    def _wish(self) -> None:
-        self.wished.emit()
+    def _request(self) -> None:
+        self.requested.emit()
         self.accept()

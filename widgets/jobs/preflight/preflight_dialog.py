@@ -75,7 +75,7 @@ class PreflightDialog(Dialog):
             self._progress,
             S2,
             row(
-                *(self._copy, STRETCH, self._mend_all, self._smaller, self._install, self._try),
+                *(self._copy, STRETCH, self._repair_all, self._smaller, self._install, self._try),
                 *(self._again, self._start),
                 gap=S2,
             ),
@@ -136,10 +136,10 @@ class PreflightDialog(Dialog):
         self._progress.cancelled.connect(self.cancel_requested)
         self._copy = Button("Copy report", kind="quiet", icon="copy")
         self._copy.clicked.connect(self._copy_report)
-        self._mend_all = Button("")
-        self._mend_all.clicked.connect(self._wish_all)
+        self._repair_all = Button("")
+        self._repair_all.clicked.connect(self._request_all)
         self._smaller = Button("")
-        self._smaller.clicked.connect(self._wish_smaller)
+        self._smaller.clicked.connect(self._request_smaller)
         self._try = Button(
             "Try one batch",
             tip="Run one batch on the real ranks; write a checkpoint and read it back",
@@ -151,7 +151,7 @@ class PreflightDialog(Dialog):
         self._again.clicked.connect(self.look_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
-        acts = (self._mend_all, self._smaller, self._install, self._try, self._again, self._start)
+        acts = (self._repair_all, self._smaller, self._install, self._try, self._again, self._start)
         for one in (self._copy, *acts):
             one.setAutoDefault(False)
 
@@ -189,7 +189,7 @@ class PreflightDialog(Dialog):
             hint = Label("Warnings (the job can still start)", "small", "text3")
             self._list.addLayout(col(S2, hint, gap=0))
         line = self._rows[finding] = PreflightRow(finding)
-        line.fix_requested.connect(self._wish_fix)
+        line.fix_requested.connect(self._request_fix)
         self._put(line)
 
     def _put(self, part: QWidget) -> None:
@@ -215,7 +215,7 @@ class PreflightDialog(Dialog):
         if is_news:
             self._settle()
 
-    def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
+    def show_not_repaired(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
         """Show why a finding could not be fixed."""
         self._asked.discard(self._key(finding))
         row_of = self._rows.get(finding)
@@ -268,17 +268,17 @@ class PreflightDialog(Dialog):
         self._again.setEnabled(rests)
         self._again.set_kind("plain" if passed else "primary")
         mendable = self._mendable()
-        self._mend_all.setText(f"Fix all {len(mendable)}")
-        self._mend_all.setVisible(len(mendable) > 1)
-        self._mend_all.setEnabled(not self._is_busy)
+        self._repair_all.setText(f"Fix all {len(mendable)}")
+        self._repair_all.setVisible(len(mendable) > 1)
+        self._repair_all.setEnabled(not self._is_busy)
         smaller = found.smaller if found is not None else ()
         self._smaller.setVisible(bool(smaller))
         self._smaller.setEnabled(rests)
         if found is not None:
-            self._show_verdict(found, smaller)
+            self._show_result(found, smaller)
         self._fit()
 
-    def _show_verdict(self, found: Preflight, smaller: Sequence[Placement]) -> None:
+    def _show_result(self, found: Preflight, smaller: Sequence[Placement]) -> None:
         icon, tone = ("check-circle-fill", "good")
         if not found.passed or self._canary_failed:
             icon, tone = ("warning-octagon-fill", "bad")
@@ -348,18 +348,18 @@ class PreflightDialog(Dialog):
     # -- events
 
     @Slot(object)
-    def _wish_fix(self, finding: PreflightFinding) -> None:
+    def _request_fix(self, finding: PreflightFinding) -> None:
         self._asked.add(self._key(finding))
         self.fix_requested.emit(finding)
 
     @Slot()
-    def _wish_all(self) -> None:
+    def _request_all(self) -> None:
         wanted = self._mendable()
         self._asked.update(self._key(finding) for finding in wanted)
         self.fix_all_requested.emit(wanted)
 
     @Slot()
-    def _wish_smaller(self) -> None:
+    def _request_smaller(self) -> None:
         if self._found is not None:
             self.start_on_requested.emit(self._found.smaller)
 

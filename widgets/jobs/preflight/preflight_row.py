@@ -33,7 +33,7 @@ class PreflightRow(QWidget):
         self._working = Label("", "small", "live")
         self.button = Button(words.button(finding))
         self.button.setAutoDefault(False)
-        self.button.clicked.connect(self._wish)
+        self.button.clicked.connect(self._request)
         text = col(
             row(
                 Label(finding.label, "strong"),
@@ -86,7 +86,7 @@ class PreflightRow(QWidget):
         self.button.setEnabled(able)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         self.fix_requested.emit(self.finding)
 
 

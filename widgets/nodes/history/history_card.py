@@ -310,7 +310,7 @@ class HistoryCard(Card):
     def _goes_on(self) -> bool:
         return self._job is None or self._job.to_s is None
 
-    def _unwell(self) -> frozenset[str]:
+    def _unhealthy(self) -> frozenset[str]:
         """GPUs that have a problem, or had one in the displayed hours."""
         times, state = self._history.times(), self._state
         if state is None or state.reading is None or not len(times):
@@ -328,7 +328,7 @@ class HistoryCard(Card):
 
     def _wanted(self) -> tuple[object, ...]:
         choice = self._picker.key(), self._stretch.key(), self._job
-        return *choice, self._gpus(), self._unwell(), self._history.reach
+        return *choice, self._gpus(), self._unhealthy(), self._history.reach
 
     def _take_plots(self, view: HistoryView) -> None:
         if view.key not in self._known:
@@ -358,21 +358,21 @@ class HistoryCard(Card):
 
     def _fill(self, plot: CurvePanel, quantity: Quantity) -> None:
         times = self._history.times()
-        unwell = self._unwell()
+        unhealthy = self._unhealthy()
         curves = [(NODE, quantity.title, True)]
         if quantity.of_gpu is not None:
             gpus = self._gpus()
-            curves = [(uuid, self._name(uuid, index), uuid in unwell) for uuid, index in gpus]
+            curves = [(uuid, self._name(uuid, index), uuid in unhealthy) for uuid, index in gpus]
         lone = len(curves) == 1
         plot.clear()
         plot.fit()
         # Problems last, so that no peer covers them.
-        for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
+        for uuid, name, is_unhealthy in sorted(curves, key=lambda curve: curve[2]):
             data = CurveData()
             data.extend(times, self._history.series(uuid, quantity.key), None, times)
             self._data[uuid, quantity.key] = data
-            lifted = lone or is_unwell
-            colour: int | str = "warn_fill" if is_unwell and uuid != NODE else 0
+            lifted = lone or is_unhealthy
+            colour: int | str = "warn_fill" if is_unhealthy and uuid != NODE else 0
             plot.set_curve(
                 uuid or "node",
                 name,
@@ -420,8 +420,8 @@ class HistoryCard(Card):
         quantities = [one for one in self._plots.quantities if one.of_gpu is not None]
         if not self._goes_on or not quantities or len(shown) < 2:
             return ""
-        unwell = self._unwell()
-        well = [gpu for gpu in shown if gpu.uuid not in unwell]
+        unhealthy = self._unhealthy()
+        well = [gpu for gpu in shown if gpu.uuid not in unhealthy]
         ranges = [text for one in quantities if (text := _range(one, well))]
         if not ranges:
             return ""

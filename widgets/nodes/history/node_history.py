@@ -231,7 +231,7 @@ def _past_row(reading: PastReading, words: dict[str, float]) -> list[float | Non
     row = [of_node(reading) for of_node in _OF_PAST_NODE.values()]
     for gpu in reading.gpus:
         row += [of_gpu(gpu) for of_gpu in _OF_PAST_GPU.values()]
-        row += (_number_of(gpu.unwell, words), float(gpu.is_bad))
+        row += (_number_of(gpu.unhealthy, words), float(gpu.is_bad))
     return row
 
 

@@ -97,8 +97,8 @@ def _card(
     slows: str,
 ) -> Attention:
     family, icon = condition.family, condition.icon
-    if condition is Condition.UNWELL:
-        heat = next((c.temperature_c for c in row.gpus if c.unwell), None)
+    if condition is Condition.UNHEALTHY:
+        heat = next((c.temperature_c for c in row.gpus if c.unhealthy), None)
         now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
         facts = upper_first(", ".join(part for part in (when, now) if part))
         runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""

@@ -263,7 +263,7 @@ class NodePage(QWidget):
         sentence = condition.word
         if condition is Condition.WELL:
             sentence = upper_first(reason)
-        elif condition in (Condition.UNWELL, Condition.UNKNOWN) and reason:
+        elif condition in (Condition.UNHEALTHY, Condition.UNKNOWN) and reason:
             sentence = f"{condition.word}: {reason}"
         self._header.sentence.setText(sentence)
         tone = "text2" if condition is Condition.WELL else condition.tone

@@ -347,10 +347,10 @@ class NodesPage(QWidget):
             for state in states
         )
         self._header.sentence.setText(counts_sentence(rows))
-        unwell = sum(row.condition.is_news for row in rows)
+        unhealthy = sum(row.condition.is_news for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
         self._filter.set_text("all", f"All {len(rows)}")
-        self._filter.set_text("unwell", f"Attention {unwell}" if unwell else "Attention")
+        self._filter.set_text("unwell", f"Attention {unhealthy}" if unhealthy else "Attention")
         self._filter.set_text("free", f"Free {free}" if free else "Free")
         by_name = {row.name: row for row in rows}
         self._cards.show_cards(attentions(states, by_name, self._jobs, self._since, now))
@@ -404,7 +404,7 @@ class RackLegend(QWidget):
                 S2,
                 legend_key("free", "free"),
                 S2,
-                legend_key("free", "problem", unwell=True),
+                legend_key("free", "problem", unhealthy=True),
                 S2,
                 self._figures,
                 STRETCH,

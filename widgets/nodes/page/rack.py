@@ -216,8 +216,8 @@ class Rack(QListView):
             line.setRight(rect.right() - rack_paint.PAD)
             painter.fillRect(line, theme.current().q("line"))
         inset = 3 if self.density is Density.TALL else 1
-        ground = rect.adjusted(0, inset + 1, 0, -inset)
-        rack_paint.paint_background(painter, ground, row, hover=hover)
+        background = rect.adjusted(0, inset + 1, 0, -inset)
+        rack_paint.paint_background(painter, background, row, hover=hover)
         rack_paint.paint_row(painter, rect, row, self._plan)
 
     # -- Qt overrides.

@@ -237,8 +237,8 @@ def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan
     wide, high, dress, ratio = int(width), int(height), _dress(), _ratio(painter)
     for place, cell in enumerate(row.gpus):
         share = 1.0 if cell.use_percent is None else cell.use_percent / 100
-        tall = round(high * share) if cell.use == "ours" and not cell.unwell else 0
-        pixmap = _wall_cell(cell.use, bool(cell.unwell), wide, high, tall, dress, ratio)
+        tall = round(high * share) if cell.use == "ours" and not cell.unhealthy else 0
+        pixmap = _wall_cell(cell.use, bool(cell.unhealthy), wide, high, tall, dress, ratio)
         painter.drawPixmap(QPointF(left + place * (width + _WALL_CELL_GAP), top), pixmap)
 
 
@@ -269,7 +269,7 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     bar = round(rect.width() * min(share, 1.0)) if cell.use in ("ours", "other") else 0
     pixmap = _figure_cell(
         cell.use,
-        bool(cell.unwell),
+        bool(cell.unhealthy),
         int(rect.width()),
         int(rect.height()),
         bar,
@@ -283,13 +283,13 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     wide = rect.width() >= _HEAT_FROM_W
     side = 6 if wide else 2
     inner = rect.adjusted(side, 0, -side, -3 if busy else 0)
-    if (busy or cell.unwell) and cell.use_percent is not None:
-        tone = "warn" if cell.unwell else "text"
+    if (busy or cell.unhealthy) and cell.use_percent is not None:
+        tone = "warn" if cell.unhealthy else "text"
         figure = use_figure(cell.use_percent, inner.width())
         paint_text(painter, inner, figure, "small_strong", tone, center=not wide)
-    if cell.temperature_c is not None and (wide or not (busy or cell.unwell)):
-        role: theme.Role = "small_strong" if cell.unwell else "tiny"
-        tone = "warn" if cell.unwell else "text2" if busy else "text3"
+    if cell.temperature_c is not None and (wide or not (busy or cell.unhealthy)):
+        role: theme.Role = "small_strong" if cell.unhealthy else "tiny"
+        tone = "warn" if cell.unhealthy else "text2" if busy else "text3"
         heat = formats.degrees(cell.temperature_c)
         paint_text(painter, inner, heat, role, tone, right=wide, center=not wide)
 
@@ -325,37 +325,37 @@ def _picture(
 
 @lru_cache(maxsize=512)
 def _wall_cell(
-    use: GpuUse, unwell: bool, width: int, height: int, tall: int, _dress: str, ratio: float
+    use: GpuUse, unhealthy: bool, width: int, height: int, tall: int, _dress: str, ratio: float
 ) -> QPixmap:
     def paint(painter: QPainter, rect: QRectF) -> None:
         share = tall / height if use == "ours" else 1.0
-        paint_gpu_cell(painter, rect, use, unwell=unwell, share=share)
+        paint_gpu_cell(painter, rect, use, unhealthy=unhealthy, share=share)
 
     return _picture(width, height, ratio, paint)
 
 
 @lru_cache(maxsize=1024)
 def _figure_cell(
-    use: GpuUse, unwell: bool, width: int, height: int, bar: int, _dress: str, ratio: float
+    use: GpuUse, unhealthy: bool, width: int, height: int, bar: int, _dress: str, ratio: float
 ) -> QPixmap:
     def paint(painter: QPainter, rect: QRectF) -> None:
-        if use in ("free", "gone", "unknown") and not unwell:
+        if use in ("free", "gone", "unknown") and not unhealthy:
             paint_gpu_cell(painter, rect, use, radius=R_CELL)
             return
         t = theme.current()
         path = QPainterPath()
         path.addRoundedRect(rect, R_CELL, R_CELL)
         painter.setClipPath(path)
-        painter.fillRect(rect, t.q("surface") if unwell else t.tint(_FAMILIES.get(use, "idle")))
-        if use == "other" and not unwell:
+        painter.fillRect(rect, t.q("surface") if unhealthy else t.tint(_FAMILIES.get(use, "idle")))
+        if use == "other" and not unhealthy:
             # Faint, because figures are on it. The owner's name identifies it without colour.
             painter.setOpacity(0.22)
             paint_hatch(painter, rect, 1.2, 5.0)
             painter.setOpacity(1.0)
-        tone = "warn_fill" if unwell else "live" if use == "ours" else "line_strong"
+        tone = "warn_fill" if unhealthy else "live" if use == "ours" else "line_strong"
         painter.fillRect(QRectF(0, height - _BAR_H, bar, _BAR_H), t.q(tone))
         painter.setClipping(False)
-        edge = "warn_fill" if unwell else tone if t.high_contrast else ""
+        edge = "warn_fill" if unhealthy else tone if t.high_contrast else ""
         if edge:
             painter.setPen(QPen(t.q(edge), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -29,7 +29,7 @@ from widgets.nodes.provisioning.host_key_pages import (
     PassphrasePage,
     TrustPage,
 )
-from widgets.nodes.provisioning.options_form import SetUpChoices
+from widgets.nodes.provisioning.options_form import OptionsForm
 
 _WIDTH = 540
 _PORT_W = 96
@@ -97,7 +97,7 @@ class AddNodeDialog(Dialog):
         self._taken = {name.casefold() for name in taken}
         self._under_way = False
         self._refusals: dict[str, str] = {}
-        self.choices = SetUpChoices()
+        self.choices = OptionsForm()
         self.choices.show_options(options or SetUpOptions())
         self._title = Label("Add a node", "title", elide="right")
         self._form = self._make_form()

@@ -66,7 +66,7 @@ class _Choice(QWidget):
         return self._below.text()
 
 
-class SetUpChoices(QWidget):
+class OptionsForm(QWidget):
     """The options of a set-up.
 
     Signals:

@@ -136,13 +136,13 @@ class SetUpDialog(Dialog):
         self._sentence = Label("", "small", "text3", elide="right")
         self._choices = Button("Options…", tip="Set it up with other options")
         self._choices.setAutoDefault(False)
-        self._choices.clicked.connect(self._wish_choices)
+        self._choices.clicked.connect(self._request_choices)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
-        self._cancel.clicked.connect(self._wish_cancel)
+        self._cancel.clicked.connect(self._request_cancel)
         self._open = Button("Show node")
         self._open.setAutoDefault(False)
-        self._open.clicked.connect(self._wish_open)
+        self._open.clicked.connect(self._request_open)
         self._close = Button("Continue in the background", kind="primary")
         self._close.setDefault(True)
         self._close.clicked.connect(self.hide)
@@ -312,15 +312,15 @@ class SetUpDialog(Dialog):
         self._settle()
 
     @Slot()
-    def _wish_cancel(self) -> None:
+    def _request_cancel(self) -> None:
         self.cancel_requested.emit(self._shown)
 
     @Slot()
-    def _wish_choices(self) -> None:
+    def _request_choices(self) -> None:
         self.choices_requested.emit(self._shown)
 
     @Slot()
-    def _wish_open(self) -> None:
+    def _request_open(self) -> None:
         self.hide()
         self.node_opened.emit(self._shown)
 

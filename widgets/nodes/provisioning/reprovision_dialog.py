@@ -17,7 +17,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.nodes.provisioning.host_key_pages import KeyPlate
-from widgets.nodes.provisioning.options_form import SetUpChoices
+from widgets.nodes.provisioning.options_form import OptionsForm
 
 _WIDTH = 560
 _ROWS_SEEN = 5
@@ -85,7 +85,7 @@ class SetUpAgainDialog(Dialog):
         head = row(Label("Nodes", "small", "text2"), STRETCH, self._all)
         self._nodes = QWidget()
         self._nodes.setLayout(col(head, StyledFrame("sunken", col(self._scroll)), gap=S1))
-        self.choices = SetUpChoices()
+        self.choices = OptionsForm()
         self.choices.show_options(options)
         self.choices.changed.connect(self._check)
         self._note = Label(_KEEPS, "small", "text2", wrap=True)
@@ -93,13 +93,13 @@ class SetUpAgainDialog(Dialog):
         self._trouble.hide()
         self._look = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
         self._look.setAutoDefault(False)
-        self._look.clicked.connect(self._wish_look)
+        self._look.clicked.connect(self._request_look)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self.reject)
         self._begin = Button("Set up", kind="primary")
         self._begin.setDefault(True)
-        self._begin.clicked.connect(self._wish)
+        self._begin.clicked.connect(self._request)
         self._form = QWidget()
         self._form.setLayout(
             col(
@@ -201,13 +201,13 @@ class SetUpAgainDialog(Dialog):
         self._check()
 
     @Slot()
-    def _wish_look(self) -> None:
+    def _request_look(self) -> None:
         self._look.setEnabled(False)
         self._trouble.hide()
         self.look_requested.emit(self.ticked())
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         names, options = self.ticked(), self.choices.options()
         self.accept()
         self.set_up_requested.emit(names, options)

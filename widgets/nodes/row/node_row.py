@@ -36,7 +36,7 @@ class Condition(Enum):
         return member
 
     WELL = "Healthy", "check-circle-fill", "good"
-    UNWELL = "Needs attention", "warning-fill", "warn"
+    UNHEALTHY = "Needs attention", "warning-fill", "warn"
     OFFLINE = "Offline", "wifi-slash", "bad"
     UNKNOWN = "Not known", "info-fill", "idle"
     NEW = "Not set up", "wrench", "idle"
@@ -45,11 +45,11 @@ class Condition(Enum):
     @property
     def is_news(self) -> bool:
         """Return True if the user should be notified."""
-        return self in (Condition.UNWELL, Condition.OFFLINE)
+        return self in (Condition.UNHEALTHY, Condition.OFFLINE)
 
     def counted(self, number: int) -> str:
         """The word after a count: "1 needs attention", "2 need attention"."""
-        if self is Condition.UNWELL:
+        if self is Condition.UNHEALTHY:
             return "needs attention" if number == 1 else "need attention"
         return self.word.lower()
 
@@ -79,12 +79,12 @@ class GpuCell(NamedTuple):
     use_percent: int | None = None
     temperature_c: int | None = None
     memory: str = ""
-    unwell: str = ""
+    unhealthy: str = ""
     display: str = ""
 
     @property
     def is_free(self) -> bool:
-        return self.use == "free" and not self.unwell
+        return self.use == "free" and not self.unhealthy
 
     @property
     def sentence(self) -> str:
@@ -95,7 +95,7 @@ class GpuCell(NamedTuple):
         memory = self.memory if self.memory != formats.NONE else ""
         who = who or f"in use by {self.owner}"
         parts = (f"GPU {self.number}", who, self.display, used, memory, heat)
-        return ", ".join(part for part in (*parts, self.unwell) if part)
+        return ", ".join(part for part in (*parts, self.unhealthy) if part)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class NodeRow:
     @property
     def free_gpus(self) -> int:
         """The number of GPUs that a job could use now."""
-        if self.condition not in (Condition.WELL, Condition.UNWELL, Condition.UNKNOWN):
+        if self.condition not in (Condition.WELL, Condition.UNHEALTHY, Condition.UNKNOWN):
             return 0
         return sum(cell.is_free for cell in self.gpus)
 
@@ -160,9 +160,9 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.NEW, state.message
     found = worst(state.health)
     if found is not None:
-        return Condition.UNWELL, found.headline
+        return Condition.UNHEALTHY, found.headline
     if fault:
-        return Condition.UNWELL, fault
+        return Condition.UNHEALTHY, fault
     unknown = not_known(state.reading)
     return (Condition.UNKNOWN, unknown) if unknown else (Condition.WELL, "healthy")
 
@@ -217,9 +217,9 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
         count = len(reading.gpus) if reading is not None else len(facts.gpus) if facts else 0
         use: GpuUse = "gone" if state.presence is Presence.OFFLINE else "unknown"
         return tuple(GpuCell(index, use) for index in range(count))
-    unwell = {(finding.gpu, finding.gpu_uuid) for finding in state.health}
+    unhealthy = {(finding.gpu, finding.gpu_uuid) for finding in state.health}
     return tuple(
-        gpu_cell(gpu, jobs, _reason(state, gpu) if (gpu.index, gpu.uuid) in unwell else "")
+        gpu_cell(gpu, jobs, _reason(state, gpu) if (gpu.index, gpu.uuid) in unhealthy else "")
         for gpu in reading.gpus
     )
 
@@ -229,7 +229,7 @@ def _reason(state: NodeState, gpu: Gpu) -> str:
     return found.words if found is not None else ""
 
 
-def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
+def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unhealthy: str = "") -> GpuCell:
     """A GPU as a cell; `jobs` are names of jobs by their id."""
     holders = gpu.compute_processes
     ours = next((p.run_tag for p in holders if p.run_tag), "")
@@ -241,7 +241,7 @@ def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
         gpu.use_percent,
         gpu.temperature_c,
         formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
-        unwell,
+        unhealthy,
         display_words(gpu),
     )
 
@@ -260,7 +260,7 @@ def _line(
     cells: tuple[GpuCell, ...],
     reading: NodeReading | None,
 ) -> tuple[str, Tone]:
-    if condition is Condition.UNWELL:
+    if condition is Condition.UNHEALTHY:
         return upper_first(reason), "warn"
     if condition is Condition.UNKNOWN:
         return upper_first(reason), "text3"

@@ -99,7 +99,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Ended", in_local_time(view.status.ended)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
-        ("Folder", services.share.shown(services.data_root.job(view.id).path)),
+        ("Folder", services.access.shown(services.data_root.job(view.id).path)),
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )

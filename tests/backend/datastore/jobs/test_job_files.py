@@ -110,13 +110,13 @@ def test_f22_of_many_who_wish_a_stop_one_makes_it(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     barrier = threading.Barrier(8)
 
-    def wish() -> bool:
+    def request() -> bool:
         barrier.wait()
         return job_files.request_stop(folder, 1)
 
     with ThreadPoolExecutor(8) as pool:
-        wishes = [pool.submit(wish) for _ in range(8)]
-    assert [wish.result() for wish in wishes].count(True) == 1
+        requests = [pool.submit(request) for _ in range(8)]
+    assert [request.result() for request in requests].count(True) == 1
     assert stop_requested(folder.lock, 1)
 
 

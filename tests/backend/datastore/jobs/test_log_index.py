@@ -157,7 +157,7 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
 
 
 def test_of_a_log_that_is_far_away_only_the_end_is_fetched(tmp_path: Path) -> None:
-    class Far(Mounted):
+    class Remote(Mounted):
         is_mounted = False
         fetched = 0
 
@@ -168,7 +168,7 @@ def test_of_a_log_that_is_far_away_only_the_end_is_fetched(tmp_path: Path) -> No
 
     path = tmp_path / "rank-0.log"
     path.write_text("".join(f"step {n:09d}\n" for n in range(1_000_000)))
-    share = Far()
+    share = Remote()
     index = LogIndex(path, share)
     index.refresh()
     assert index.begins_at > 0

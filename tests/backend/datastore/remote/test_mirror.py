@@ -38,11 +38,11 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_a_steady_look_brings_little_over_the_wire(far_place: Place, beat: Beat) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
-    view, run = started(far_place, services)
+def test_a_steady_look_brings_little_over_the_wire(remote_place: Place, beat: Beat) -> None:
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
+    view, run = started(remote_place, services)
     run.train(20_000)
     for step in (1, 2, 3):
         add_checkpoint(run, step, bytes(1_000_000))
@@ -53,25 +53,25 @@ def test_a_steady_look_brings_little_over_the_wire(far_place: Place, beat: Beat)
         os.utime(path, (an_hour_ago, an_hour_ago))
     update = services.jobs.queries.poll(view.id)
     size = run.folder.history.stat().st_size
-    assert far_place.wire.came_bytes > size
-    before = far_place.wire.came_bytes
+    assert remote_place.wire.came_bytes > size
+    before = remote_place.wire.came_bytes
     looks = 10
     for _ in range(looks):
         run.train(10)
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert len(update.history.steps) == 10
-    each = (far_place.wire.came_bytes - before) / looks
+    each = (remote_place.wire.came_bytes - before) / looks
     assert each < 8_000 < size / 10
 
 
-def test_the_age_of_a_claim_is_told_by_one_clock(far_place: Place, beat: Beat) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
+def test_the_age_of_a_claim_is_told_by_one_clock(remote_place: Place, beat: Beat) -> None:
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
-    attempt = far_place.data.job(view.id).attempt(1)
+    attempt = remote_place.data.job(view.id).attempt(1)
     an_hour_ago = time.time() - 3600
     os.utime(attempt.path, (an_hour_ago, an_hour_ago))
     for _ in range(2):
@@ -79,11 +79,11 @@ def test_the_age_of_a_claim_is_told_by_one_clock(far_place: Place, beat: Beat) -
     assert not attempt.exit.exists()
 
 
-def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat: Beat) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
-    view, run = started(far_place, services)
+def test_a_history_that_was_cut_or_replaced_is_read_anew(remote_place: Place, beat: Beat) -> None:
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
+    view, run = started(remote_place, services)
     run.train(50)
     cursor = services.jobs.queries.poll(view.id).cursor
     whole = run.folder.history.read_bytes()
@@ -97,15 +97,15 @@ def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat:
 
 
 def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
-    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
-    view, run = started(far_place, services)
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
+    view, run = started(remote_place, services)
     run.train(5)
     update = services.jobs.queries.poll(view.id)
-    far_place.wire.cut()
+    remote_place.wire.cut()
     run.train(5)
     silent = services.jobs.queries.poll(view.id, update.cursor)
     assert silent.view.state is JobState.TRAINING
@@ -118,7 +118,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
         services.jobs.annotate(view.id, name="other")
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: services.nodes.remote()[0].presence is Presence.OFFLINE, "silence of the node")
-    far_place.wire.mend()
+    remote_place.wire.repair()
 
     def back() -> RunUpdate | None:
         seen = services.jobs.queries.poll(view.id, silent.cursor)
@@ -129,32 +129,32 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
 
 
 def test_a_silent_host_is_waited_for_once(
-    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
-    view, _ = started(far_place, services)
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
+    view, _ = started(remote_place, services)
     cursor = services.jobs.queries.poll(view.id).cursor
-    far_place.sshd.freeze()
-    far_place.wire.cut()
-    far_place.wire.mend()
+    remote_place.sshd.freeze()
+    remote_place.wire.cut()
+    remote_place.wire.repair()
     monkeypatch.setattr("backend.ssh.persistent_connection.SILENCE_S", 0.5)
     monkeypatch.setattr("backend.ssh.persistent_connection._PAUSE_S", LIMIT_S)
-    before = far_place.wire.connections
+    before = remote_place.wire.connections
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
     assert {one.view.doubt[:13] for one in seen} == {"no news since"}
     # The wire counts a connection when it gets to it, which may be later.
-    wait_for(lambda: far_place.wire.connections > before, "the connection")
-    assert far_place.wire.connections == before + 1
+    wait_for(lambda: remote_place.wire.connections > before, "the connection")
+    assert remote_place.wire.connections == before + 1
 
 
 def test_a_sending_that_broke_off_goes_on_where_it_was(
-    far_place: Place, monkeypatch: pytest.MonkeyPatch
+    remote_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = far_place.desktop()
-    source = far_place.root.parent / "source"
+    services = remote_place.desktop()
+    source = remote_place.root.parent / "source"
     source.mkdir()
     for number in range(10):
         (source / f"{number}.bin").write_bytes(bytes([number]) * 100_000)
@@ -165,20 +165,20 @@ def test_a_sending_that_broke_off_goes_on_where_it_was(
         def report(self, done: float, total: float, what: str) -> None:
             if what == "Sending files" and done > 450_000 and not self.cuts:
                 self.cuts += 1
-                far_place.wire.cut()
-                far_place.wire.mend()
+                remote_place.wire.cut()
+                remote_place.wire.repair()
 
     progress = Cutting()
     item = services.library.import_item(Kind.DATASET, source, "digits", progress)
     assert (progress.cuts, item.version) == (1, 1)
     services.library.verify(Kind.DATASET, services.library.pin(Kind.DATASET, "digits"))
-    version = far_place.root / "datasets" / "digits" / "v1" / "files"
+    version = remote_place.root / "datasets" / "digits" / "v1" / "files"
     assert sorted(path.name for path in version.iterdir()) == [f"{n}.bin" for n in range(10)]
 
 
-def test_this_computer_cannot_train_on_what_it_does_not_mount(far_place: Place) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
+def test_this_computer_cannot_train_on_what_it_does_not_mount(remote_place: Place) -> None:
+    services = remote_place.desktop()
+    remote_place.stock(services)
     check = services.jobs.check(raw_job())
     (fault,) = check.faults
     assert fault.field == "placement[0].node"
@@ -187,11 +187,11 @@ def test_this_computer_cannot_train_on_what_it_does_not_mount(far_place: Place) 
     assert services.nodes.reading().name == "this-computer"
 
 
-def test_only_a_yes_opens_a_data_root_over_ssh(far_place: Place, tmp_path: Path) -> None:
+def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: Place, tmp_path: Path) -> None:
     catalogue = tmp_path / "c" / "catalogue.sqlite"
     with pytest.raises(HostKeyUnknown) as told:
-        open_services(far_place.address, catalogue)
-    assert told.value.key.fingerprint == far_place.sshd.fingerprint
+        open_services(remote_place.address, catalogue)
+    assert told.value.key.fingerprint == remote_place.sshd.fingerprint
     assert not catalogue.exists()
 
 
@@ -211,14 +211,16 @@ def test_an_account_without_a_shell_is_enough(
         place.close()
 
 
-def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(far_place: Place, beat: Beat) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
-    beat(far_place)
-    view, run = started(far_place, services)
+def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(
+    remote_place: Place, beat: Beat
+) -> None:
+    services = remote_place.desktop()
+    remote_place.stock(services)
+    beat(remote_place)
+    view, run = started(remote_place, services)
     replace_json(run.folder.lock, {"run": 1})
     folder = services.data_root.job(view.id)
-    clear_old_stop_request(folder, 1, services.share)
+    clear_old_stop_request(folder, 1, services.access)
     assert run.folder.lock.exists()
-    clear_old_stop_request(folder, 2, services.share)
+    clear_old_stop_request(folder, 2, services.access)
     assert not run.folder.lock.exists()

@@ -28,18 +28,18 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def fetched(far_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]:
+def fetched(remote_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]:
     """A desktop that fetched two checkpoints and the files of a model; its mirror is read."""
-    one, services = far_place.desktop(), far_place.desktop()
-    far_place.stock(one)
-    beat(far_place)
-    view, run = started(far_place, one)
+    one, services = remote_place.desktop(), remote_place.desktop()
+    remote_place.stock(one)
+    beat(remote_place)
+    view, run = started(remote_place, one)
     for step in (2, 5):
         add_checkpoint(run, step)
     services.jobs.queries.show(view.id)
     folder = services.data_root.job(view.id)
     for record in services.jobs.queries.checkpoints(view.id):
-        services.share.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
+        services.access.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
     services.library.list(Kind.MODEL)
     return services, folder, services.library.open_content(Kind.MODEL, "tiny")
 
@@ -66,7 +66,7 @@ def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
     assert not source.exists()
     assert len(services.jobs.queries.checkpoints(folder.job_id)) == 2
 
-    services.share.bring_file(first, Progress())
+    services.access.bring_file(first, Progress())
     assert first.read_bytes() == PAYLOAD
     assert services.library.open_content(Kind.MODEL, "tiny") == source
     assert (source / "bks_model.py").exists()
@@ -79,7 +79,7 @@ def test_what_is_asked_for_is_wanted_anew(fetched: tuple[Services, JobFolder, Pa
         unwanted_for(path, 31 * DAY_S)
     services.library.open_content(Kind.MODEL, "tiny")
     for path in kept[1:]:
-        services.share.bring_file(path, Progress())
+        services.access.bring_file(path, Progress())
     services.library.open_content(Kind.LOADER, "tiny")
     assert [path.exists() for path in kept] == [True, True, True]
 
@@ -99,15 +99,15 @@ def test_of_too_much_the_longest_unwanted_goes_and_nothing_of_the_last_hour(
 
 @pytest.mark.slow
 def test_what_the_data_root_has_no_more_or_otherwise_stays(
-    fetched: tuple[Services, JobFolder, Path], far_place: Place
+    fetched: tuple[Services, JobFolder, Path], remote_place: Place
 ) -> None:
     services, folder, source = fetched
     first, _ = weights(folder)
-    there = far_place.data.job(folder.job_id).checkpoints
+    there = remote_place.data.job(folder.job_id).checkpoints
     (there / first).unlink()
-    shutil.rmtree(far_place.root / "models" / "tiny" / "v1" / "src")
-    (far_place.root / "models" / "tiny" / "v1" / "src").mkdir()
-    freed = services.share.clear()
+    shutil.rmtree(remote_place.root / "models" / "tiny" / "v1" / "src")
+    (remote_place.root / "models" / "tiny" / "v1" / "src").mkdir()
+    freed = services.access.clear()
     assert freed == len(PAYLOAD)
     assert weights(folder) == [first]
     assert (source / "bks_model.py").exists()
@@ -147,7 +147,7 @@ def test_what_keeps_the_mirror_from_making_room_keeps_nobody_from_his_work(
 
 def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     fetched: tuple[Services, JobFolder, Path],
-    far_place: Place,
+    remote_place: Place,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -155,18 +155,18 @@ def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
     found = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    room = services.share.room()
+    room = services.access.room()
     assert room is not None
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
     assert str(services.data_root.path) in found.sentence
-    assert f"--data-root {far_place.address} mirror clear" in found.sentence
+    assert f"--data-root {remote_place.address} mirror clear" in found.sentence
 
-    where = ["--data-root", str(far_place.address), "--catalogue", str(services.catalogue.path)]
+    where = ["--data-root", str(remote_place.address), "--catalogue", str(services.catalogue.path)]
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
     assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
     assert weights(folder) == []
-    after = services.share.room()
+    after = services.access.room()
     assert after is not None
     assert after.fetched_bytes == 0
     told = next(one for one in services.nodes.doctor() if one.check == "mirror")

@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes import registry, ssh_reading
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.registry import NodeRegistry
 from backend.services.nodes.service import _orphans
 from backend.ssh.banner_check import check_banner
 from backend.ssh.interface import CommandResult, HostKeyUnknown, Unreachable
@@ -30,8 +30,8 @@ pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 
 
 @pytest.fixture
-def service(tmp_path: Path, sshd: Sshd) -> ClusterService:
-    made = ClusterService(DataRoot(tmp_path), tmp_path / "desktop", sshd.ssh_config)
+def service(tmp_path: Path, sshd: Sshd) -> NodeRegistry:
+    made = NodeRegistry(DataRoot(tmp_path), tmp_path / "desktop", sshd.ssh_config)
     made.trust(sshd.host_key)
     return made
 
@@ -60,7 +60,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
 
 
 def test_f11_an_sshd_greets_whoever_knocks_and_one_that_is_stopped_is_named(
-    service: ClusterService, sshd: Sshd
+    service: NodeRegistry, sshd: Sshd
 ) -> None:
     service.check_banner(sshd.address)
     sshd.stop()
@@ -97,7 +97,7 @@ def test_who_drips_is_given_up_as_well() -> None:
 
 
 def test_behind_a_jump_host_it_is_the_node_that_must_answer(
-    service: ClusterService, make_sshd: Callable[..., Sshd], sshd: Sshd
+    service: NodeRegistry, make_sshd: Callable[..., Sshd], sshd: Sshd
 ) -> None:
     jump = make_sshd()
     jump.allow(sshd.client_key)

@@ -90,7 +90,7 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     assert state.reading is not None
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
-    (far,) = services.share._far.values()  # type: ignore[attr-defined]
+    (far,) = services.access._remote.values()  # type: ignore[attr-defined]
     wait_for(lambda: not far._asking.is_alive(), "the look before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
@@ -194,7 +194,7 @@ def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: Carrie
     assert (record.name, record.is_latest) == (name, True)
     assert not Path(record.path).exists(), "files come when they are asked for"
     assert services.jobs.queries.log(view.id, 0).text == "hello\n"
-    verify(record, share=services.share)
+    verify(record, access=services.access)
     assert Path(record.path).read_bytes() == PAYLOAD
 
 
@@ -317,7 +317,7 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
     assert silent.doubt.startswith("no news since ")
     # It is not refused any more, but not answered either, which takes a while to be believed.
     blind.sshd.freeze()
-    blind.wire.mend()
+    blind.wire.repair()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
     other = blind.desktop()
     known = other.jobs.queries.show(view.id)

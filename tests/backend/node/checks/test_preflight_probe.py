@@ -253,13 +253,13 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
 
 
 @pytest.mark.parametrize("came", range(3))
-@pytest.mark.parametrize("strangers", [0, 1])
+@pytest.mark.parametrize("foreigners", [0, 1])
 def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
-    came: int, strangers: int
+    came: int, foreigners: int
 ) -> None:
     (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS, "visitors": 3})
     place = ("127.0.0.1", there["port"])
-    for token in [TOKEN] * came + ["another"] * strangers:
+    for token in [TOKEN] * came + ["another"] * foreigners:
         with socket.create_connection(place) as visitor:
             visitor.sendall(token.encode())
     listener = {"address": place[0], "port": place[1], "token": TOKEN, "visitors": 3}

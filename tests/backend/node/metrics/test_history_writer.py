@@ -99,7 +99,7 @@ def test_a_line_says_again_what_the_reading_said(
     first, second = line.gpus
     assert (first.uuid, first.temperature_c, first.sm_clock_mhz) == ("GPU-a", 66, 1410)
     assert (first.use_percent, first.memory_percent, first.power_w) == (93, 50.0, 372)
-    assert (second.uuid, second.power_w, second.unwell) == ("GPU-b", None, "")
+    assert (second.uuid, second.power_w, second.unhealthy) == ("GPU-b", None, "")
 
 
 def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
@@ -111,8 +111,8 @@ def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
     past._hours._next_s = 0.0
     keep(past, *beats(1, 20))
     before, after = read(root, clock)
-    assert [gpu.unwell for gpu in before.gpus] == ["", ""]
-    assert [gpu.unwell for gpu in after.gpus] == ["slowed by heat", ""]
+    assert [gpu.unhealthy for gpu in before.gpus] == ["", ""]
+    assert [gpu.unhealthy for gpu in after.gpus] == ["slowed by heat", ""]
 
 
 def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
@@ -143,7 +143,7 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
         agent.wait()
         ServiceLock(folder.path).path.unlink(missing_ok=True)
     assert line is not None
-    assert [gpu.unwell for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
+    assert [gpu.unhealthy for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
     assert line.gpus[1].temperature_c == 91
 
 
@@ -298,7 +298,7 @@ def test_words_of_a_stranger_command_no_terminal() -> None:
         b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
     )
     (gpu,) = found.gpus
-    assert (gpu.uuid, gpu.unwell) == ("?[31mGPU", "?evil")
+    assert (gpu.uuid, gpu.unhealthy) == ("?[31mGPU", "?evil")
     assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
 
 

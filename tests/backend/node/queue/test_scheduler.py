@@ -26,7 +26,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.reading import Cpu, NodeReading
-from backend.records.queue.entry import QueueEntry, Seat
+from backend.records.queue.entry import QueueEntry, Slot
 from tests.fakes.runs import Run
 
 READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)
@@ -287,12 +287,12 @@ def test_where_everybody_may_write_nobody_but_its_owner_starts_programs(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
-    stranger, stat = 4711, os.stat
+    foreign, stat = 4711, os.stat
 
     def seen(path: object, **more: object) -> os.stat_result:
         found = stat(path, **more)
         is_theirs = str(path) == str(folder.queued_launch)
-        return os.stat_result((*found[:4], stranger, *found[5:])) if is_theirs else found
+        return os.stat_result((*found[:4], foreign, *found[5:])) if is_theirs else found
 
     monkeypatch.setattr(os, "stat", seen)
     root.jobs.chmod(0o777)
@@ -423,7 +423,7 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
     assert live.read().running == ()
     folder.attempt(1).path.mkdir()
     (found,) = live.read().running
-    assert found.seats == (Seat("gpu1", processes=2),)
+    assert found.seats == (Slot("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # Nobody can say what it has; nothing is started beside it.
     assert not live.read().is_complete

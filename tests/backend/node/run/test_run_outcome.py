@@ -79,7 +79,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, obj
 @pytest.mark.parametrize(
     ("exits", "more", "named"),
     [
-        ([ended(0, "interrupted")], {"stop_was_wished": True, "gave_up": "It hung."}, True),
+        ([ended(0, "interrupted")], {"stop_was_requested": True, "gave_up": "It hung."}, True),
         ([ended(0, "finished")], {}, True),
         ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
         ([], {"launcher_code": 1}, True),
@@ -108,7 +108,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 
 def test_a_stop_whose_checkpoint_was_saved_says_so_whatever_became_of_another_rank() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
-    hung = {"stop_was_wished": True, "stopped_by": "ben", "gave_up": "It hung."}
+    hung = {"stop_was_requested": True, "stopped_by": "ben", "gave_up": "It hung."}
     record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
@@ -186,9 +186,9 @@ def test_f22_who_stopped_a_run_is_named() -> None:
         "Stopped by ben. Saved at epoch 2, step 20."
     )
     assert judge(*stopped, **known).message == "Stopped by ben before the first step."
-    early = judge(**known, stop_was_wished=True, ended_early=True).message
+    early = judge(**known, stop_was_requested=True, ended_early=True).message
     assert early.startswith("Stopped by ben before the first step of this run; the newest")
-    by_force = judge(**known, stop_was_wished=True, gave_up="It hung.").message
+    by_force = judge(**known, stop_was_requested=True, gave_up="It hung.").message
     assert by_force == (
         "Stopped by ben, by force, so no checkpoint could be made; "
         f"the newest one is {name}. It hung."
@@ -381,10 +381,10 @@ def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -
 
 
 def test_a_stop_that_met_an_error_is_an_error() -> None:
-    record = judge(ended(1, "error", "The disk is full."), stop_was_wished=True)
+    record = judge(ended(1, "error", "The disk is full."), stop_was_requested=True)
     assert record.state is JobState.ERROR
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
-    assert judge(killed, stop_was_wished=True).state is JobState.ERROR
+    assert judge(killed, stop_was_requested=True).state is JobState.ERROR
 
 
 PLAN = RANKS[1]

@@ -158,10 +158,10 @@ def test_f51_processors_and_gpus_do_not_mix() -> None:
     assert "names a node twice" in faults(twice)["placement"]
     gpu_twice = changed("placement", [{"node": "a", "gpus": ["GPU-1", "GPU-1"]}])
     assert "names a GPU twice" in faults(gpu_twice)["placement[0].gpus"]
-    stranger = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-2": "al"}}])
-    assert "“GPU-2”, which is not chosen" in faults(stranger)["placement[0].beside"]
-    nobody = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-1": 3}}])
-    assert "each with a user's name" in faults(nobody)["placement[0].beside"]
+    foreign = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-2": "al"}}])
+    assert "“GPU-2”, which is not chosen" in faults(foreign)["placement[0].beside"]
+    no_one = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-1": 3}}])
+    assert "each with a user's name" in faults(no_one)["placement[0].beside"]
 
 
 def test_nodes_average_first_among_their_gpus_alone() -> None:

@@ -254,16 +254,16 @@ def test_whatever_waits_no_gpu_is_given_twice_and_the_first_is_never_passed(want
         for n, ((node, gpus), priority) in enumerate(wanted)
     ]
     live, waiting = jobs[:running], jobs[running:]
-    verdicts = judge_queue(waiting, scene(*live))
-    begun = [*live, *(one for one in waiting if verdicts[one.job_id] is None)]
+    outcomes = judge_queue(waiting, scene(*live))
+    begun = [*live, *(one for one in waiting if outcomes[one.job_id] is None)]
     for one in waiting:
-        if verdicts[one.job_id] is not None:
+        if outcomes[one.job_id] is not None:
             continue
         others = [other for other in begun if other is not one and other not in live]
         for other in [*others, *live]:
             assert not any(a.competes(b) for a in one.seats for b in other.seats)
         for earlier in waiting:
-            if earlier.order < one.order and verdicts[earlier.job_id] is not None:
+            if earlier.order < one.order and outcomes[earlier.job_id] is not None:
                 assert not any(a.competes(b) for a in one.seats for b in earlier.seats)
 
 

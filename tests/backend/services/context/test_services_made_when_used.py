@@ -27,13 +27,13 @@ def test_any_service_may_be_the_first(services: Services, name: str) -> None:
     services.make_all()
     assert getattr(services, name) is first
     # A service that got no access of its own would take the data root for mounted.
-    shares = {getattr(vars(services)[one], "_share", None) for one in SERVICES}
-    assert shares <= {None, services.share}
+    shares = {getattr(vars(services)[one], "_access", None) for one in SERVICES}
+    assert shares <= {None, services.access}
     assert MOUNTED not in shares
 
 
 def test_opening_makes_none_but_the_access(services: Services, tmp_path: Path) -> None:
-    assert [name for name in SERVICES if name in vars(services)] == ["share"]
+    assert [name for name in SERVICES if name in vars(services)] == ["access"]
     assert not (tmp_path / "here").exists()
 
 

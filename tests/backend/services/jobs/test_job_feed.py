@@ -14,7 +14,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, line_of
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import feed as job_feed
-from backend.services.jobs.feed import JobList
+from backend.services.jobs.feed import JobFeed
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 from tests.fakes.command_line import call
 from tests.job_views import changed
@@ -48,7 +48,7 @@ def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_RECENT_S", 3600)
     job_id = create(desktops[0])
     desktops[0].jobs.queries.show(job_id)
-    jobs = JobList(desktops[0].jobs.queries)
+    jobs = JobFeed(desktops[0].jobs.queries)
     for _ in range(2):
         assert [view.id for view in jobs.poll().views] == [job_id]
 
@@ -60,13 +60,13 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
         before.jobs.queries.show(create(before))
         before.data_root.jobs.rename(tmp_path / "elsewhere")
     with closing(open_services(*places)) as after:
-        for look in (JobList(after.jobs.queries).poll, after.jobs.queries.list):
+        for look in (JobFeed(after.jobs.queries).poll, after.jobs.queries.list):
             with pytest.raises(BackendError, match="is missing") as refused:
                 look()
         assert "is mounted" in refused.value.remedy
         assert "rescan" in refused.value.remedy
         after.library.rescan()
-        assert JobList(after.jobs.queries).poll().total == 0
+        assert JobFeed(after.jobs.queries).poll().total == 0
 
 
 def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
@@ -81,7 +81,7 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
-    jobs = JobList(desktops[0].jobs.queries)
+    jobs = JobFeed(desktops[0].jobs.queries)
     first = jobs.poll()
     assert (told(first), first.total, first.gone) == (ids, 3, ())
     assert told(jobs.poll()) == set()
@@ -90,7 +90,7 @@ def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
 def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     here, there = desktops
     old, going = create(there), create(there)
-    jobs = JobList(here.jobs.queries)
+    jobs = JobFeed(here.jobs.queries)
     jobs.poll()
     new = create(there)
     there.jobs.annotate(old, name="another name")
@@ -106,7 +106,7 @@ def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(des
     view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
-    listing = JobList(services.jobs.queries).poll()
+    listing = JobFeed(services.jobs.queries).poll()
     assert listing.views == ()
     assert listing.lines == (line_of(view),)
 
@@ -116,7 +116,7 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
     here, there = desktops
     ids = sorted((create(there) for _ in range(8)), reverse=True)
-    jobs = JobList(here.jobs.queries, look_s=0.0)
+    jobs = JobFeed(here.jobs.queries, look_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
     looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})
@@ -126,7 +126,7 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
 def test_a_spoiled_folder_hides_no_other_job(desktops):
     good, bad = create(desktops[0]), create(desktops[0])
     desktops[0].data_root.job(bad).config.write_text("name = ")
-    assert told(JobList(desktops[0].jobs.queries).poll()) == {good}
+    assert told(JobFeed(desktops[0].jobs.queries).poll()) == {good}
 
 
 # What is said about a job.

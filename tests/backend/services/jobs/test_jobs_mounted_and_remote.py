@@ -21,8 +21,8 @@ from tests.backend.services.access_cases import (
     PAYLOAD,
     Beat,
     FakeHead,
-    FarRun,
     Place,
+    RemoteRun,
     add_checkpoint,
     on_node,
     started,
@@ -131,9 +131,9 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert list(other.jobs.queries.history(view.id).steps) == list(range(1, run.step + 1))
     assert other.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock)["run"] == 1
-    wished = run.folder.lock.read_bytes()
+    requested = run.folder.lock.read_bytes()
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
-    assert run.folder.lock.read_bytes() == wished
+    assert run.folder.lock.read_bytes() == requested
     run.end(JobState.INTERRUPTED)
     assert services.jobs.queries.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
     assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
@@ -204,11 +204,11 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     assert launch["config"]["optimizer"]["lr"] == slower
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
-    resumed = FarRun(place, services.jobs.queries.show(view.id))
+    resumed = RemoteRun(place, services.jobs.queries.show(view.id))
     resumed.end(JobState.INTERRUPTED)
     assert services.jobs.lifecycle.start(view.id, start_over=True).run == 3
     assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
-    again = FarRun(place, services.jobs.queries.show(view.id))
+    again = RemoteRun(place, services.jobs.queries.show(view.id))
     again.train(2)
     update = other.jobs.queries.poll(view.id, cursor)
     assert (update.view.run, update.view.step) == (3, 3)
@@ -228,7 +228,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     services.jobs.lifecycle.stop(view.id)
     run.end(JobState.INTERRUPTED)
     services.jobs.lifecycle.start(view.id, start_over=True)
-    again = FarRun(place, services.jobs.queries.show(view.id))
+    again = RemoteRun(place, services.jobs.queries.show(view.id))
     again.train(1)
     again.folder.rank_log(0).write_text("of run 2\n")
     newest, first = other.jobs.queries.runs(view.id)
@@ -358,14 +358,14 @@ def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
     view, run = started(place, one)
     first = add_checkpoint(run, 4)
     add_checkpoint(run, 8)
-    mark = one.share.replace_json
+    mark = one.access.replace_json
 
     def too_late(path: Path, value: object) -> None:
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / first).with_suffix(suffix).unlink()
         mark(path, value)
 
-    monkeypatch.setattr(one.share, "replace_json", too_late)
+    monkeypatch.setattr(one.access, "replace_json", too_late)
     with pytest.raises(BackendError, match="has just removed the checkpoint"):
         one.jobs.keep(view.id, first)
     assert list(run.folder.checkpoints.glob("*.keep")) == []

@@ -210,11 +210,11 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
 
 
 def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
-    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beat(far_place)
-    services = far_place.desktop()
-    folder = DataRoot(far_place.root).node(NODE)
+    beat(remote_place)
+    services = remote_place.desktop()
+    folder = DataRoot(remote_place.root).node(NODE)
     read = SftpFiles.read
     written = 0
 

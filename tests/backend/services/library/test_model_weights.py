@@ -139,16 +139,16 @@ def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, f
     ],
 )
 def test_what_is_no_weights_is_refused_in_one_sentence(
-    far_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
+    remote_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
 ) -> None:
-    services = far_place.desktop()
-    far_place.stock(services)
+    services = remote_place.desktop()
+    remote_place.stock(services)
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BackendError, match=sentence) as refused:
         services.library.give_weights("tiny", tmp_path / name)
     assert refused.value.remedy
-    assert not list(version(far_place).glob("*weights*"))
+    assert not list(version(remote_place).glob("*weights*"))
 
 
 def test_who_cancels_leaves_the_model_as_it_was(

@@ -16,7 +16,7 @@ from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.nodes.provisioning import DesktopPlaces, SetUpService
+from backend.services.nodes.provisioning import DesktopPlaces, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
 from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
 from tests.backend.provisioning.test_wheelhouse import built
@@ -46,8 +46,8 @@ class Cluster:
             entry = replace(node.entry, ranks_address=f"10.77.0.{number}/24")
             node_files.write_entry(self.root, entry)
 
-    def service(self, desktop: str = "desktop") -> SetUpService:
-        return SetUpService(
+    def service(self, desktop: str = "desktop") -> ProvisioningService:
+        return ProvisioningService(
             self.root,
             DesktopPlaces(
                 keys=self.folder / desktop / "keys",

@@ -18,7 +18,7 @@ from keyring.errors import KeyringLocked
 from backend.base.errors import BackendError
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
-from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from backend.ssh.system_keyring import SystemKeyring
 from tests.backend.ssh.sshd_rig import Sshd, make_key
@@ -42,12 +42,12 @@ def root(tmp_path: Path) -> DataRoot:
 
 
 @pytest.fixture
-def open_service(tmp_path: Path, root: DataRoot, sshd: Sshd) -> Callable[[], ClusterService]:
-    return lambda: ClusterService(root, tmp_path / "desktop", sshd.ssh_config)
+def open_service(tmp_path: Path, root: DataRoot, sshd: Sshd) -> Callable[[], NodeRegistry]:
+    return lambda: NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config)
 
 
 @pytest.fixture
-def service(open_service: Callable[[], ClusterService]) -> ClusterService:
+def service(open_service: Callable[[], NodeRegistry]) -> NodeRegistry:
     return open_service()
 
 
@@ -56,7 +56,7 @@ def everything_under(root: DataRoot) -> list[Path]:
 
 
 def test_a_node_is_added_found_again_looked_at_and_removed(
-    open_service: Callable[[], ClusterService], sshd: Sshd, root: DataRoot
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: DataRoot
 ) -> None:
     asked: list[HostKey] = []
 
@@ -87,7 +87,7 @@ def test_a_node_is_added_found_again_looked_at_and_removed(
 
 
 def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
-    open_service: Callable[[], ClusterService], sshd: Sshd, root: DataRoot
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: DataRoot
 ) -> None:
     one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
     assert one.no_share
@@ -102,12 +102,12 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     shell.close()
 
 
-def test_without_a_name_it_is_called_as_its_host(service: ClusterService, sshd: Sshd) -> None:
+def test_without_a_name_it_is_called_as_its_host(service: NodeRegistry, sshd: Sshd) -> None:
     assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
 
 
 def test_a_relative_key_is_found_from_any_folder(
-    service: ClusterService, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+    service: NodeRegistry, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(sshd.client_key.parent)
     address = replace(sshd.address, identity=sshd.client_key.name)
@@ -117,7 +117,7 @@ def test_a_relative_key_is_found_from_any_folder(
 
 
 def test_f56_only_a_yes_lets_a_node_in(
-    service: ClusterService, sshd: Sshd, root: DataRoot, tmp_path: Path
+    service: NodeRegistry, sshd: Sshd, root: DataRoot, tmp_path: Path
 ) -> None:
     with pytest.raises(HostKeyUnknown):
         service.add("gpu1", sshd.address, accept=no)
@@ -128,7 +128,7 @@ def test_f56_only_a_yes_lets_a_node_in(
 
 
 def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
-    service: ClusterService, sshd: Sshd
+    service: NodeRegistry, sshd: Sshd
 ) -> None:
     service.add("gpu1", sshd.address, accept=yes)
     sshd.stop()
@@ -153,11 +153,9 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
 def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
     root: DataRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
 ) -> None:
-    ClusterService(root, tmp_path / "desktop", sshd.ssh_config).add(
-        "gpu1", sshd.address, accept=yes
-    )
+    NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add("gpu1", sshd.address, accept=yes)
     fingerprint = sshd.fingerprint if is_right else "SHA256:other"
-    given = ClusterService(
+    given = NodeRegistry(
         root,
         tmp_path / "elsewhere",
         sshd.ssh_config,
@@ -174,7 +172,7 @@ def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
         contacts[contact]()
         assert given.host_key("gpu1") == sshd.host_key.text
         # It is stored, so it need not be given again.
-        ClusterService(root, tmp_path / "elsewhere", sshd.ssh_config).open_shell("gpu1").close()
+        NodeRegistry(root, tmp_path / "elsewhere", sshd.ssh_config).open_shell("gpu1").close()
         return
     with pytest.raises(HostKeyUnknown):
         contacts[contact]()
@@ -184,7 +182,7 @@ def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
 def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     root: DataRoot, tmp_path: Path, sshd: Sshd
 ) -> None:
-    service = ClusterService(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
+    service = NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
     service.add("gpu1", sshd.address, accept=no)
     sshd.stop()
     sshd.new_host_key()
@@ -196,9 +194,7 @@ def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     service.open_shell("gpu1").close()
 
 
-def test_f52_what_fails_creates_nothing(
-    service: ClusterService, sshd: Sshd, root: DataRoot
-) -> None:
+def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root: DataRoot) -> None:
     sshd.stop()
     with pytest.raises(Unreachable):
         service.add("gpu1", sshd.address, accept=yes)
@@ -210,7 +206,7 @@ def test_f52_what_fails_creates_nothing(
     assert service.list() == ()
 
 
-def test_a_look_that_fails_changes_nothing(service: ClusterService, sshd: Sshd) -> None:
+def test_a_look_that_fails_changes_nothing(service: NodeRegistry, sshd: Sshd) -> None:
     added = service.add("gpu1", sshd.address, accept=yes)
     sshd.stop()
     with pytest.raises(Unreachable):
@@ -220,23 +216,23 @@ def test_a_look_that_fails_changes_nothing(service: ClusterService, sshd: Sshd) 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "-n", "CON", "a\nb", "x" * 101, "this-computer"])
 def test_f54_a_name_that_cannot_be_one_is_refused_before_anybody_is_asked(
-    service: ClusterService, root: DataRoot, name: str
+    service: NodeRegistry, root: DataRoot, name: str
 ) -> None:
-    def nobody(key: HostKey) -> bool:
+    def no_one(key: HostKey) -> bool:
         raise AssertionError("asked")
 
     with pytest.raises(BackendError):
-        service.add(name, NodeAddress("no-such-host.invalid"), accept=nobody)
+        service.add(name, NodeAddress("no-such-host.invalid"), accept=no_one)
     assert everything_under(root) == []
 
 
-def test_a_name_is_taken_once(service: ClusterService, sshd: Sshd) -> None:
+def test_a_name_is_taken_once(service: NodeRegistry, sshd: Sshd) -> None:
     service.add("gpu1", sshd.address, accept=yes)
     with pytest.raises(BackendError, match="The node “gpu1” exists already"):
         service.add("gpu1", sshd.address, accept=yes)
 
 
-def test_a_name_nearly_right_is_suggested(service: ClusterService, sshd: Sshd) -> None:
+def test_a_name_nearly_right_is_suggested(service: NodeRegistry, sshd: Sshd) -> None:
     service.add("gpu-one", sshd.address, accept=yes)
     with pytest.raises(BackendError) as told:
         service.remove("gpu-oen")
@@ -262,7 +258,7 @@ def locked(sshd: Sshd) -> NodeAddress:
 
 
 def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
-    open_service: Callable[[], ClusterService], sshd: Sshd
+    open_service: Callable[[], NodeRegistry], sshd: Sshd
 ) -> None:
     service, address = open_service(), locked(sshd)
     person = Person("wrong", PASSPHRASE)
@@ -275,7 +271,7 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
 
 
 def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
-    service: ClusterService, sshd: Sshd, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, root: DataRoot
 ) -> None:
     address = locked(sshd)
     for person, times in ((Person("a", "b", "c"), 3), (Person(""), 1), (Person("a", ""), 2)):
@@ -286,7 +282,7 @@ def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
 
 
 def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
-    service: ClusterService, sshd: Sshd, tmp_path: Path
+    service: NodeRegistry, sshd: Sshd, tmp_path: Path
 ) -> None:
     service.add("gpu1", locked(sshd), accept=yes, passphrase=Person(PASSPHRASE))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -299,7 +295,7 @@ def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
 
 
 def test_a_node_that_does_not_see_the_data_root_is_added_without(
-    service: ClusterService, sshd: Sshd, tmp_path: Path
+    service: NodeRegistry, sshd: Sshd, tmp_path: Path
 ) -> None:
     entry = service.add("gpu1", sshd.address, accept=yes, node_data_root="/mnt/nothing")
     assert entry.data_root == ""
@@ -310,7 +306,7 @@ def test_a_node_that_does_not_see_the_data_root_is_added_without(
 
 
 def test_the_address_of_the_ranks_stays_while_the_node_has_it(
-    service: ClusterService, sshd: Sshd, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, root: DataRoot
 ) -> None:
     from backend.datastore.nodes.files import write_entry
 
@@ -322,7 +318,7 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
 
 
 def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
-    service: ClusterService, sshd: Sshd, tmp_path: Path, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, tmp_path: Path, root: DataRoot
 ) -> None:
     mounted = tmp_path / "mounted"
     mounted.symlink_to(root.path)
@@ -378,7 +374,7 @@ Use = Callable[[KeyringBackend], KeyringBackend]
 
 
 def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
-    open_service: Callable[[], ClusterService], sshd: Sshd, tmp_path: Path, use_keyring: Use
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, tmp_path: Path, use_keyring: Use
 ) -> None:
     held = Memory()
     use_keyring(held)
@@ -395,7 +391,7 @@ def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
 
 
 def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
-    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
     use_keyring(Memory())
     address = locked(sshd)
@@ -407,7 +403,7 @@ def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
 
 
 def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
-    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
     held = Memory()
     use_keyring(held)

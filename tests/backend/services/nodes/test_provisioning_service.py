@@ -24,7 +24,7 @@ from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import Interface, NodeEntry, NodeInstallation, PythonFound
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes import provisioning
-from backend.services.nodes.provisioning import SetUpService
+from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.tools.packages import PackageService
 from backend.ssh.interface import Unreachable
 from tests.backend.provisioning.provisioner_rig import put_house
@@ -254,12 +254,12 @@ def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -
 def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def take(_service: SetUpService, name: str) -> int:
+    def take(_service: ProvisioningService, name: str) -> int:
         if name == "gpu2":
             raise BackendError("gpu2 does not answer.", "Look whether it is on.")
         return 4_000_000
 
-    monkeypatch.setattr(SetUpService, "un_provision", take)
+    monkeypatch.setattr(ProvisioningService, "un_provision", take)
     services = SimpleNamespace(set_up=cluster.service())
     words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
     assert call(services, *words) == FAILED
@@ -278,7 +278,7 @@ def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
     assert capsys.readouterr().out == "", "of a name that is wrong nothing is taken"
 
 
-Act = Callable[[SetUpService], object]
+Act = Callable[[ProvisioningService], object]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, FarRun, Heart, Place, on_node
+from tests.backend.services.access_cases import NODE, FakeHead, Heart, Place, RemoteRun, on_node
 from tests.backend.services.nodes.test_node_registry import Memory
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mail_server import MailServer
@@ -71,7 +71,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
     beat(place)
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node(name="night run")).id)
-    run = FarRun(place, view)
+    run = RemoteRun(place, view)
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
@@ -200,13 +200,13 @@ def test_a_test_says_what_is_wrong_before_anything_is_kept(
 
 
 def test_s16_nodes_get_what_needs_no_password_and_lose_it_again(
-    far_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+    remote_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
-    far_place.add_node()
-    notices = far_place.desktop().notices
+    remote_place.add_node()
+    notices = remote_place.desktop().notices
     mail = replace(mail_to(post), security="starttls", user="ring")
-    wished = Channels("https://hooks.example/T0", mail, from_nodes=True)
-    kept = notices.keep(wished, PASSWORD)
+    requested = Channels("https://hooks.example/T0", mail, from_nodes=True)
+    kept = notices.keep(requested, PASSWORD)
     assert notices.spread() == ()
     folder = sshd.home / ".ringmaster" / "notices"
     (there,) = folder.iterdir()
@@ -217,9 +217,9 @@ def test_s16_nodes_get_what_needs_no_password_and_lose_it_again(
     notices.keep(replace(kept, from_nodes=False))
     assert notices.spread() == ()
     assert list(folder.iterdir()) == []
-    entry = node_files.entry(far_place.data, NODE)
+    entry = node_files.entry(remote_place.data, NODE)
     assert entry is not None
     nowhere = replace(entry, address=replace(entry.address, port=9))
-    node_files.write_entry(far_place.data, nowhere)
+    node_files.write_entry(remote_place.data, nowhere)
     (trouble,) = notices.spread()
     assert trouble.startswith("gpu1 does not have the settings: ")

@@ -103,10 +103,10 @@ class Nodes:
         config = parse_job(raw).config
         assert config is not None
         cluster: Any = SimpleNamespace(list=lambda: entries, open_shell=self.open_shell, peers=list)
-        ground = PreflightContext(
+        context = PreflightContext(
             DataRoot(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
-        self.run = PreflightRun(ground, config, 0)
+        self.run = PreflightRun(context, config, 0)
         return self.run.fly(lambda: False)
 
 

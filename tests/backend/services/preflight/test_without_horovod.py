@@ -17,7 +17,7 @@ from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.preflight import checks as words
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import PreflightContext
-from backend.services.preflight.fixes import PreflightMender
+from backend.services.preflight.fixes import PreflightFixes
 from backend.services.preflight.run import PreflightRun
 from tests.integration.tiny import raw_job
 
@@ -49,10 +49,10 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
     config = parse_job(raw_job(placement=placement, strategy={"name": strategy})).config
     assert config is not None
     cluster: Any = SimpleNamespace(list=lambda: entries)
-    ground = PreflightContext(
+    context = PreflightContext(
         DataRoot(Path("/lab/ring")), cluster, cluster, lambda: "/usr/bin/python3"
     )
-    return PreflightRun(ground, config, 0)
+    return PreflightRun(context, config, 0)
 
 
 def findings(looked: PreflightRun) -> list[PreflightFinding]:
@@ -154,8 +154,8 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
     service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
-    ground = PreflightContext(DataRoot(Path("/lab/ring")), cluster, service, lambda: "")
-    mender = PreflightMender(ground)
+    context = PreflightContext(DataRoot(Path("/lab/ring")), cluster, service, lambda: "")
+    mender = PreflightFixes(context)
     missing = findings(run("allreduce", LACKS))
     assert mender.fix(missing, lambda news: None) == {}
     assert asked == [(("gpu2",), SetUpOptions(limits_key=True))]

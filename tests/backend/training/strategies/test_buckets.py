@@ -42,7 +42,7 @@ def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
     register: Any = model[0].weight.register_post_accumulate_grad_hook
     register(lambda _: early.append(sum(wire.sent)))
     strategy._hvd = wire
-    strategy.adopt(model, ballot_size=4)
+    strategy.adopt(model, sync_size=4)
     for _ in range(2):
         wire.sent.clear()
         strategy.zero()
@@ -66,7 +66,7 @@ def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     made: dict[int, int] = {}
     strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
-    strategy.adopt(model, ballot_size=4)
+    strategy.adopt(model, sync_size=4)
     for number in (0, 2):
         register: Any = model[number].weight.register_hook
         register(lambda gradient, number=number: made.update({number: gradient.data_ptr()}))
@@ -85,7 +85,7 @@ def test_gradients_that_are_sparse_or_laid_out_otherwise_are_sent_whole() -> Non
     model = nn.ModuleList([sparse, pixels])
     strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
-    strategy.adopt(model, ballot_size=4)
+    strategy.adopt(model, sync_size=4)
     strategy.zero()
     (sparse(torch.tensor([3])).sum() + pixels(torch.ones(1, 256, 3, 3)).sum()).backward()
     strategy.reduce()

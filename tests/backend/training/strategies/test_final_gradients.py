@@ -99,7 +99,7 @@ def steps(layer: nn.Linear, *forwards: Any) -> Wire:
     """Make one step with each forward, and return what was sent."""
     strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
-    strategy.adopt(nn.ModuleDict({"shared": layer, "last": nn.Linear(512, 512)}), ballot_size=4)
+    strategy.adopt(nn.ModuleDict({"shared": layer, "last": nn.Linear(512, 512)}), sync_size=4)
     for forward in forwards:
         strategy.zero()
         strategy.backward(forward(torch.ones(2, 512, requires_grad=True)).sum())

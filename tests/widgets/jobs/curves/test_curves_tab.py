@@ -224,13 +224,13 @@ def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    with asks(detail.job_actions, do.COMPARE) as wished:
+    with asks(detail.job_actions, do.COMPARE) as requested:
         menu_of(detail.header.more)["Compare"].trigger()
-    assert wished.args == ["a"]
-    with asks(detail.job_actions, do.CSV) as wished:
+    assert requested.args == ["a"]
+    with asks(detail.job_actions, do.CSV) as requested:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
         csv.trigger()
-    assert wished.args == ["a"]
+    assert requested.args == ["a"]
 
 
 def accuracy(value):

@@ -95,9 +95,9 @@ def detail(qtbot):
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
     detail.open_job(changed(LIVE, state=state))
     assert detail.header.act.text() == act
-    with asks(detail.job_actions, action) as wished:
+    with asks(detail.job_actions, action) as requested:
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    assert wished.args[0] == "a"
+    assert requested.args[0] == "a"
 
 
 @pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
@@ -107,9 +107,9 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     act = detail.header.act
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
-    with asks(detail.job_actions, do.START_OVER) as wished:
+    with asks(detail.job_actions, do.START_OVER) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
-    assert wished.args == ["a"]
+    assert requested.args == ["a"]
     assert "Queue resume" not in menu_of(detail.header.more)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
@@ -138,9 +138,9 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
     assert "begins at step 1" in detail.failure._from.text()
-    with asks(detail.job_actions, do.START_OVER) as wished:
+    with asks(detail.job_actions, do.START_OVER) as requested:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
-    assert wished.args == ["a"]
+    assert requested.args == ["a"]
 
 
 def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(detail):
@@ -281,9 +281,9 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert "epoch 2, step 20" in detail.failure._from.text()
-    with asks(detail.job_actions, do.RESUME_FROM) as wished:
+    with asks(detail.job_actions, do.RESUME_FROM) as requested:
         qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
-    assert wished.args == ["a", "epoch-0002-step-000020"]
+    assert requested.args == ["a", "epoch-0002-step-000020"]
 
 
 def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
@@ -339,14 +339,14 @@ def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     qtbot.addWidget(dialog)
     dialog._format.choose("onnx")
     dialog._format_chosen("onnx")
-    with asks(actions, do.EXPORT_TO) as wished:
+    with asks(actions, do.EXPORT_TO) as requested:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
+    assert requested.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
     dialog.show_error("No.")
     dialog._checkpoint.choose("epoch-0001-step-000010")
-    with asks(actions, do.EXPORT_TO) as wished:
+    with asks(actions, do.EXPORT_TO) as requested:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[1] == "epoch-0001-step-000010"
+    assert requested.args[1] == "epoch-0001-step-000010"
 
 
 def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
@@ -385,13 +385,13 @@ def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detai
 def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
     qtbot.addWidget(dialog)
-    with qtbot.waitSignal(dialog.bundle_requested) as wished:
+    with qtbot.waitSignal(dialog.bundle_requested) as requested:
         qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert wished.args[0].checkpoint == "latest"
+    assert requested.args[0].checkpoint == "latest"
 
 
 @pytest.mark.parametrize(
-    ("had", "has", "wish"),
+    ("had", "has", "wanted"),
     [
         ("epoch-0002-step-000020", "epoch-0003-step-000030", "best"),
         ("epoch-0001-step-000010", "epoch-0001-step-000010", "epoch-0001-step-000010"),
@@ -399,7 +399,9 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbot, had, has, wish):
+def test_what_is_exported_stands_there_still_when_export_is_pressed(
+    detail, qtbot, had, has, wanted
+):
     detail.open_job(LIVE)
     older = checkpoint(10)
     before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
@@ -409,9 +411,9 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
     assert dialog._checkpoint.key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
     assert dialog._checkpoint.key() == has
-    with asks(detail.job_actions, do.EXPORT_TO) as wished:
+    with asks(detail.job_actions, do.EXPORT_TO) as requested:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[1] == wish
+    assert requested.args[1] == wanted
     dialog.reject()
 
 
@@ -428,9 +430,9 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert failure._remedy.text() == "Try a smaller one."
     assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
     assert failure._log.text() == "Log of rank 1"
-    with qtbot.waitSignal(failure.log_requested) as wished:
+    with qtbot.waitSignal(failure.log_requested) as requested:
         qtbot.mouseClick(failure._log, Qt.MouseButton.LeftButton)
-    assert wished.args == ["1", 214]
+    assert requested.args == ["1", 214]
     assert detail._tabs.key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(changed(FAILED, error=disk))

@@ -20,9 +20,9 @@ def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
     dialog._picker.put([{"node": "node3", "processes": 1}])
     dialog._fit()
     assert dialog._resume.text() == "Resume on 1 process"
-    with qtbot.waitSignal(dialog.resume_requested) as wished:
+    with qtbot.waitSignal(dialog.resume_requested) as requested:
         qtbot.mouseClick(dialog._resume, Qt.MouseButton.LeftButton)
-    assert wished.args == [[{"node": "node3", "processes": 1}]]
+    assert requested.args == [[{"node": "node3", "processes": 1}]]
 
 
 def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:

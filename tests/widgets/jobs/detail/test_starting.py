@@ -23,9 +23,9 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     detail.show_starting("a", "Looking at 2 nodes…")
     assert detail.header.act.text() == "Cancel"
     assert detail._progress._caption.text() == "Looking at 2 nodes…"
-    with asks(detail.job_actions, do.CANCEL) as wished:
+    with asks(detail.job_actions, do.CANCEL) as requested:
         qtbot.mouseClick(detail.header.act, LEFT)
-    assert wished.args == ["a"]
+    assert requested.args == ["a"]
     detail.show_starting("a", "")
     assert detail.header.act.text() == "Start"
     detail.show_busy("a", "Stopping…")
@@ -42,9 +42,9 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
         able[view.state.value] = act.isEnabled()
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
-    with asks(detail.job_actions, do.PREFLIGHT) as wished:
+    with asks(detail.job_actions, do.PREFLIGHT) as requested:
         menu_of(detail.header.more)["Pre-flight check…"].trigger()
-    assert wished.args == ["a"]
+    assert requested.args == ["a"]
 
 
 def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) -> None:

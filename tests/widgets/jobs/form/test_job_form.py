@@ -156,11 +156,11 @@ def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
-    assert {form._verdict.text(), form._foot.verdict.text()} == {"A GPU is in use"}
+    assert {form._result.text(), form._foot.verdict.text()} == {"A GPU is in use"}
     assert form._foot.verdict.tone() == "warn"
     assert form._queue_button.isEnabled()
     form.show_check(free)
-    assert (form._verdict.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
+    assert (form._result.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
 
 
 def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
@@ -231,9 +231,9 @@ def test_the_form_is_checked_again_when_somebody_comes_to_a_chosen_gpu(form, qtb
     form.show_nodes(here(gpu(0), gpu(1)))
     with qtbot.waitSignal(form.check_requested):
         form.show_draft(JobDraft({**DIGITS, "placement": placement}))
-    with qtbot.waitSignal(form.check_requested) as wish:
+    with qtbot.waitSignal(form.check_requested) as request:
         form.show_nodes(here(gpu(0), gpu(1, "alice")))
-    assert wish.args[0].raw["placement"] == placement
+    assert request.args[0].raw["placement"] == placement
 
 
 def test_gpus_can_be_chosen_by_keys_alone(qtbot):
@@ -254,7 +254,7 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
     form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
     assert form.draft().origin.replays == "a"
     form._fields.field("epochs").control.setText("3")
-    form._wish_check()
+    form._request_check()
     assert form._banner.accessibleName().startswith("No longer a replay of “digits, two workers”.")
     assert form.draft().origin.replays == ""
 

@@ -343,16 +343,16 @@ def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
 def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
-    assert form._verdict.text() == "Ready to queue 6 jobs"
+    assert form._result.text() == "Ready to queue 6 jobs"
     assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
     assert not form._queue_button.isVisible()
     assert not form._save_button.isEnabled()
     with (
-        qtbot.waitSignal(form.queue_requested) as wish,
+        qtbot.waitSignal(form.queue_requested) as request,
         qtbot.assertNotEmitted(form.start_requested),
     ):
         form._start_button.click()
-    assert wish.args[0].axes == (BATCH, RATE)
+    assert request.args[0].axes == (BATCH, RATE)
     form.set_busy("Making job 3 of 6…")
     assert form._start_button.text() == "Making job 3 of 6…"
     with qtbot.waitSignal(form.start_cancelled):
@@ -374,11 +374,11 @@ def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
     assert form._take_back.isVisible()
-    form._wish_check()
+    form._request_check()
     assert form._refusal.isVisible(), "it is not forgotten with the next change"
-    with qtbot.waitSignal(form.take_back_requested) as wish:
+    with qtbot.waitSignal(form.take_back_requested) as request:
         form._take_back.click()
-    assert wish.args == ["sweep:digits-k3pf"]
+    assert request.args == ["sweep:digits-k3pf"]
     form.show_error("")
     assert not form._take_back.isVisible()
 
@@ -387,7 +387,7 @@ def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
     form.show_half_made(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    form._wish_check()
+    form._request_check()
     assert not form._foot.refusal.isHidden()
     assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
     assert form._foot.figures.isHidden()

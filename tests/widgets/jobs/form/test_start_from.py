@@ -143,9 +143,9 @@ def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qt
     field.show_jobs((JOB,))
     assert current(choice) == JOB.name
     assert choice.search.accessibleDescription().startswith(f"{JOB.name}, Training, ")
-    with qtbot.waitSignal(field.checkpoints_requested) as wish:
+    with qtbot.waitSignal(field.checkpoints_requested) as request:
         press(choice, Qt.Key.Key_Return)
-    assert wish.args == [JOB.id]
+    assert request.args == [JOB.id]
     assert texts(choice) == ["Back to all jobs", "Reading…"]
     field.show_checkpoints("another job", lab.checkpoints())
     assert texts(choice)[1:] == ["Reading…"]

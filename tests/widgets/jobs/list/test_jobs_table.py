@@ -339,7 +339,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
 def test_a_cell_is_changed_where_it_stands_and_the_wish_says_what_it_was(qtbot, page):
     view = page.table.view
     row = names(page).index("retinanet-r50 · coco 2x")
-    for column, typed, wish in (
+    for column, typed, request in (
         (JobColumn.NAME, " new name ", ("name", "retinanet-r50 · coco 2x", "new name")),
         (JobColumn.TAGS, "a, b ,,a", ("tags", ("baseline",), ("a", "b"))),
         (JobColumn.NOTES, "two\nlines", ("notes", "", "two\nlines")),
@@ -349,7 +349,7 @@ def test_a_cell_is_changed_where_it_stands_and_the_wish_says_what_it_was(qtbot, 
         assert view._is_editing()
         with qtbot.waitSignal(page.table.model.edited) as edited:
             view.itemDelegate().setModelData(_filled(editor, typed), None, view.currentIndex())
-        assert astuple(edited.args[0])[1:] == wish
+        assert astuple(edited.args[0])[1:] == request
         view.closeEditor(editor, view.itemDelegate().EndEditHint.NoHint)
     assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
 

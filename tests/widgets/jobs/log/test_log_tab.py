@@ -159,12 +159,12 @@ def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     Logs(tab, r0=[*numbered(300), "KeyError: 'x'", *numbered(300)], r1=numbered(300))
     tab.open_job(LIVE)
     tab.show()
-    tab._wish_error()
+    tab._request_error()
     assert tab.view.marked == 300
     assert not tab.view.follows
     error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
     tab.open_job(changed(FAILED, error=error))
-    tab._wish_error()
+    tab._request_error()
     assert (tab.source, tab.view.marked) == ("1", 41)
 
 

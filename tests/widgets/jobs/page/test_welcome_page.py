@@ -5,7 +5,7 @@ import pytest
 from backend.records.nodes.reading import Finding
 from tests.widgets.nodes import samples
 from widgets.common.labels import Label
-from widgets.jobs.page.welcome_page import FirstStart
+from widgets.jobs.page.welcome_page import WelcomePage
 
 SOUND = (Finding("Python", True, "Python 3.12 with PyTorch 2.13."),)
 LACKING = (*SOUND, Finding("Horovod", False, "Horovod is not built.", "Run doctor."))
@@ -14,7 +14,7 @@ READY = "This computer is ready:"
 
 @pytest.fixture
 def first_start(qtbot):
-    first_start = FirstStart()
+    first_start = WelcomePage()
     qtbot.addWidget(first_start)
     first_start.show()
     return first_start

@@ -68,28 +68,28 @@ def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) ->
 
 def test_all_64_are_mended(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.many(64), PLACEMENT)
-    assert dialog._mend_all.text() == "Fix all 64"
-    with qtbot.waitSignal(dialog.fix_all_requested) as wished:
-        dialog._mend_all.click()
-    assert len(wished.args[0]) == 64
-    dialog.show_fixing(wished.args[0])
-    assert not dialog._mend_all.isVisible()
+    assert dialog._repair_all.text() == "Fix all 64"
+    with qtbot.waitSignal(dialog.fix_all_requested) as requested:
+        dialog._repair_all.click()
+    assert len(requested.args[0]) == 64
+    dialog.show_fixing(requested.args[0])
+    assert not dialog._repair_all.isVisible()
     assert all(row.is_working for row in dialog._rows.values())
 
 
 def test_m06_a_smaller_set_that_passes_is_one_button(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(MPI, BUSY), PLACEMENT)
     assert dialog._smaller.text() == "Start on gpu09 only, 8 GPUs"
-    with qtbot.waitSignal(dialog.start_on_requested) as wished:
+    with qtbot.waitSignal(dialog.start_on_requested) as requested:
         qtbot.mouseClick(dialog._smaller, LEFT)
-    assert wished.args == [PLACEMENT[:1]]
+    assert requested.args == [PLACEMENT[:1]]
 
 
 def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
-    with qtbot.waitSignal(dialog.fix_requested) as wished:
+    with qtbot.waitSignal(dialog.fix_requested) as requested:
         qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
-    assert wished.args == [MPI]
+    assert requested.args == [MPI]
     dialog.show_fixing((MPI,), "Horovod…")
     row = dialog._rows[MPI]
     assert row._working.text() == "Horovod…"
@@ -120,7 +120,7 @@ def test_what_cannot_be_mended_says_why_and_the_button_is_back(
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
     dialog.show_fixing((AGENT,))
-    dialog.show_not_mended(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
+    dialog.show_not_repaired(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
     row = dialog._rows[AGENT]
     assert row._remedy.text() == "The agent of gpu12 does not start. Set gpu12 up again."
     assert row.button.isVisible()
@@ -147,10 +147,10 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
     )
     dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert dialog._rows[out].button.text() == "Put into service"
-    assert dialog._mend_all.text() == "Fix all 2"
-    with qtbot.waitSignal(dialog.fix_all_requested) as wished:
-        qtbot.mouseClick(dialog._mend_all, LEFT)
-    assert wished.args == [(MPI, AGENT)]
+    assert dialog._repair_all.text() == "Fix all 2"
+    with qtbot.waitSignal(dialog.fix_all_requested) as requested:
+        qtbot.mouseClick(dialog._repair_all, LEFT)
+    assert requested.args == [(MPI, AGENT)]
 
 
 def test_a_hint_stops_nobody(dialog: PreflightDialog, qtbot: QtBot) -> None:

@@ -68,9 +68,9 @@ def past(*uuids, words="slowed by heat", is_bad=True, over_s=3000, before_s=0):
     lines = []
     for second in range(-before_s, over_s, EVERY_S):
         hot = HOT_FROM_S <= second < HOT_TO_S
-        unwell = PastGpu(uuids[-1], 91.0, 1060.0, 99.0, 76.0, 372.0, words, is_bad)
+        unhealthy = PastGpu(uuids[-1], 91.0, 1060.0, 99.0, 76.0, 372.0, words, is_bad)
         well = [PastGpu(uuid, 66.0, 1410.0, 94.0, 76.0, 372.0) for uuid in uuids]
-        gpus = (*well[:-1], unwell if hot else well[-1])
+        gpus = (*well[:-1], unhealthy if hot else well[-1])
         lines.append(PastReading(NOON + second, 40.0, 1e9, tuple(gpus)))
     return past_of(lines)
 
@@ -104,12 +104,12 @@ def is_amber(page, plot, x, beside):
     left, right = plot.stretch_px()
     x0, x1 = plot.x_range()
 
-    def ground(place):
+    def background(place):
         px = QPoint(round(left + (place - x0) / (x1 - x0) * (right - left)), 0)
         return image.pixelColor(origin + px)
 
-    assert ground(beside).name() == theme.current().q("surface").name()
-    colour = ground(x)
+    assert background(beside).name() == theme.current().q("surface").name()
+    colour = background(x)
     return colour.red() > colour.green() + 4 and colour.green() > colour.blue() + 8
 
 

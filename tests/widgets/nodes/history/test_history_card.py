@@ -29,8 +29,8 @@ STATE = samples.state("gpu07", "ours", 2)
 UUIDS = ("GPU-0", "GPU-1")
 
 
-def line(age_s, heat=60.0, unwell=""):
-    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", heat, unwell=unwell))
+def line(age_s, heat=60.0, unhealthy=""):
+    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", heat, unhealthy=unhealthy))
     return PastReading(NOON - age_s, 40.0, 1e9, gpus)
 
 
@@ -122,11 +122,11 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
     left, right = card.plot.stretch_px()
     x0, x1 = card.plot.x_range()
 
-    def ground(image: QImage, age_s: float) -> str:
+    def background(image: QImage, age_s: float) -> str:
         x = left + (NOON - age_s - x0) / (x1 - x0) * (right - left)
         return image.pixelColor(origin.x() + round(x), origin.y()).name()
 
-    well, hot = ground(image, 5400.0), ground(image, 2650.0)
+    well, hot = background(image, 5400.0), background(image, 2650.0)
     assert (well, hot != well) == (theme.current().q("surface").name(), True)
 
 

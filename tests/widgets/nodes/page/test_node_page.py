@@ -142,9 +142,9 @@ def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
     history = NodeHistory()
     history.append(state.reading, NOON)
     page.show_node(state, history, (view,))
-    well, unwell = page._gpu_cards["GPU-2"], page._gpu_cards["GPU-3"]
+    well, unhealthy = page._gpu_cards["GPU-2"], page._gpu_cards["GPU-3"]
     assert (well._who.text(), well._owner.text()) == (f"rank 10 · {view.name}", "mai")
-    assert (unwell._who.text(), unwell._owner.text()) == ("Slowed by heat", "rank 11 · mai")
+    assert (unhealthy._who.text(), unhealthy._owner.text()) == ("Slowed by heat", "rank 11 · mai")
     assert well.accessibleName().endswith("rank 10, mai")
 
 
@@ -183,9 +183,9 @@ def test_a_disk_that_does_not_answer_is_said(page):
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     show(page, READING)
     (check,) = (one for one in page.findChildren(Button) if one.text() == "Check")
-    with asks(page._actions, CHECK) as wished:
+    with asks(page._actions, CHECK) as requested:
         qtbot.mouseClick(check, Qt.MouseButton.LeftButton)
-    assert wished.args == ["this-computer"]
+    assert requested.args == ["this-computer"]
     assert (check.text(), check.isEnabled()) == ("Checking…", False)
     (steps,) = told(page)
     assert "PyTorch, Horovod, Open MPI" in steps

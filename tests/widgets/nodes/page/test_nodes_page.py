@@ -96,12 +96,12 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
 
 def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
-    unwell, offline = page._cards.shown
-    assert unwell.title == "gpu07: GPU 3 slowed by heat"
-    assert unwell.text.replace("\xa0", " ").endswith(
+    unhealthy, offline = page._cards.shown
+    assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
+    assert unhealthy.text.replace("\xa0", " ").endswith(
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
     )
-    assert unwell.text.startswith("Since ")
+    assert unhealthy.text.startswith("Since ")
     assert (offline.title, offline.action) == ("gpu11 is offline", do.LOOK)
 
 
@@ -146,9 +146,9 @@ def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
 def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, qtbot):
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
-    with asks(page.node_actions, do.SET_UP) as wished:
+    with asks(page.node_actions, do.SET_UP) as requested:
         press(qtbot, page._cards, "Set up")
-    assert wished.args == ["gpu13"]
+    assert requested.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
@@ -223,9 +223,9 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
 def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
-    with asks(page.node_actions, do.CHECK) as wished:
+    with asks(page.node_actions, do.CHECK) as requested:
         press(qtbot, page.detail, "Check")
-    assert wished.args == ["gpu01"]
+    assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
     assert page.detail._findings_card._found == ()
     page.show_check_error("gpu01", "gpu01 did not answer.")
@@ -239,14 +239,14 @@ def test_out_of_service_and_back(page, qtbot):
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
     service = button(page.detail, "Take out of service")
-    with asks(page.node_actions, do.TAKE_OUT) as wished:
+    with asks(page.node_actions, do.TAKE_OUT) as requested:
         press(qtbot, page.detail, "Take out of service")
-    assert wished.args == ["gpu01"]
+    assert requested.args == ["gpu01"]
     page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
     assert button(page.detail, "Put back") is service, "it keeps the focus"
-    with asks(page.node_actions, do.PUT_BACK) as wished:
+    with asks(page.node_actions, do.PUT_BACK) as requested:
         press(qtbot, page.detail, "Put back")
-    assert wished.args == ["gpu01"]
+    assert requested.args == ["gpu01"]
 
 
 def test_remove_asks_once(page, qtbot):
@@ -258,9 +258,9 @@ def test_remove_asks_once(page, qtbot):
     press(qtbot, page.detail, "Keep")
     assert removed == []
     page.node_actions.ask(do.REMOVE, "gpu01")
-    with asks(page.node_actions, do.REMOVE_NOW) as wished:
+    with asks(page.node_actions, do.REMOVE_NOW) as requested:
         press(qtbot, page.detail, "Remove")
-    assert wished.args == ["gpu01"]
+    assert requested.args == ["gpu01"]
 
 
 def test_this_computer_cannot_be_removed_or_set_up(page):
@@ -279,9 +279,9 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
     assert captions["Processor"] == "128 cores"
-    with asks(page.node_actions, do.LOOK) as wished:
+    with asks(page.node_actions, do.LOOK) as requested:
         press(qtbot, page.detail, "Try again")
-    assert wished.args == ["gpu11"]
+    assert requested.args == ["gpu11"]
 
 
 def test_an_offline_node_s_card_says_once_since_when():
@@ -316,18 +316,18 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
     page.show_jobs((view, changed(view, state=JobState.FINISHED, id="x", name="over")))
     press(qtbot, page, "Show node")
-    with asks(page.node_actions, do.MOVE_OFF) as wished:
+    with asks(page.node_actions, do.MOVE_OFF) as requested:
         press(qtbot, page, "Move it off gpu07…")
-    assert wished.args == [view.id, "gpu07"]
+    assert requested.args == [view.id, "gpu07"]
     page.open_node("gpu01")
     assert not page.detail._jobs_card.isVisible()
 
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, do.READ_PAST) as wished:
+    with asks(page.node_actions, do.READ_PAST) as requested:
         page.open_node("gpu07")
-    assert wished.args == ["gpu07"]
+    assert requested.args == ["gpu07"]
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert page.detail._history_card._title.text().startswith("Since ")
     page.show_past("gone", past_of([]))

@@ -101,10 +101,10 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
         ("data_root", "/srv/data"),
     ):
         qtbot.keyClicks(dialog._edits[field], text)
-    with qtbot.waitSignal(dialog.look_requested) as wished:
+    with qtbot.waitSignal(dialog.look_requested) as requested:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
-    assert wished.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
+    assert requested.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
 
 
 def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot):
@@ -114,9 +114,9 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     assert not dialog._look.isEnabled()
     qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
     assert not dialog._fields["data_root"].isEnabled()
-    with qtbot.waitSignal(dialog.look_requested) as wished:
+    with qtbot.waitSignal(dialog.look_requested) as requested:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
-    assert wished.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
+    assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):

@@ -97,9 +97,9 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
         "cmake was not found.",
         "Install it.",
     )
-    with qtbot.waitSignal(dialog.retry_requested) as wished:
+    with qtbot.waitSignal(dialog.retry_requested) as requested:
         qtbot.mouseClick(step.details.retry, Qt.MouseButton.LeftButton)
-    assert wished.args == ["gpu13", "PyTorch"]
+    assert requested.args == ["gpu13", "PyTorch"]
     qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
@@ -110,9 +110,9 @@ def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
     dialog.show_set_up(LIVE)
     assert not dialog._choices.isVisible()
     dialog.show_set_up(BROKEN)
-    with qtbot.waitSignal(dialog.choices_requested) as wished:
+    with qtbot.waitSignal(dialog.choices_requested) as requested:
         qtbot.mouseClick(dialog._choices, Qt.MouseButton.LeftButton)
-    assert wished.args == ["gpu13"]
+    assert requested.args == ["gpu13"]
 
 
 def test_a_retry_closes_what_had_failed(dialog):
@@ -185,9 +185,9 @@ def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
     dialog.choose("gpu14")
-    with qtbot.waitSignal(dialog.cancel_requested) as wished:
+    with qtbot.waitSignal(dialog.cancel_requested) as requested:
         qtbot.mouseClick(dialog._cancel, Qt.MouseButton.LeftButton)
-    assert wished.args == ["gpu14"]
+    assert requested.args == ["gpu14"]
 
 
 def test_several_nodes_stand_side_by_side(dialog, qtbot):

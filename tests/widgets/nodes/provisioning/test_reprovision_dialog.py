@@ -15,7 +15,7 @@ from backend.records.nodes.provisioning_options import (
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
-from widgets.nodes.provisioning.options_form import SetUpChoices
+from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -47,10 +47,10 @@ def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
     dialog.choices.switch(SHARED).click()
     dialog.choices.switch(LIMITS_KEY).click()
     dialog.choices.switch(WITHOUT_HOROVOD).click()
-    with qtbot.waitSignal(dialog.set_up_requested) as wished:
+    with qtbot.waitSignal(dialog.set_up_requested) as requested:
         qtbot.mouseClick(dialog._begin, LEFT)
     chosen = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
-    assert wished.args == [("gpu1", "gpu2"), chosen]
+    assert requested.args == [("gpu1", "gpu2"), chosen]
     assert not dialog.isVisible()
 
 
@@ -77,9 +77,9 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
     bare = node("gpu1", mpirun="", mpi_version="")
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
-    with qtbot.waitSignal(dialog.look_requested) as wished:
+    with qtbot.waitSignal(dialog.look_requested) as requested:
         qtbot.mouseClick(dialog._look, LEFT)
-    assert wished.args == [("gpu1",)]
+    assert requested.args == [("gpu1",)]
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._trouble.isVisible()
     dialog.show_entries((node("gpu1"),))
@@ -112,7 +112,7 @@ def test_one_node_alone_has_no_list(ask):
 
 
 def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
-    choices = owned(qtbot, SetUpChoices())
+    choices = owned(qtbot, OptionsForm())
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
     assert "key of your own" in choices.below(LIMITS_KEY)

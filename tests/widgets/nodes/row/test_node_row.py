@@ -53,12 +53,12 @@ def test_a_job_that_is_not_known_here_is_its_owners():
 def test_heat_makes_a_node_unwell_and_stands_under_its_name():
     row = node_row(samples.hot(samples.state("gpu07", "ours")), samples.JOBS)
     assert (row.condition, row.line, row.line_tone) == (
-        Condition.UNWELL,
+        Condition.UNHEALTHY,
         "GPU 3 slowed by heat",
         "warn",
     )
-    assert row.gpus[3].unwell == "slowed by heat"
-    assert not row.gpus[2].unwell
+    assert row.gpus[3].unhealthy == "slowed by heat"
+    assert not row.gpus[2].unhealthy
 
 
 def test_a_gpu_with_memory_errors_is_not_offered_as_free():
@@ -74,11 +74,11 @@ def test_what_is_unwell_is_said_by_the_findings_alone_and_no_row_has_limits_of_i
     state = samples.hot(samples.state("gpu02"))
     row = node_row(replace(state, health=()))
     assert (row.condition, row.line) == (Condition.WELL, "8 free")
-    assert not any(cell.unwell for cell in row.gpus)
+    assert not any(cell.unhealthy for cell in row.gpus)
     cooled = replace(samples.state("gpu02"), health=state.health)
     row = node_row(cooled)
-    assert (row.condition, row.line) == (Condition.UNWELL, "GPU 3 slowed by heat")
-    assert [cell.unwell for cell in row.gpus[2:5]] == ["", "slowed by heat", ""]
+    assert (row.condition, row.line) == (Condition.UNHEALTHY, "GPU 3 slowed by heat")
+    assert [cell.unhealthy for cell in row.gpus[2:5]] == ["", "slowed by heat", ""]
 
 
 def test_an_offline_node_keeps_its_cells_and_shows_no_stale_figure():
@@ -144,8 +144,8 @@ def test_a_search_finds_nodes_owners_and_jobs():
 
 def test_a_gpu_without_a_user_is_somebodys():
     state = samples.state("gpu02")
-    nobody = replace(state.reading.gpus[0], processes=(GpuProcess(1, "", None, "x"),))
-    row = node_row(replace(state, reading=replace(state.reading, gpus=(nobody,))))
+    no_one = replace(state.reading.gpus[0], processes=(GpuProcess(1, "", None, "x"),))
+    row = node_row(replace(state, reading=replace(state.reading, gpus=(no_one,))))
     assert row.gpus[0].owner == "another user"
 
 
