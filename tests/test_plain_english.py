@@ -28,6 +28,11 @@ NAMES = re.compile(
     r"|tell|telling|told|trouble|turns|unwell|verdict|whence|wish|wishes)(_|$)"
 )
 """Words that the names of modules, classes and public functions do not have."""
+IDENTIFIERS = re.compile(
+    r"(^|_)(anew|ballots?|course|far|insist|mend(s|ed|er)?|nobody|seats?|strangers?|unwell"
+    r"|verdicts?|whence|wish(es|ed)?)(_|$)"
+)
+"""Words that no name has, be it of a variable, a parameter or an attribute; except ``so_far``."""
 
 
 def _python() -> Iterator[tuple[str, str]]:
@@ -66,7 +71,11 @@ def _public_names(name: str, source: str) -> Iterator[tuple[int, str]]:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     for node in (one for scope in (tree, *classes) for one in scope.body):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
-            yield node.lineno, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name).lower()
+            yield node.lineno, _snake(node.name)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def test_sentences_are_plain() -> None:
@@ -110,3 +119,12 @@ def test_names_are_standard_words() -> None:
         if NAMES.search(word)
     ]
     assert found == []
+
+
+def test_no_identifier_has_a_private_word() -> None:
+    found = set()
+    for name, _ in _python():
+        with (ROOT / name).open("rb") as file:
+            words = {t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.NAME}
+        found |= {f"{name} {word}" for word in words if IDENTIFIERS.search(_snake(word))}
+    assert {one for one in found if not one.endswith(" so_far")} == set()

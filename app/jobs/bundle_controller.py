@@ -144,8 +144,8 @@ class BundleController(QObject):
         def show(judged: tuple[str, ReplayResult] | None) -> None:
             self._judged[run] = judged
             if judged is not None:
-                original, verdict = judged
-                found = ReplayComparison(verdict.sentence, verdict.is_same, original)
+                original, result = judged
+                found = ReplayComparison(result.sentence, result.is_same, original)
                 self._detail.show_check_result(view.id, found)
 
         if run in self._judged:
@@ -157,9 +157,9 @@ class BundleController(QObject):
     def compare(self, job_id: str) -> None:
         """Compare a replay with its original."""
 
-        def show(verdict: ReplayResult) -> None:
+        def show(result: ReplayResult) -> None:
             dialog = ProgressDialog("Replay", parent=self._window)
-            dialog.show_result("good" if verdict.is_same else "bad", verdict.sentence)
+            dialog.show_result("good" if result.is_same else "bad", result.sentence)
             self._dialog.open(dialog)
 
         self._runner.run(

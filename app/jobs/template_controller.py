@@ -215,7 +215,7 @@ class TemplateController(QObject):
         self._runner.run("templates", work, then, lambda error: told(error.with_remedy))
 
 
-def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:
+def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
     """Turn a job file or a sweep file into a draft for the form.
 
     Args:
@@ -224,7 +224,9 @@ def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:
     Raises:
         BackendError: The sweep is invalid; names every fault, a sentence each.
     """
-    origin = Origin(whence, {k: v for k, v in raw.items() if k != "sweep"}) if whence else None
+    origin = (
+        Origin(origin_text, {k: v for k, v in raw.items() if k != "sweep"}) if origin_text else None
+    )
     if "sweep" not in raw:
         return JobDraft(raw, origin=origin)
     sweep, faults = read_sweep(raw)

@@ -136,10 +136,10 @@ class SftpFiles:
 
     def create(self, path: str, content: bytes) -> None:
         """Create a new file; FileExistsError if it exists."""
-        with self._changing(path), self._client.open(path, "wx") as far:
+        with self._changing(path), self._client.open(path, "wx") as remote:
             try:
-                far.write(content)
-                far.flush()
+                remote.write(content)
+                remote.flush()
             except OSError:
                 self._client.remove(path)
                 raise
@@ -169,9 +169,9 @@ class SftpFiles:
 
     def fetch(self, path: str, target: Path, on_bytes: OnBytes | None) -> None:
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        with self._reading(path), self._client.open(path, "rb") as far:
-            size = int(far.stat().st_size)
-            pieces = _pieces(far, 0, size)
+        with self._reading(path), self._client.open(path, "rb") as remote:
+            size = int(remote.stat().st_size)
+            pieces = _pieces(remote, 0, size)
             try:
                 with _local(target):
                     file = fresh.open("wb")
@@ -193,12 +193,12 @@ class SftpFiles:
         folder, name = posixpath.split(path)
         fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         with self._writing(path, size, fresh):
-            with self._client.open(fresh, "wx") as far:
+            with self._client.open(fresh, "wx") as remote:
                 # Before the first byte, so that a key is never readable for others.
-                far.chmod(mode)
-                far.set_pipelined(True)
+                remote.chmod(mode)
+                remote.set_pipelined(True)
                 pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
-                self._copy(pieces, far.write, size, on_bytes)
+                self._copy(pieces, remote.write, size, on_bytes)
             arrived = self._client.stat(fresh).st_size
             if arrived != size:
                 raise OSError(f"{arrived} of {size} bytes arrived")
@@ -297,7 +297,7 @@ class SftpFiles:
         )
 
 
-def _pieces(far: Any, start: int, end: int) -> Iterator[bytes]:
+def _pieces(remote: Any, start: int, end: int) -> Iterator[bytes]:
     """Read a part of a file; the next batch of pieces is requested before one is read.
 
     The ``prefetch`` of paramiko 5.1.0 requests pieces in a thread of its own. If that thread is
@@ -309,13 +309,13 @@ def _pieces(far: Any, start: int, end: int) -> Iterator[bytes]:
         [(offset, min(_PIECE_BYTES, end - offset)) for offset in offsets[n : n + _PIECES_PER_BATCH]]
         for n in range(0, len(offsets), _PIECES_PER_BATCH)
     ]
-    far.seek(start)
+    remote.seek(start)
     for before, batch in pairwise([[], *batches, []]):
         if batch:
-            far._prefetching, far._prefetch_done = True, False
-            far._prefetch_thread(batch, None)
+            remote._prefetching, remote._prefetch_done = True, False
+            remote._prefetch_thread(batch, None)
         for _, size in before:
-            piece = bytes(far.read(size))
+            piece = bytes(remote.read(size))
             if not piece:
                 return
             yield piece

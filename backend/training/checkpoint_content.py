@@ -22,7 +22,7 @@ def content(
     optimizer: Mapping[str, Any],
     optimized: Sequence[str],
     scaler: torch.amp.GradScaler,
-    course: TrainState,
+    train_state: TrainState,
     ranks: Sequence[Any],
     measured: Mapping[str, float],
     launch: Launch,
@@ -41,7 +41,7 @@ def content(
         "optimizer": optimizer,
         "optimized": list(optimized),
         "scaler": scaler.state_dict(),
-        "course": course.to_dict(),
+        "course": train_state.to_dict(),
         "ranks": ranks,
         "metrics": dict(measured),
         "job": {

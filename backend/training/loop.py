@@ -81,7 +81,7 @@ class Trainer:
         return self.launch.config
 
     @property
-    def course(self) -> TrainState:
+    def train_state(self) -> TrainState:
         return self._progress.state
 
     def run(self) -> Outcome:
@@ -140,7 +140,7 @@ class Trainer:
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
         self._rehearse_validation()
-        self._order.go_to(self.course.epoch, self.course.position, self.course.done)
+        self._order.go_to(self.train_state.epoch, self.train_state.position, self.train_state.done)
         self._progress.plan(
             left=self._order.steps_left,
             steps_per_epoch=self._order.steps_per_epoch,
@@ -179,7 +179,7 @@ class Trainer:
                     self.config.seed,
                     self.strategy.rank,
                     self.strategy.world_size,
-                    self.course.step,
+                    self.train_state.step,
                 )
             )
 
@@ -194,14 +194,14 @@ class Trainer:
 
     def _epoch(self) -> bool:
         """Train the rest of the current epoch; return True if the ranks agreed to stop in it."""
-        course, config = self.course, self.config
-        self._order.go_to(course.epoch, course.position, course.done)
+        train_state, config = self.train_state, self.config
+        self._order.go_to(train_state.epoch, train_state.position, train_state.done)
         self._model.train()
         self._progress.begin_epoch(self._evaluation is not None)
         steps = min(self._order.steps_left, self.launch.steps_limit or self._order.steps_left)
         # The schedule's step from the position, which is valid for any number of ranks.
-        schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
-        schedule_step += course.position // self._order.global_batch
+        schedule_step = (train_state.epoch - 1) * self._order.steps_per_epoch
+        schedule_step += train_state.position // self._order.global_batch
         settle = self._progress.recorder.commit
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
@@ -210,25 +210,25 @@ class Trainer:
             self.batch.where = "loader"
             data, target = user_code.split_batch(next(batches))
             rate = learning_rate(config, self._order.steps_per_epoch, schedule_step + number)
-            outcomes = self._step(data, target, rate, began)
+            step_results = self._step(data, target, rate, began)
             began = time.perf_counter()
-            course.epoch_step += 1
-            course.position += self._order.global_batch
-            course.step += 1
+            train_state.epoch_step += 1
+            train_state.position += self._order.global_batch
+            train_state.step += 1
             is_last = number == steps - 1
             if is_last:
-                outcomes += self._count(True)
+                step_results += self._count(True)
             stop = save = False
-            for verdict in outcomes:
-                stop |= verdict.stop
-                save |= verdict.save
-                settle(verdict, hold=is_last and verdict is outcomes[-1])
+            for step_result in step_results:
+                stop |= step_result.stop
+                save |= step_result.save
+                settle(step_result, hold=is_last and step_result is step_results[-1])
             every = config.checkpoint.every_steps
-            if every is not None and course.step % every == 0:
+            if every is not None and train_state.step % every == 0:
                 save = True
             if stop or (save and not is_last):
-                for verdict in self._count(True):
-                    settle(verdict, hold=False)
+                for step_result in self._count(True):
+                    settle(step_result, hold=False)
             if stop:
                 return True
             if save and not is_last:
@@ -284,9 +284,9 @@ class Trainer:
         self._scaler.unscale_(self._optimizer)
         norm = self._clip() if config.gradient_norm is not None else None
         self._step_sync.cast(norm)
-        outcomes = self._count(not config.stop_on_nan)
+        step_results = self._count(not config.stop_on_nan)
         # After a loss that is NaN the weights would stay NaN.
-        if not any(verdict.not_a_number is not None for verdict in outcomes):
+        if not any(step_result.not_a_number is not None for step_result in step_results):
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
             strategy.step(self._update)
@@ -298,19 +298,19 @@ class Trainer:
             (reduced - computed) * 1e3,
             cpu_wait_ms,
         )
-        course = self.course
+        train_state = self.train_state
         self._progress.recorder.facts.append(
             PendingStep(
-                course.step + 1,
-                course.epoch,
-                course.epoch_step + 1,
+                train_state.step + 1,
+                train_state.epoch,
+                train_state.epoch_step + 1,
                 rate,
                 ended - began,
                 norm is not None,
                 strategy.live(),
             )
         )
-        return outcomes
+        return step_results
 
     def _update(self) -> None:
         self._scaler.step(self._optimizer)
@@ -376,9 +376,8 @@ class Trainer:
         self._lay_out(keeps_values=True)
         if self.workers is not None and names and not names.keys() <= self._named:
             self._named |= names.keys()
-            sys.stdout.write(
-                f"From step {self.course.step + 1} on these are trained, too: {some(list(names))}\n"
-            )
+            step = self.train_state.step + 1
+            sys.stdout.write(f"From step {step} on these are trained, too: {some(list(names))}\n")
 
     def _complete(self, result: StepResult) -> StepResult:
         """Exchange the metrics of a step in which a rank had one that is new."""

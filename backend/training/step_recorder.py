@@ -75,12 +75,12 @@ class StepRecorder:
     def __init__(
         self,
         config: JobConfig,
-        course: TrainState,
+        train_state: TrainState,
         workers: Rank0Services | None,
         global_batch: int,
     ) -> None:
         self._config = config
-        self._train_state = course
+        self._train_state = train_state
         self._workers = workers
         self._global_batch = global_batch
         self.facts: deque[PendingStep] = deque()
@@ -90,25 +90,25 @@ class StepRecorder:
         self._left_out = 0
         self._names = {"": KnownNames(), VALIDATION: KnownNames()}
 
-    def commit(self, verdict: StepResult, hold: bool) -> None:
+    def commit(self, step_result: StepResult, hold: bool) -> None:
         """Report a step's values, which are now known, and end the job if they are NaN.
 
         Args:
             hold: It is an epoch's last step, and is kept back until `release`.
         """
         facts = self.facts.popleft()
-        culprit = verdict.not_a_number
+        culprit = step_result.not_a_number
         if self._workers is not None:
-            metrics = {"loss": verdict.loss, "learning_rate": facts.learning_rate}
+            metrics = {"loss": step_result.loss, "learning_rate": facts.learning_rate}
             if facts.clipped:
-                metrics["gradient_norm"] = verdict.norm
+                metrics["gradient_norm"] = step_result.norm
             metrics["samples_per_second"] = self._global_batch / facts.seconds
             metrics.update(facts.own_metrics)
-            own = {name_of_user_metric(name): value for name, value in verdict.metrics.items()}
+            own = {name_of_user_metric(name): value for name, value in step_result.metrics.items()}
             metrics.update(self._admitted("", own, facts.step))
             if hold:
                 self._train_state.held = metrics
-                self._held = facts.seconds, verdict
+                self._held = facts.seconds, step_result
             else:
                 self._workers.reporter.step(
                     Step(
@@ -117,28 +117,28 @@ class StepRecorder:
                         facts.epoch_step,
                         metrics,
                         facts.seconds,
-                        verdict.rank_step_ms,
-                        verdict.rank_steps,
+                        step_result.rank_step_ms,
+                        step_result.rank_steps,
                     )
                 )
         if culprit is not None:
-            self._tell_no_number(facts, verdict.losses, culprit)
+            self._tell_no_number(facts, step_result.losses, culprit)
         else:
-            self._watch_divergence(facts, verdict.loss)
+            self._watch_divergence(facts, step_result.loss)
 
     def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
-        course = self._train_state
-        held, course.held = course.held, None
+        train_state = self._train_state
+        held, train_state.held = train_state.held, None
         if self._workers is None or held is None:
             return
-        validation = self._admitted(VALIDATION, validation, course.step)
+        validation = self._admitted(VALIDATION, validation, train_state.step)
         seconds, result = self._held
         self._workers.reporter.step(
             Step(
-                course.step,
-                course.epoch,
-                course.epoch_step,
+                train_state.step,
+                train_state.epoch,
+                train_state.epoch_step,
                 {**held, **validation},
                 seconds,
                 result.rank_step_ms if result is not None else (),

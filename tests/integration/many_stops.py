@@ -54,7 +54,7 @@ def main() -> None:
             timer.start()
         trainer = Trainer(this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers)
         outcome = trainer.run()
-        steps = strategy.gather((trainer.course.epoch, trainer.course.step, outcome.name))
+        steps = strategy.gather((trainer.train_state.epoch, trainer.train_state.step, outcome.name))
         if workers is not None:
             timer.join()
             workers.watcher.close()

@@ -83,8 +83,8 @@ def _fill(
         job_files.meta_of(job_id, config, pins, timestamps.now(), user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
-    whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
-    replace_json(folder.origin, {"schema": _SCHEMA, "bundle": whence})
+    origin_text = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
+    replace_json(folder.origin, {"schema": _SCHEMA, "bundle": origin_text})
     if bundle.has(HISTORY):
         bundle.copy_out(HISTORY, folder.history, progress)
     if manifest.checkpoint:
@@ -96,8 +96,8 @@ def _fill(
 
 def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     status = manifest.status
-    whence = origin_words(manifest)
-    message = f"{status.message} {whence}".strip()
+    origin_text = origin_words(manifest)
+    message = f"{status.message} {origin_text}".strip()
     for one in manifest.runs:
         make_folder(folder.attempt(one.run).path, exist_ok=True)
         replace_json(folder.attempt(one.run).environment, one.to_dict())

@@ -129,14 +129,14 @@ class Mirror(MirrorReader, NotStaging):
 
     def bring_file(self, path: Path, progress: Progress) -> None:
         make_here(path.parent)
-        far = self._look(lambda files: files.status(self._remote(path)))
-        if is_same(path, far):
+        remote = self._look(lambda files: files.status(self._remote(path)))
+        if is_same(path, remote):
             mirror_cache.is_wanted_now(path)
             return
         what = f"Fetching {path.name}"
         with self._line.apart() as shell:
-            shell.fetch(far.path, path, lambda done, all_: progress.step(done, all_, what))
-        os.utime(path, (time.time(), far.mtime_s))
+            shell.fetch(remote.path, path, lambda done, all_: progress.step(done, all_, what))
+        os.utime(path, (time.time(), remote.mtime_s))
         self._prune()
 
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
@@ -181,11 +181,11 @@ class Mirror(MirrorReader, NotStaging):
             return mirror_cache.drop(found, lambda one: self._is_there(shell, one))
 
     def _is_there(self, shell: Shell, one: CachedItem) -> bool:
-        far = self._remote(one.path)
+        remote = self._remote(one.path)
         with suppress(FileNotFoundError), shell.files() as files:
             if not one.path.is_dir():
-                return is_same(one.path, files.status(far))
-            there = remote_content.walk(files, far).files
+                return is_same(one.path, files.status(remote))
+            there = remote_content.walk(files, remote).files
             here = {name: status.st_size for name, status in hashes.walk(one.path)}
             return here == {name: found.bytes for name, found in there.items()}
         return False

@@ -60,12 +60,12 @@ T = TypeVar("T")
 class MirrorReader:
     """Updates a local copy of the files of a remote data root."""
 
-    def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
+    def __init__(self, root: DataRoot, remote: RemoteRoot, connect: Callable[[], Shell]) -> None:
         self._root = root
-        self._remote_root = far
+        self._remote_root = remote
         self._clock_ahead_s: float | None = None
         self._looked_s = 0.0
-        self._line = PersistentConnection(connect, self._ask_the_time, far.host)
+        self._line = PersistentConnection(connect, self._ask_the_time, remote.host)
 
     def _remote(self, path: Path) -> str:
         parts = path.absolute().relative_to(self._root.path.absolute()).parts
@@ -75,12 +75,12 @@ class MirrorReader:
         def look(files: SftpFiles) -> None:
             found = _folders(files, self._remote(self._root.jobs))
             self._forget_others(self._root.jobs, found)
-            for name, far in found.items():
+            for name, remote in found.items():
                 folder = self._root.job(name)
-                if not is_same(folder.path, far):
+                if not is_same(folder.path, remote):
                     with suppress(FileNotFoundError):
                         self._pull_job(files, folder)
-                        self._mark(folder.path, far)
+                        self._mark(folder.path, remote)
 
         self._look(look)
 
@@ -109,10 +109,10 @@ class MirrorReader:
             except FileNotFoundError:
                 return
             self._forget_others(place, found)
-            for name, far in found.items():
-                if not is_same(place / name, far):
+            for name, remote in found.items():
+                if not is_same(place / name, remote):
                     self._pull_versions(files, place / name)
-                    self._mark(place / name, far)
+                    self._mark(place / name, remote)
 
         self._look(look)
 
@@ -126,12 +126,12 @@ class MirrorReader:
             except FileNotFoundError:
                 found = {}
             self._forget_others(self._root.nodes, found)
-            for name, far in found.items():
+            for name, remote in found.items():
                 folder = self._root.node(name)
-                if not is_same(folder.path, far):
+                if not is_same(folder.path, remote):
                     for path in (folder.entry, folder.status):
                         self._pull_file(files, path)
-                    self._mark(folder.path, far)
+                    self._mark(folder.path, remote)
 
         self._look(look)
 
@@ -158,12 +158,12 @@ class MirrorReader:
 
     def _pull_attempt(self, files: SftpFiles, attempt: AttemptFolder) -> None:
         try:
-            far = files.status(self._remote(attempt.path))
-            if is_same(attempt.path, far):
+            remote = files.status(self._remote(attempt.path))
+            if is_same(attempt.path, remote):
                 return
             found = {
                 one.name: one
-                for one in files.entries(far.path)
+                for one in files.entries(remote.path)
                 if one.name.endswith(".json") and not one.name.startswith(".")
             }
         except FileNotFoundError:
@@ -173,16 +173,16 @@ class MirrorReader:
         # Until its supervisor is seen, the age of a claim is that of its local folder
         # (`datastore.jobs.run_status`), which must be by this computer's clock.
         if attempt.supervisor.name in found:
-            self._mark(attempt.path, far)
+            self._mark(attempt.path, remote)
 
     def _pull_checkpoints(
-        self, files: SftpFiles, folder: JobFolder, far: RemoteFile | None
+        self, files: SftpFiles, folder: JobFolder, remote: RemoteFile | None
     ) -> None:
         """Fetch the sidecar of each checkpoint whose file exists; see `list_checkpoints`."""
         here = folder.checkpoints
-        if far is None or is_same(here, far):
+        if remote is None or is_same(here, remote):
             return
-        found = {one.name: one for one in files.entries(far.path)}
+        found = {one.name: one for one in files.entries(remote.path)}
         make_here(here)
         kept = set()
         for name, one in found.items():
@@ -200,27 +200,27 @@ class MirrorReader:
                 kept.add(there.name)
         for name in _names(here) - kept:
             (here / name).unlink(missing_ok=True)
-        self._mark(here, far)
+        self._mark(here, remote)
 
-    def _pull_acts(self, files: SftpFiles, here: Path, far: RemoteFile | None) -> None:
-        if far is None or is_same(here, far):
+    def _pull_acts(self, files: SftpFiles, here: Path, remote: RemoteFile | None) -> None:
+        if remote is None or is_same(here, remote):
             return
         make_here(here)
         known = _names(here)
-        for one in files.entries(far.path):
+        for one in files.entries(remote.path):
             # Files in it never change.
             if one.name not in known and not one.name.startswith("."):
                 self._pull_known(files, here / one.name, one)
-        self._mark(here, far)
+        self._mark(here, remote)
 
-    def _pull_names(self, files: SftpFiles, here: Path, far: RemoteFile | None) -> None:
-        if far is None or is_same(here, far):
+    def _pull_names(self, files: SftpFiles, here: Path, remote: RemoteFile | None) -> None:
+        if remote is None or is_same(here, remote):
             return
-        found = _folders(files, far.path)
+        found = _folders(files, remote.path)
         self._forget_others(here, found)
         for name in found:
             make_here(here / name)
-        self._mark(here, far)
+        self._mark(here, remote)
 
     def _pull_versions(self, files: SftpFiles, here: Path) -> None:
         try:
@@ -228,12 +228,12 @@ class MirrorReader:
         except FileNotFoundError:
             return
         self._forget_others(here, found)
-        for name, far in found.items():
-            if far.is_folder and not name.startswith("."):
+        for name, remote in found.items():
+            if remote.is_folder and not name.startswith("."):
                 make_here(here / name)
                 self._pull_file(files, here / name / library_files.META)
             elif name.endswith(".removed"):
-                self._pull_known(files, here / name, far)
+                self._pull_known(files, here / name, remote)
 
     def _pull_file(self, files: SftpFiles, path: Path) -> None:
         try:
@@ -241,54 +241,54 @@ class MirrorReader:
         except FileNotFoundError:
             path.unlink(missing_ok=True)
 
-    def _pull_known(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> None:
+    def _pull_known(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> None:
         """Fetch a small file, unless the local copy is equal. A pipe would never end."""
-        if far is None or not far.is_plain:
+        if remote is None or not remote.is_plain:
             path.unlink(missing_ok=True)
             return
-        if is_same(path, far):
+        if is_same(path, remote):
             return
         try:
             # One byte more than a reader accepts: it then reports that the file is too large.
-            content = files.read(far.path, 0, _SMALL_BYTES + 1)
+            content = files.read(remote.path, 0, _SMALL_BYTES + 1)
         except FileNotFoundError:
             path.unlink(missing_ok=True)
             return
         make_here(path.parent)
         replace_bytes(path, content, lasting=False)
-        self._mark(path, far)
+        self._mark(path, remote)
 
     def _pull_appended(self, files: SftpFiles, path: Path, limit_bytes: int) -> bool:
         """Fetch a piece of what was appended; return False if there may be more."""
         try:
-            far = files.status(self._remote(path))
+            remote = files.status(self._remote(path))
         except FileNotFoundError:
             return self._begin_again(files, path, None)
             # One byte more than a reader accepts: it then reports that the file is too large.
-        wanted = min(far.bytes, limit_bytes + 1)
+        wanted = min(remote.bytes, limit_bytes + 1)
         have = path.stat().st_size if path.exists() else 0
         if have == wanted:
             return True
         if have > wanted:
-            return self._begin_again(files, path, far)
+            return self._begin_again(files, path, remote)
         begin = max(0, have - _OVERLAP_BYTES)
-        piece = files.read(far.path, begin, min(_PIECE_BYTES, wanted - begin))
+        piece = files.read(remote.path, begin, min(_PIECE_BYTES, wanted - begin))
         make_here(path.parent)
         with path.open("r+b" if path.exists() else "x+b") as file:
             file.seek(begin)
             known = file.read(have - begin)
             if len(known) != have - begin or not piece.startswith(known):
                 # It was truncated or replaced.
-                return self._begin_again(files, path, far)
+                return self._begin_again(files, path, remote)
             # At its offset, not appended: another process of this desktop may write it too.
             file.seek(have)
             file.write(piece[have - begin :])
         return begin + len(piece) >= wanted
 
-    def _begin_again(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
+    def _begin_again(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
         """Restart the copy of a file that was replaced; as `_pull_appended`."""
         path.unlink(missing_ok=True)
-        return far is None
+        return remote is None
 
     def _forget_others(self, here: Path, found: Mapping[str, RemoteFile]) -> None:
         make_here(here)
@@ -318,12 +318,12 @@ class MirrorReader:
 
         return self._line.ask(look)
 
-    def _mark(self, path: Path, far: RemoteFile) -> None:
+    def _mark(self, path: Path, remote: RemoteFile) -> None:
         """Mark ``path`` as equal to its original, if it cannot have changed since."""
         ahead_s = self._clock_ahead_s
-        if ahead_s is not None and far.mtime_s < self._looked_s + ahead_s - _RACY_S:
+        if ahead_s is not None and remote.mtime_s < self._looked_s + ahead_s - _RACY_S:
             with suppress(OSError):
-                os.utime(path, (far.mtime_s, far.mtime_s))
+                os.utime(path, (remote.mtime_s, remote.mtime_s))
 
 
 def _folders(files: SftpFiles, path: str) -> dict[str, RemoteFile]:
@@ -346,10 +346,10 @@ def make_here(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
 
 
-def is_same(path: Path, far: RemoteFile) -> bool:
+def is_same(path: Path, remote: RemoteFile) -> bool:
     try:
         here = path.stat()
     except OSError as error:
         swallowed(error)
         return False
-    return here.st_mtime == far.mtime_s and (far.is_folder or here.st_size == far.bytes)
+    return here.st_mtime == remote.mtime_s and (remote.is_folder or here.st_size == remote.bytes)

@@ -58,9 +58,9 @@ class StagedRoot(MirrorReader):
     Every call may run on any thread, and raise `BackendError` if the node does not answer.
     """
 
-    def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
-        super().__init__(root, far, connect)
-        self.node = far.host
+    def __init__(self, root: DataRoot, remote: RemoteRoot, connect: Callable[[], Shell]) -> None:
+        super().__init__(root, remote, connect)
+        self.node = remote.host
         self._silent: Unreachable | None = None
         self._silent_until = 0.0
         self._asked_s = -math.inf
@@ -130,12 +130,12 @@ class StagedRoot(MirrorReader):
         self._look(look)
 
     def _pull_checkpoints_of(
-        self, files: SftpFiles, folder: JobFolder, run: int, far: RemoteFile | None
+        self, files: SftpFiles, folder: JobFolder, run: int, remote: RemoteFile | None
     ) -> None:
         here = folder.checkpoints
-        if far is None or is_same(here, far):
+        if remote is None or is_same(here, remote):
             return
-        found = {one.name: one for one in files.entries(far.path)}
+        found = {one.name: one for one in files.entries(remote.path)}
         for name, one in found.items():
             stem, suffix = os.path.splitext(name)
             is_whole = stem + CHECKPOINT_SUFFIX in found or name == folder.latest.name
@@ -146,12 +146,12 @@ class StagedRoot(MirrorReader):
                 # Rank 0 keeps the requested number, and has removed this one.
                 sidecar.unlink(missing_ok=True)
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
-        self._mark(here, far)
+        self._mark(here, remote)
 
-    def _begin_again(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
-        if far is not None:
+    def _begin_again(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
+        if remote is not None:
             # In one step: if the node is lost meanwhile, this is the only copy.
-            files.fetch(far.path, path, None)
+            files.fetch(remote.path, path, None)
         return True
 
     def _look(self, work: Callable[[SftpFiles], T]) -> T:
@@ -188,8 +188,8 @@ class StagedRoot(MirrorReader):
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
         """Fetch files that are complete on the node, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
-            far = [(path, files.status(self._remote(path))) for path in paths]
-            self._fetch(files, far, progress)
+            remote = [(path, files.status(self._remote(path))) for path in paths]
+            self._fetch(files, remote, progress)
 
     def _fetch(
         self, files: SftpFiles, wanted: Sequence[tuple[Path, RemoteFile]], progress: Progress
@@ -250,23 +250,26 @@ class StagedRoot(MirrorReader):
     def send_version(self, version: Path, what: str, progress: Progress) -> None:
         """Send a version of the library, unless the node has one with the same hashes."""
         listing = (version / hashes.MANIFEST).read_bytes()
-        far = self._remote(version)
+        remote = self._remote(version)
         progress.step(0, 0, f"Checking for {what} on {self.node}")
         with self._line.apart() as shell:
             try:
-                if shell.read(f"{far}/{hashes.MANIFEST}", limit_bytes=len(listing) + 1) == listing:
+                if (
+                    shell.read(f"{remote}/{hashes.MANIFEST}", limit_bytes=len(listing) + 1)
+                    == listing
+                ):
                     return
             except FileNotFoundError:
                 pass
             with shell.files() as files:
-                self._make_folders(files, posixpath.dirname(far))
-                self._set_aside(files, far)
-        staging = f"{posixpath.dirname(far)}/.{version.name}.{secrets.token_hex(4)}"
+                self._make_folders(files, posixpath.dirname(remote))
+                self._set_aside(files, remote)
+        staging = f"{posixpath.dirname(remote)}/.{version.name}.{secrets.token_hex(4)}"
         sending = f"Sending {what} to {self.node}"
         remote_content.publish(self._line.apart, version, staging, progress, sending)
         # If two desktops send the same version, the second one finds it on the node.
         with suppress(FileExistsError):
-            self._line.act(lambda files: files.rename(staging, far))
+            self._line.act(lambda files: files.rename(staging, remote))
             return
         self._line.act(lambda files: files.remove_tree(staging))
 
@@ -277,14 +280,14 @@ class StagedRoot(MirrorReader):
                 self._send(shell, files, path, progress)
 
     def _send(self, shell: Shell, files: SftpFiles, path: Path, progress: Progress) -> None:
-        far = self._remote(path)
+        remote = self._remote(path)
         try:
-            if files.status(far).bytes == path.stat().st_size and _is_like(shell, path, far):
+            if files.status(remote).bytes == path.stat().st_size and _is_like(shell, path, remote):
                 return
         except FileNotFoundError:
-            self._make_folders(files, posixpath.dirname(far))
+            self._make_folders(files, posixpath.dirname(remote))
         what = f"Sending {path.name} to {self.node}"
-        files.send(path, far, lambda done, all_: progress.step(done, all_, what))
+        files.send(path, remote, lambda done, all_: progress.step(done, all_, what))
 
     def begin_job(self, folder: JobFolder) -> None:
         """Set aside what the node has of the job and was never fetched: the run begins empty."""
@@ -324,20 +327,20 @@ class StagedRoot(MirrorReader):
                     value = (folder.path / name).read_bytes()
                     files.write(self._remote(folder.path / name), value, 0o644)
 
-    def _set_aside(self, files: SftpFiles, far: str) -> None:
+    def _set_aside(self, files: SftpFiles, remote: str) -> None:
         trash = self._remote(self._root.trash)
         with suppress(FileNotFoundError):
-            files.status(far)
+            files.status(remote)
             self._make_folders(files, trash)
-            files.rename(far, f"{trash}/{posixpath.basename(far)}-{secrets.token_hex(4)}")
+            files.rename(remote, f"{trash}/{posixpath.basename(remote)}-{secrets.token_hex(4)}")
 
-    def _make_folders(self, files: SftpFiles, far: str) -> None:
+    def _make_folders(self, files: SftpFiles, remote: str) -> None:
         try:
-            files.status(far)
+            files.status(remote)
         except FileNotFoundError:
-            self._make_folders(files, posixpath.dirname(far))
+            self._make_folders(files, posixpath.dirname(remote))
             with suppress(FileExistsError):
-                files.make_folder(far)
+                files.make_folder(remote)
 
 
 def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
@@ -356,11 +359,11 @@ def made_by(sidecar: Path) -> int:
         return 0
 
 
-def _is_like(shell: Shell, path: Path, far: str) -> bool:
+def _is_like(shell: Shell, path: Path, remote: str) -> bool:
     def unseen(_count: int) -> None:
         pass
 
-    return hashes.hash_file(path, unseen) == remote_content.sha256(shell, far, unseen)
+    return hashes.hash_file(path, unseen) == remote_content.sha256(shell, remote, unseen)
 
 
 def _is_hidden(name: str) -> bool:

@@ -60,21 +60,21 @@ class StagingAccess(Mounted):
 
     def refresh_job(self, folder: JobFolder) -> None:
         super().refresh_job(folder)
-        if (far := self._away(folder)) is None:
+        if (remote := self._away(folder)) is None:
             return
         run = folder.newest_run()
-        far.refresh_run(folder, run)
+        remote.refresh_run(folder, run)
         # A trial belongs to no job (`services.jobs.trial_run`).
         if folder.attempt(run).exit.exists() and not folder.job_id.startswith("."):
             self._begin_to_bring_home(folder)
 
     def refresh_history(self, folder: JobFolder) -> None:
-        if (far := self._away(folder)) is not None:
-            far.refresh_history(folder)
+        if (remote := self._away(folder)) is not None:
+            remote.refresh_history(folder)
 
     def refresh_file(self, path: Path) -> None:
-        if (far := self._away_with(path)) is not None:
-            far.refresh_small_file(path)
+        if (remote := self._away_with(path)) is not None:
+            remote.refresh_small_file(path)
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return _carried(folder) is None
@@ -94,52 +94,52 @@ class StagingAccess(Mounted):
     # Reading large files in place.
 
     def size(self, path: Path) -> int:
-        far = self._away_with(path)
-        return super().size(path) if far is None or self._has(path) else far.size(path)
+        remote = self._away_with(path)
+        return super().size(path) if remote is None or self._has(path) else remote.size(path)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-        far = self._away_with(path)
-        if far is None or self._has(path):
+        remote = self._away_with(path)
+        if remote is None or self._has(path):
             return super().read(path, offset, limit_bytes)
-        return far.read(path, offset, limit_bytes)
+        return remote.read(path, offset, limit_bytes)
 
     def sha256(self, path: Path, on_bytes: OnBytes) -> str:
         self.bring_file(path, Progress())
         return super().sha256(path, on_bytes)
 
     def bring_file(self, path: Path, progress: Progress) -> None:
-        far = self._away_with(path)
-        if far is not None and not self._has(path):
-            far.fetch((path,), progress)
+        remote = self._away_with(path)
+        if remote is not None and not self._has(path):
+            remote.fetch((path,), progress)
 
     # Changes: remote first, then local.
 
     def replace_json(self, path: Path, value: Any) -> None:
-        if (far := self._away_with(path)) is not None:
-            far.replace(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode())
+        if (remote := self._away_with(path)) is not None:
+            remote.replace(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode())
         super().replace_json(path, value)
 
     def create(self, path: Path, value: bytes) -> None:
-        if (far := self._away_with(path)) is not None:
-            far.create(path, value)
+        if (remote := self._away_with(path)) is not None:
+            remote.create(path, value)
         super().create(path, value)
 
     def remove(self, path: Path) -> None:
-        if path.suffix == KEEP_SUFFIX and (far := self._away_with(path)) is not None:
-            far.remove(path)
+        if path.suffix == KEEP_SUFFIX and (remote := self._away_with(path)) is not None:
+            remote.remove(path)
         super().remove(path)
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
-        if (far := self._away(folder)) is None:
+        if (remote := self._away(folder)) is None:
             return
         end = folder.attempt(run).exit
         try:
-            far.create(end, end.read_bytes())
+            remote.create(end, end.read_bytes())
         except FileExistsError:
             # The first writer counts.
-            far.refresh_run(folder, run)
+            remote.refresh_run(folder, run)
         else:
-            far.replace(folder.status, folder.status.read_bytes())
+            remote.replace(folder.status, folder.status.read_bytes())
 
     # A run on such a node.
 
@@ -151,17 +151,17 @@ class StagingAccess(Mounted):
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        for far in map(self._named, nodes):
+        for remote in map(self._named, nodes):
             for version in versions:
-                far.send_version(version, f"{version.parent.name}@{version.name[1:]}", progress)
-            far.begin_job(folder)
-            far.send_files(files, progress)
+                remote.send_version(version, f"{version.parent.name}@{version.name[1:]}", progress)
+            remote.begin_job(folder)
+            remote.send_files(files, progress)
 
     def hand_over(
         self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
     ) -> None:
-        for far in map(self._named, nodes):
-            far.send_job(folder, run, progress)
+        for remote in map(self._named, nodes):
+            remote.send_job(folder, run, progress)
         replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
         # A stop request from before exists only here.
         if folder.lock.exists():
@@ -170,21 +170,22 @@ class StagingAccess(Mounted):
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         run = folder.newest_run()
-        far = self._away(folder)
-        if far is None or not folder.attempt(run).exit.exists():
+        remote = self._away(folder)
+        if remote is None or not folder.attempt(run).exit.exists():
             return
         with self._lock:
             coming = self._coming.setdefault(folder.job_id, _Coming())
         with coming.lock:
             # Another thread may have just done it.
-            if self._away(folder) is not far:
+            if self._away(folder) is not remote:
                 return
             with as_backend_error(
-                f"The results of the job {folder.job_id} could not be fetched from {far.node}"
+                f"The results of the job {folder.job_id} could not be fetched from {remote.node}"
             ):
-                far.bring_home(folder, run, progress)
+                remote.bring_home(folder, run, progress)
                 replace_json(
-                    folder.attempt(run).staged_marker, RemoteRun(far.node, is_home=True).to_dict()
+                    folder.attempt(run).staged_marker,
+                    RemoteRun(remote.node, is_home=True).to_dict(),
                 )
 
     def _begin_to_bring_home(self, folder: JobFolder) -> None:
@@ -207,14 +208,14 @@ class StagingAccess(Mounted):
     def close(self) -> None:
         with self._lock:
             coming = tuple(self._coming.values())
-            far = tuple(self._remote.values())
+            remote = tuple(self._remote.values())
         for one in coming:
             one.progress.cancel()
         end = time.monotonic() + _CLOSING_S
         for one in coming:
             if one.thread is not None:
                 one.thread.join(max(0.0, end - time.monotonic()))
-        for root in far:
+        for root in remote:
             root.close()
 
     # Selection of the node.
@@ -231,8 +232,8 @@ class StagingAccess(Mounted):
         except ValueError:  # it is no file of a job
             return None
         folder = self._root.job(job_id)
-        if name == folder.logs.name and (far := self._rank_is_on(folder, path)) is not None:
-            return far
+        if name == folder.logs.name and (remote := self._rank_is_on(folder, path)) is not None:
+            return remote
         there = {one.name for one in (folder.lock, folder.logs, folder.attempts)}
         if name not in there and path.parent != folder.checkpoints:
             return None
@@ -279,8 +280,8 @@ class StagingAccess(Mounted):
         key = (entry.name, entry.address, entry.data_root)
         with self._lock:
             if key not in self._remote:
-                far = RemoteRoot(entry.name, entry.data_root)
-                self._remote[key] = StagedRoot(self._root, far, lambda: self._connect(entry))
+                remote = RemoteRoot(entry.name, entry.data_root)
+                self._remote[key] = StagedRoot(self._root, remote, lambda: self._connect(entry))
             return self._remote[key]
 
 

@@ -107,12 +107,12 @@ def _running(folder: JobFolder, launch: Launch) -> Running:
             gpus.setdefault(key, []).append(plan.gpu)
         else:
             processes[key] = processes.get(key, 0) + 1
-    seats = [Slot(key, tuple(found)) for key, found in gpus.items()]
-    seats += [Slot(key, processes=count) for key, count in processes.items()]
+    slots = [Slot(key, tuple(found)) for key, found in gpus.items()]
+    slots += [Slot(key, processes=count) for key, count in processes.items()]
     left_s = None
     with suppress(OSError, ValueError):
         left_s = RunStatus.from_dict(read_json(folder.status)).eta_s
-    return Running(folder.job_id, launch.config.name, tuple(seats), left_s)
+    return Running(folder.job_id, launch.config.name, tuple(slots), left_s)
 
 
 def _desk_of(folder: JobFolder, launch: Launch) -> str:

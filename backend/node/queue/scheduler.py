@@ -168,7 +168,7 @@ class QueueWatch:
         if own is None:
             return None
         nodes: dict[str, NodeView] = {}
-        for key in {slot.node for entry in entries for slot in entry.seats}:
+        for key in {slot.node for entry in entries for slot in entry.slots}:
             if key == self._key:
                 nodes[key] = node_view_of(own, live.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):

@@ -114,7 +114,7 @@ class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
     schema: int = SCHEMA
 
     @property
-    def seats(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[Slot, ...]:
         return slots_of(self.placement, self.machine)
 
     @property
@@ -142,7 +142,7 @@ class Running:
 
     job_id: str
     name: str
-    seats: tuple[Slot, ...]
+    slots: tuple[Slot, ...]
     left_s: float | None = None
 
 

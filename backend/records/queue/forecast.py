@@ -31,7 +31,7 @@ def starts_in(
     """
     found: dict[str, float | None] = {}
     laid: list[tuple[Slot, float | None]] = [
-        (slot, running.left_s) for running in scene.running for slot in running.seats
+        (slot, running.left_s) for running in scene.running for slot in running.slots
     ]
     for entry in in_order(entries):
         waiting = outcomes[entry.job_id]
@@ -46,7 +46,7 @@ def starts_in(
             end = None
             if start is not None and entry.lasts_s is not None:
                 end = start + entry.lasts_s
-            laid += [(slot, end) for slot in entry.seats]
+            laid += [(slot, end) for slot in entry.slots]
     return found
 
 
@@ -55,7 +55,7 @@ def _first_room(
 ) -> float | None:
     begin = instant(entry.not_before)
     start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0
-    for slot in entry.seats:
+    for slot in entry.slots:
         node = scene.nodes.get(slot.node)
         there = [(one, end) for one, end in laid if one.competes(slot)]
         if node is None:

@@ -77,7 +77,7 @@ def judge_queue(entries: Iterable[QueueEntry], scene: Scene) -> dict[str, Waitin
         waiting = why_waiting(entry, ahead, scene)
         found[entry.job_id] = waiting
         if waiting is None:
-            begun = Running(entry.job_id, entry.name, entry.seats, entry.lasts_s)
+            begun = Running(entry.job_id, entry.name, entry.slots, entry.lasts_s)
             scene = replace(scene, running=(*scene.running, begun))
         elif waiting.cause in _KEEPS_ITS_PLACE:
             ahead.append(entry)
@@ -98,7 +98,7 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
     begin = instant(entry.not_before)
     if begin is not None and scene.now < begin:
         return Waiting(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
-    for slot in entry.seats:
+    for slot in entry.slots:
         node = scene.nodes[slot.node]
         if node.why_down:
             return Waiting(Cause.NODE_DOWN, node.why_down)
@@ -116,7 +116,7 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
 
 
 def _never(entry: QueueEntry, scene: Scene) -> str:
-    for slot in entry.seats:
+    for slot in entry.slots:
         place = place_words(slot.node)
         node = scene.nodes.get(slot.node)
         if node is None:
@@ -151,9 +151,9 @@ def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
 
 
 def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
-    for slot in entry.seats:
+    for slot in entry.slots:
         for other in ahead:
-            if any(slot.competes(one) for one in other.seats):
+            if any(slot.competes(one) for one in other.slots):
                 return Waiting(
                     Cause.TURN,
                     f"Waiting for “{sanitize(other.name)}”, which is before it in the queue on "
@@ -165,7 +165,7 @@ def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
 def _foreign(
     entry: QueueEntry, scene: Scene, held: Callable[[NodeView], Mapping[str, str]]
 ) -> Waiting | None:
-    for slot in entry.seats:
+    for slot in entry.slots:
         node = scene.nodes[slot.node]
         for gpu in slot.gpus:
             if gpu in held(node):
@@ -175,13 +175,13 @@ def _foreign(
 
 
 def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
-    for slot in entry.seats:
+    for slot in entry.slots:
         node = scene.nodes[slot.node]
         place = place_words(slot.node)
         there = [
             (running, one)
             for running in scene.running
-            for one in running.seats
+            for one in running.slots
             if one.competes(slot)
         ]
         if slot.gpus and there:

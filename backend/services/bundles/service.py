@@ -230,7 +230,7 @@ class BundleService:
         bundle = open_bundle(path, progress)
         config = usable_settings(bundle)
         manifest = bundle.manifest
-        whence = imported_job.origin_words(manifest)
+        origin_text = imported_job.origin_words(manifest)
         pins: dict[str, Pin] = {}
         taken: dict[tuple[Kind, str], Pin] = {}
         imported: list[tuple[Kind, str]] = []
@@ -247,7 +247,7 @@ class BundleService:
                 if item is not None:
                     reused.append(f"{thing.kind.value} {item.reference}")
                 elif thing.folder:
-                    item = self._import(bundle, thing, whence, progress)
+                    item = self._import(bundle, thing, origin_text, progress)
                     imported.append((thing.kind, item.reference))
                 else:
                     notes.append(f"{_missing(thing)} {_WAY_TO_DATA}")
@@ -275,7 +275,7 @@ class BundleService:
             )
         return Unbundled(
             view=self._jobs.queries.show(job_id),
-            origin=whence,
+            origin=origin_text,
             imported=tuple(f"{kind.value} {reference}" for kind, reference in imported),
             reused=tuple(reused),
             notes=tuple(notes),
@@ -286,7 +286,7 @@ class BundleService:
         return same_files(self._library, thing.kind, thing.pin)
 
     def _import(
-        self, bundle: VerifiedArchive, thing: BundledThing, whence: str, progress: Progress
+        self, bundle: VerifiedArchive, thing: BundledThing, origin_text: str, progress: Progress
     ) -> LibraryItem:
         def refuse_others(sha256: str) -> None:
             if sha256 != thing.sha256:
@@ -301,7 +301,7 @@ class BundleService:
             thing.kind,
             bundle.source(thing),
             thing.name,
-            whence,
+            origin_text,
             progress,
             refuse_others,
             self._access,

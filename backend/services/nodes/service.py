@@ -238,8 +238,8 @@ class NodeService:
             found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
         if self.trains_here:
             return found
-        far = tuple(self._remote_root() if one.check == "data root" else one for one in found)
-        return (*far, *self._mirror())
+        remote = tuple(self._remote_root() if one.check == "data root" else one for one in found)
+        return (*remote, *self._mirror())
 
     def _remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""

@@ -69,7 +69,7 @@ class PreflightService:
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
         self._context = PreflightContext(root, cluster, set_up, python, access, limits)
-        self._mender = PreflightFixes(self._context)
+        self._fixes = PreflightFixes(self._context)
 
     def run(
         self,
@@ -151,7 +151,7 @@ class PreflightService:
         A node with several findings is set up once, and nodes are set up in parallel. ``on_change``
         gets the progress. Fixes of the job itself are not done here: see `placement_after`.
         """
-        return self._mender.fix(findings, on_change)
+        return self._fixes.fix(findings, on_change)
 
     def _require_on_this_computer(self, config: JobConfig, job_id: str) -> None:
         needed, placement, result = self.needed_bytes(config, job_id), config.placement[0], None

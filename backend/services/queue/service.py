@@ -298,7 +298,7 @@ class QueueService:
         with as_backend_error("The jobs could not be read"):
             self._access.refresh_jobs()
             live = self._live.read()
-        keys = {slot.node for entry in entries for slot in entry.seats}
+        keys = {slot.node for entry in entries for slot in entry.slots}
         own = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
         if own in keys:
@@ -306,7 +306,7 @@ class QueueService:
         desks = {
             slot.node: entry.host
             for entry in entries
-            for slot in entry.seats
+            for slot in entry.slots
             if slot.node != own and is_a_desk(slot.node)
         }
         for key, host in desks.items():

@@ -94,29 +94,29 @@ class AveragedGradients(Strategy):
             carrier = None
         tail = sync_size + len(self._parameters)
         messages: list[GradientMessage] = []
-        ballot: Bucket | None = None
+        sync: Bucket | None = None
         for number, group in enumerate(groups):
             name = f"gradients-{number}"
             if number == carrier:
-                ballot = Bucket(self, name, group, tail)
+                sync = Bucket(self, name, group, tail)
             elif len(group) == 1:
                 messages.append(Single(self, name, group[0]))
             else:
                 messages.append(Bucket(self, name, group, 0))
-        if ballot is None:
+        if sync is None:
             # No small gradient of 32 bits: the sync vector is a message of its own.
-            ballot = Bucket(self, "ballot", [], tail)
+            sync = Bucket(self, "ballot", [], tail)
         for message in messages:
             message.half = self.half
             message.is_adasum = self.is_adasum
-        self._messages = [*messages, ballot]
+        self._messages = [*messages, sync]
         for message in self._messages:
             message.watch(self._arrived)
         # With one message there is nothing to send before the others.
         self._is_trial = len(groups) > 1
         self._early = []
-        self._used = ballot.tail[sync_size:]
-        return ballot.tail[:sync_size]
+        self._used = sync.tail[sync_size:]
+        return sync.tail[:sync_size]
 
     def zero(self) -> None:
         self._pass, self._next = -1, None

@@ -69,7 +69,7 @@ def form(qtbot, services, runner, monkeypatch):
 
 
 def verdict(form):
-    assert form._result.text() == form._foot.verdict.text()
+    assert form._result.text() == form._foot.result.text()
     return form._result.text()
 
 

@@ -250,10 +250,10 @@ class JobDetail(QWidget):
             self._doubt = sentence
             self._show()
 
-    def show_check_result(self, job_id: str, verdict: ReplayComparison) -> None:
+    def show_check_result(self, job_id: str, result: ReplayComparison) -> None:
         """Show how the open replay compares with its original."""
-        if self._is_open(job_id) and verdict != self._result:
-            self._result = verdict
+        if self._is_open(job_id) and result != self._result:
+            self._result = result
             self._show()
 
     def changeEvent(self, event: QEvent) -> None:

@@ -50,7 +50,7 @@ def finding(
     refusal: tuple[str, str],
     doubt: str,
     place: QueuePlace | None,
-    verdict: ReplayComparison,
+    result: ReplayComparison,
     slow: SlowNode | None = None,
 ) -> JobFinding | None:
     """Return the most serious finding, None if everything is normal.
@@ -76,11 +76,11 @@ def finding(
         return JobFinding("warn", why_slow, node=node)
     if place is not None and view.state is JobState.QUEUED:
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
-    if verdict.sentence and view.state is JobState.FINISHED:
-        strong, _, rest = verdict.sentence.partition(": ")
+    if result.sentence and view.state is JobState.FINISHED:
+        strong, _, rest = result.sentence.partition(": ")
         told = rest[:1].upper() + rest[1:]
         return JobFinding(
-            "good" if verdict.is_same else "warn", f"{strong}.", told, original=verdict.original
+            "good" if result.is_same else "warn", f"{strong}.", told, original=result.original
         )
     if view.state in _TELLING and view.status.message:
         return JobFinding(_TELLING[view.state], view.status.message, _when(view))

@@ -120,10 +120,10 @@ class FailureTab(QWidget):
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
         what = col(words, self._acts, self._from, gap=S2)
-        verdict = StyledFrame(
+        result = StyledFrame(
             "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
-        verdict.setProperty("tint", "bad")
+        result.setProperty("tint", "bad")
         self._left = col(self.events, STRETCH, gap=S3)
         self._right = col((self._trace_card, 100), STRETCH, gap=S3)
         self._right.insertWidget(0, self._proof_card)
@@ -136,7 +136,7 @@ class FailureTab(QWidget):
         content.setMinimumHeight(1)
         content.setLayout(
             col(
-                verdict,
+                result,
                 (self.plots, 100),
                 self._below,
                 STRETCH,

@@ -76,7 +76,7 @@ class FormSide(StyledFrame):
         self._counts = False
         self._terms: Mapping[str, str] = {}
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
-        self.verdict = Label("", "title", elide="right")
+        self.result = Label("", "title", elide="right")
         self._figures = KeyValueRow(role="number", gap=S4, columns=_COLUMNS)
         self._forecasts = KeyValueRow(role="strong", gap=S4, columns=_COLUMNS)
         self._basis = Label("", "small", "text3", wrap=True)
@@ -107,7 +107,7 @@ class FormSide(StyledFrame):
         upper = QWidget()
         upper.setLayout(
             col(
-                row(self._icon, (self.verdict, 1), gap=S2),
+                row(self._icon, (self.result, 1), gap=S2),
                 S3,
                 self._figures,
                 S2,
@@ -146,7 +146,7 @@ class FormSide(StyledFrame):
         self.show_findings(())
 
     def show_check_result(self, words: str, icon: str, tone: str) -> None:
-        self.verdict.setText(words)
+        self.result.setText(words)
         self._icon.set_icon(icon, tone)
 
     def show_figures(self, check: JobCheck, epochs: int) -> None:
@@ -254,11 +254,11 @@ class FormFoot(StyledFrame):
     def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
         self.acts = acts
-        self.verdict = Label("", "strong", elide="right")
+        self.result = Label("", "strong", elide="right")
         self.figures = Label("", "small", "text2", elide="right")
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
-        words = col(self.verdict, self.figures, self.refusal, gap=0)
+        words = col(self.result, self.figures, self.refusal, gap=0)
         buttons = row(acts.take_back, acts.queue, acts.start, gap=S2)
         self.setLayout(row((words, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
         self.hide()

@@ -102,7 +102,7 @@ class JobForm(QWidget):
         self.start_from = self._fields.weights
         self._side, self._foot = FormSide(self._make_acts()), FormFoot(self._make_acts())
         self._side.pictures.saved.connect(self.picture_requested)
-        self._result, self._refusal = self._side.verdict, self._side.refusal
+        self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
         self._start_button, self._foot_start = self._side.acts.start, self._foot.acts.start
         self._queue_button, self._foot_queue = self._side.acts.queue, self._foot.acts.queue
@@ -431,10 +431,10 @@ class JobForm(QWidget):
         self._may_start = check.may_start and check.global_batch is not None
         self._jobs = check.jobs
         is_sweep = bool(self._fields.swept.axes())
-        verdict, sign, tone = self._result_of(check, is_sweep)
-        self._side.show_check_result(verdict, sign, tone)
-        self._foot.verdict.setText(verdict)
-        self._foot.verdict.set_tone(tone if tone in ("bad", "warn") else "text")
+        result, sign, tone = self._result_of(check, is_sweep)
+        self._side.show_check_result(result, sign, tone)
+        self._foot.result.setText(result)
+        self._foot.result.set_tone(tone if tone in ("bad", "warn") else "text")
         for button in (self._start_button, self._foot_start):
             button.set_icon("play" if self._may_start else "warning-octagon")
             if not self._busy:
@@ -453,10 +453,10 @@ class JobForm(QWidget):
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if not self._may_start:
             return "Checking…", "info-fill", "text3"
-        verdict = RESULTS.get(self._trial.state)
+        result = RESULTS.get(self._trial.state)
         failed = self._trial.state is TrialState.FAILED
-        if verdict is not None and (failed or not check.waits_for_gpus):
-            return verdict
+        if result is not None and (failed or not check.waits_for_gpus):
+            return result
         if is_sweep:
             jobs = formats.plural(check.jobs, "job")
             return f"Ready to queue {jobs}", "check-circle-fill", "good"

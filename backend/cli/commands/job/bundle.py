@@ -83,5 +83,5 @@ def replayed(services: Services, id: JobId) -> Answer:
     return _compared(services.replays.compare(id))
 
 
-def _compared(verdict: ReplayResult) -> Answer:
-    return Answer(verdict, verdict.sentence, failed=not verdict.is_same)
+def _compared(result: ReplayResult) -> Answer:
+    return Answer(result, result.sentence, failed=not result.is_same)

@@ -423,7 +423,7 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
     assert live.read().running == ()
     folder.attempt(1).path.mkdir()
     (found,) = live.read().running
-    assert found.seats == (Slot("gpu1", processes=2),)
+    assert found.slots == (Slot("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # Nobody can say what it has; nothing is started beside it.
     assert not live.read().is_complete

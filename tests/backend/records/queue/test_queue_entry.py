@@ -44,7 +44,7 @@ def on_desk(name, processes=1, **more):
 
 
 def run(of, left_s=None):
-    return Running(of.job_id, of.name, of.seats, left_s)
+    return Running(of.job_id, of.name, of.slots, left_s)
 
 
 def scene(*running, nodes=NODES, **more):
@@ -261,10 +261,10 @@ def test_whatever_waits_no_gpu_is_given_twice_and_the_first_is_never_passed(want
             continue
         others = [other for other in begun if other is not one and other not in live]
         for other in [*others, *live]:
-            assert not any(a.competes(b) for a in one.seats for b in other.seats)
+            assert not any(a.competes(b) for a in one.slots for b in other.slots)
         for earlier in waiting:
             if earlier.order < one.order and outcomes[earlier.job_id] is not None:
-                assert not any(a.competes(b) for a in one.seats for b in earlier.seats)
+                assert not any(a.competes(b) for a in one.slots for b in earlier.slots)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))

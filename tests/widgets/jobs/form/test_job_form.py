@@ -156,11 +156,11 @@ def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
-    assert {form._result.text(), form._foot.verdict.text()} == {"A GPU is in use"}
-    assert form._foot.verdict.tone() == "warn"
+    assert {form._result.text(), form._foot.result.text()} == {"A GPU is in use"}
+    assert form._foot.result.tone() == "warn"
     assert form._queue_button.isEnabled()
     form.show_check(free)
-    assert (form._result.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
+    assert (form._result.text(), form._foot.result.tone()) == ("Ready to start", "text")
 
 
 def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
