@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from backend.cli.reference import reference as commands
 from backend.records.jobs.settings import in_markdown as settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"
-TABLES: Mapping[str, Callable[[], str]] = {"settings.md": settings}
+TABLES: Mapping[str, Callable[[], str]] = {"commands.md": commands, "settings.md": settings}
 """The table between the marks of a page."""
 
 

@@ -1,29 +1,15 @@
-"""The reference of all commands, `docs/commands.md`, made from the commands themselves.
-
-Run ``python -m backend.cli.reference > docs/commands.md`` after a change of a command.
-"""
+"""The tables of all commands in `docs/commands.md`, made from the commands themselves."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from backend.cli.command import Parameter, groups, load
 
-_HEAD = """# Commands
-
-`./installers/run COMMAND --help` shows the same in a terminal. `ID` is a job's id, its beginning,
-or its name. Each command takes `--json`, which prints one JSON document, `--data-root`,
-`--catalogue`, `--accept-key` and `--verbose`, before it or after it. Its exit code is 0, or 1 with
-a sentence if it failed, or 2 if it was typed wrong.
-
-In bash, `source <(./installers/run completion)` completes commands and options.
-"""
-
 
 def reference() -> str:
-    """Return the document."""
-    return "\n".join([_HEAD, *(line for group in groups() for line in _section(group))])
+    """Return a section for each group of commands."""
+    return "\n".join(line for group in groups() for line in _section(group))
 
 
 def _section(group: str) -> Iterator[str]:
@@ -56,7 +42,3 @@ def _usage(one: Parameter) -> str:
 def _value(one: Parameter) -> str:
     choices = "|".join(one.word.choices or ())
     return one.word.metavar or choices or one.name.upper()
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,21 +1,18 @@
-"""What is made from the commands: the page of the documentation, and the completion of a shell."""
+"""The tables of the documentation, and the completion of a shell, are made from the program."""
 
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from backend.cli.main import run
-from backend.cli.reference import reference
-
-PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+from tests.pages_of_docs import DOCS, TABLES, page
 
 
-def test_the_page_has_the_commands_as_they_are() -> None:
-    how = "python -m backend.cli.reference > docs/commands.md"
-    assert PAGE.read_text("utf-8") == reference(), f"renew it: {how}"
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_of_the_docs_are_those_of_the_program(name):
+    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"
 
 
 @pytest.mark.parametrize(

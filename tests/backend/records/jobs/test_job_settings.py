@@ -22,7 +22,6 @@ from backend.records.jobs.settings import (
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from tests.backend.catalogue.catalogue_rig import job
 from tests.backend.records.jobs.test_job_config import GOOD
-from tests.pages_of_docs import DOCS, TABLES, page
 
 ROOT = Path(__file__).parents[4]
 WHERE_NAMES_ARE = {
@@ -142,8 +141,3 @@ def test_what_has_no_name_stands_behind_its_kin():
 
 def test_what_was_trained_with_is_all_named():
     assert all(is_named(key) or key.startswith(WITHOUT_NAME) for key in effective(job()))
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_tables_of_the_docs_are_those_of_the_program(name):
-    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"

@@ -134,7 +134,7 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(do.SHOW, "gpu07"), (do.LOOK, "gpu11")], ids=lambda one: str(one)
+    ("action", "name"), [(do.SHOW, "gpu07"), (do.LOOK, "gpu11")], ids=["show", "look"]
 )
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
