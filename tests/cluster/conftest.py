@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from tests.cluster.remote_desktop import known_keys
 
 from app.main.bootstrap import Program
 from backend.records.nodes import health
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
 from tests.cluster.ready import ReadyCluster, made_ready, patience
+from tests.cluster.remote_desktop import known_keys
 from tests.cluster.windows import window_on
 
 # What helpers claim is told in words, too, when it is not so.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cluster.remote_desktop import remote_desktop
 
 from backend.records.library.item import Kind
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.remote_desktop import remote_desktop
 from tests.integration.tiny import raw_job, write_sources
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.cluster.remote_desktop import remote_desktop
 
 from backend.base.errors import BackendError
 from backend.datastore.jobs import run_status
@@ -22,6 +21,7 @@ from backend.services.context.container import Services
 from backend.services.jobs import queries
 from backend.ssh import persistent_connection
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.remote_desktop import remote_desktop
 from tests.integration.conftest import WORKING
 from tests.job_views import changed
 from tests.waiting import LIMIT_S, wait_for

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cluster.faults_to_repair import jobs_for_their_owner_alone, ssh_settings_missing
 
 from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
@@ -24,6 +23,7 @@ from backend.services.preflight.context import settings_texts
 from backend.ssh.interface import Shell, Unreachable
 from tests.cluster.faults import FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
+from tests.cluster.faults_to_repair import jobs_for_their_owner_alone, ssh_settings_missing
 from tests.cluster.ready import ReadyCluster
 from tests.fakes.nvml.driver import build
 from tests.integration.tiny import raw_job

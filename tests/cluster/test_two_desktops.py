@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cluster.remote_desktop import remote_desktop
 
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.remote_desktop import remote_desktop
 from tests.integration.tiny import raw_job
 from tests.waiting import LIMIT_S
 

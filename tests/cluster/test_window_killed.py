@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from tests.cluster.remote_desktop import known_keys
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.context.container import open_services
 from tests.cluster.person import Person
 from tests.cluster.ready import ReadyCluster
+from tests.cluster.remote_desktop import known_keys
 from tests.cluster.runs import CALM, ENDLESS, leaves_nothing
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job
