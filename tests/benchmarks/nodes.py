@@ -107,7 +107,7 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
     for name, (a_model, a_loader) in sources.items():
         library.import_item(Kind.MODEL, a_model, name)
         library.import_item(Kind.LOADER, a_loader, name)
-    shutil.copy(_BARE, ready.cluster.access / "bare.py")
+    shutil.copy(_BARE, ready.cluster.share / "bare.py")
 
 
 def _write_steps(folder: Path, one: Steps) -> tuple[Path, Path]:
@@ -241,7 +241,7 @@ def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
 
 
 def _fresh(ready: ReadyCluster) -> Path:
-    stopwatch = ready.cluster.access / "stopwatch"
+    stopwatch = ready.cluster.share / "stopwatch"
     stopwatch.unlink(missing_ok=True)
     return stopwatch
 

@@ -159,7 +159,7 @@ def measure() -> list[Figure]:
         progress = Progress(sys.stderr)
         cluster = stack.enter_context(Cluster(folder / "cluster", nodes, progress=progress))
         (folder / "desktop").mkdir()
-        real = open_services(cluster.access, folder / "desktop/catalogue.sqlite")
+        real = open_services(cluster.share, folder / "desktop/catalogue.sqlite")
         stack.callback(real.close)
         entry = real.cluster.add(
             "node1",
@@ -169,7 +169,7 @@ def measure() -> list[Figure]:
             accept=lambda key: any(line.endswith(f" {key.text}") for line in cluster.known_hosts),
             node_data_root=cluster.data_root,
         )
-        bench = Bench(real, entry, DataRoot(cluster.access), folder)
+        bench = Bench(real, entry, DataRoot(cluster.share), folder)
         load = os.getloadavg()[0]
         first = bench.set_up(1)[0]
         one: list[tuple[float, float]] = []

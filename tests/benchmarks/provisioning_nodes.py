@@ -54,7 +54,7 @@ def measure() -> list[Figure]:
         progress = Progress(sys.stderr)
         cluster = stack.enter_context(Cluster(folder / "cluster", names, names, progress, CORES))
         (folder / "desktop").mkdir()
-        services = open_services(cluster.access, folder / "desktop/catalogue.sqlite")
+        services = open_services(cluster.share, folder / "desktop/catalogue.sqlite")
         stack.callback(services.close)
         for name in names:
             _add(services, cluster, name)

@@ -94,7 +94,7 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
     Its agent does not outlive them: it would go on telling of GPUs that answer no more.
     """
     place = f"nvml-{node}"
-    shutil.copy(library, ready.cluster.access / place)
+    shutil.copy(library, ready.cluster.share / place)
     into = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     as_root(ready, node, f"cp {ready.cluster.data_root}/{place} {into}")
     describe_gpus(ready, node)
@@ -133,8 +133,8 @@ def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @fault(words.DISK, shared=True)
 def data_root_full(ready: ReadyCluster, node: str) -> Iterator[None]:
-    full = ready.cluster.access / "full"
-    room = os.statvfs(ready.cluster.access)
+    full = ready.cluster.share / "full"
+    room = os.statvfs(ready.cluster.share)
     size, path = room.f_bavail * room.f_frsize, shlex.quote(str(full))
     call("sh", "-c", f"{{ fallocate -l {size} {path}; cat /dev/zero >>{path}; }} 2>&1; true")
     yield

@@ -102,7 +102,7 @@ def agent_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @fault(words.LEFTOVERS)
 def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
-    jobs = DataRoot(ready.cluster.access).jobs
+    jobs = DataRoot(ready.cluster.share).jobs
     make_folder(jobs, exist_ok=True)
     run = jobs / f"20200101-{node}" / "attempts" / "1"
     run.mkdir(parents=True)

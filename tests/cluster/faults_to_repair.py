@@ -86,7 +86,7 @@ def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 @contextmanager
 def jobs_for_their_owner_alone(ready: ReadyCluster) -> Iterator[None]:
     """The desktop's user made the folder of all jobs so that nobody else may write there."""
-    jobs = ready.cluster.access / "jobs"
+    jobs = ready.cluster.share / "jobs"
     make_folder(jobs, exist_ok=True)
     before = jobs.stat()
     os.chown(jobs, 0, 0)

@@ -108,7 +108,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
     # The cluster's key goes where the desktop's user keeps data; a test has its own.
     own = {"XDG_DATA_HOME": str(folder / "data-home"), VARIABLE: PATIENT_PREFLIGHT_S}
     with mock.patch.dict("os.environ", own):
-        services = open_services(cluster.access, folder / "catalogue.sqlite")
+        services = open_services(cluster.share, folder / "catalogue.sqlite")
     try:
         for name in cluster.nodes:
             services.cluster.add(

@@ -125,7 +125,7 @@ def changed_entry(
     ready: ReadyCluster, node: str, change: Callable[[NodeEntry], NodeEntry]
 ) -> Iterator[None]:
     """Another ``node.json``; put back unless a fix has written it anew."""
-    root = DataRoot(ready.cluster.access)
+    root = DataRoot(ready.cluster.share)
     before = ready.entry(node)
     spoiled = change(before)
     node_files.write_entry(root, spoiled)

@@ -28,15 +28,15 @@ def job_id(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory
     return jobs.create(raw_job(placement=placement)).id
 
 
-def left_in(access: Path) -> list[str]:
-    return [path.name for path in (access / "jobs").glob(".canary*")]
+def left_in(share: Path) -> list[str]:
+    return [path.name for path in (share / "jobs").glob(".canary*")]
 
 
 def test_three_nodes_train_a_batch_together(ready_cluster: ReadyCluster, job_id: str) -> None:
     trial = ready_cluster.services.canary.run(job_id)
     assert trial.passed, trial.sentence
     assert trial.sentence.startswith("3 ranks")
-    assert left_in(ready_cluster.cluster.access) == []
+    assert left_in(ready_cluster.cluster.share) == []
 
 
 def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
@@ -47,7 +47,7 @@ def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
         assert trial.passed, trial.sentence
         assert left_in(services.data_root.path) == []
     assert trial.sentence.startswith("3 ranks")
-    assert left_in(ready_cluster.cluster.access) == []
+    assert left_in(ready_cluster.cluster.share) == []
 
 
 def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: str) -> None:
@@ -55,4 +55,4 @@ def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: 
         trial = ready_cluster.services.canary.run(job_id)
     assert not trial.passed
     assert trial.sentence.startswith("Rank 1 on node2: The Python module torch is missing")
-    assert left_in(ready_cluster.cluster.access) == []
+    assert left_in(ready_cluster.cluster.share) == []

@@ -34,4 +34,4 @@ def test_x1_clean_looks_block_nobody(ready_cluster: ReadyCluster) -> None:
     found = looks(ready_cluster, 2 * len(SHAPES))
     assert [fault.sentence for one in found for fault in one.faults] == []
     assert all(one.passed for one in found)
-    assert not list(ready_cluster.cluster.access.glob("jobs/.*")), "something was left behind"
+    assert not list(ready_cluster.cluster.share.glob("jobs/.*")), "something was left behind"

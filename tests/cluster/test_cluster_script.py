@@ -32,12 +32,12 @@ EPOCHS = "60"
 @pytest.fixture
 def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
     """A data root of its own on nodes that are set up; nothing was ever added to it."""
-    access = ready_cluster.cluster.access / "lab"
-    access.mkdir()
-    shutil.copystat(ready_cluster.cluster.access, access)
-    owner = ready_cluster.cluster.access.stat()
-    os.chown(access, owner.st_uid, owner.st_gid)
-    yield access
+    share = ready_cluster.cluster.share / "lab"
+    share.mkdir()
+    shutil.copystat(ready_cluster.cluster.share, share)
+    owner = ready_cluster.cluster.share.stat()
+    os.chown(share, owner.st_uid, owner.st_gid)
+    yield share
     ready_cluster.cluster.heal()
     # Each desktop and data root has a key of its own, and the nodes let in the one told last.
     ready_cluster.services.set_up.let_in_again()

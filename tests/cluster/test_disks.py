@@ -55,16 +55,16 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
     log_watch.expect("“Stopped” could not be recorded")
-    jobs, access = stocked.services.jobs, stocked.cluster.access
+    jobs, share = stocked.services.jobs, stocked.cluster.share
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    with filled(access, MEBIBYTE):
+    with filled(share, MEBIBYTE):
         said = tells(stocked, view.id, "could not be written: No space left on device")
         assert said.status.message.startswith("The checkpoint epoch-")
         kept = newest(stocked, view.id)
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
-        fill(access)
+        fill(share)
         said = tells(stocked, view.id, "The history cannot be written and is kept in memory")
         view = grows(stocked, view.id, said.step + 5)
         assert (view.state.is_live, view.doubt) == (True, "")
@@ -73,7 +73,7 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     tells(stocked, view.id, "")
     wait_for(lambda: newest(stocked, view.id).step > kept.step, "a checkpoint")
 
-    with filled(access):
+    with filled(share):
         # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
         said = tells(stocked, view.id, "could not be written: No space left on device")
@@ -89,11 +89,11 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
     log_watch.expect("“Stopped” could not be recorded")
-    jobs, access = stocked.services.jobs, stocked.cluster.access
+    jobs, share = stocked.services.jobs, stocked.cluster.share
     # Half of the limit is how long a last checkpoint waits for room.
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    with filled(access):
+    with filled(share):
         kept = newest(stocked, view.id)
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
@@ -112,7 +112,7 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
 def small(stocked: ReadyCluster, tmp_path: Path) -> Iterator[tuple[Path, Services]]:
     """Another desktop, whose own disk has 4 MiB."""
     with small_disk(tmp_path / "desktop") as disk:
-        services = open_services(stocked.cluster.access, disk / "catalogue.sqlite")
+        services = open_services(stocked.cluster.share, disk / "catalogue.sqlite")
         yield disk, services
         services.close()
 

@@ -112,7 +112,7 @@ def assert_well(ready: ReadyCluster, found: Preflight) -> None:
     assert found.passed, found.faults
     assert not told_of(found)
     assert found.smaller == ()
-    assert not list(ready.cluster.access.glob("jobs/.*")), "something was left behind"
+    assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
 
 def test_every_fault_is_seeded_and_there_are_thirty() -> None:
@@ -166,7 +166,7 @@ def test_faults_are_found_by_name_and_no_other(
     for finding in found.faults:
         assert finding.sentence.endswith(".")
         assert finding.remedy
-    assert not list(ready_cluster.cluster.access.glob("jobs/.*"))
+    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
 
 @slow
@@ -287,7 +287,7 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
         assert before.smaller == ()
         assert not preflight.fix_all(before.faults[:1])
         assert preflight.run(config()).passed
-        root, jobs = ready_cluster.cluster.access, ready_cluster.cluster.access / "jobs"
+        root, jobs = ready_cluster.cluster.share, ready_cluster.cluster.share / "jobs"
         assert jobs.stat().st_mode == root.stat().st_mode
 
 
@@ -327,7 +327,7 @@ def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyClu
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
     with pytest.raises(Cancelled):
         ready_cluster.services.preflight.run(config(), cancelled=lambda: True)
-    assert not list(ready_cluster.cluster.access.glob("jobs/.*"))
+    assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
 
 @slow

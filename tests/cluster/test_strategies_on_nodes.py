@@ -108,7 +108,7 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     assert time.monotonic() - began < LOST_WITHIN_S
     assert lost.state.is_live
     leaves_nothing_on(stocked, "node3")
-    (stocked.cluster.access / go.name).touch()
+    (stocked.cluster.share / go.name).touch()
     view = is_over(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     assert view.status.message == "Rank 2 on node3 was lost: its connection to the others broke."
@@ -126,7 +126,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     leaves_nothing_on(stocked, "node3")
     stocked["node3"].repair()
     assert daemon.pid in {p.pid for p in stocked["node3"].processes()}
-    (stocked.cluster.access / go.name).touch()
+    (stocked.cluster.share / go.name).touch()
     view = is_over(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     leaves_nothing(stocked)

@@ -155,7 +155,7 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""
-    root = DataRoot(stocked.cluster.access)
+    root = DataRoot(stocked.cluster.share)
     for name in odd:
         node_files.write_entry(root, entries_before[name])
     found = look(stocked)

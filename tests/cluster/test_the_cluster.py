@@ -150,7 +150,7 @@ def test_a_node_far_away_answers_later_and_loses_nothing(cluster: Cluster) -> No
         connection.settimeout(LIMIT_S)
         assert connection.recv(1), "the connection did not live through it"
     content = random.Random(1).randbytes(20_000_000)
-    (cluster.access / "content").write_bytes(content)
+    (cluster.share / "content").write_bytes(content)
     fetched = subprocess.run(
         ["ssh", *cluster.ssh_options, cluster.target("node2"), f"cat {cluster.data_root}/content"],
         capture_output=True,
@@ -244,13 +244,13 @@ def test_a_full_disk_takes_not_one_byte(cluster: Cluster) -> None:
 
 
 def test_the_share_is_seen_by_all_and_can_go(cluster: Cluster) -> None:
-    assert cluster.access.is_mount()
-    (cluster.access / "from-desktop").write_text("desktop")
+    assert cluster.share.is_mount()
+    (cluster.share / "from-desktop").write_text("desktop")
     for name in cluster.nodes:
         path = f"{cluster.data_root}/from-{name}"
         written = f"cat {cluster.data_root}/from-desktop; echo {name} >{path}"
         assert cluster.ssh(name, "sh", "-c", written).stdout == "desktop"
-        assert (cluster.access / f"from-{name}").read_text() == f"{name}\n"
+        assert (cluster.share / f"from-{name}").read_text() == f"{name}\n"
     node = cluster["node1"]
     node.unmount_share()
     assert node.run(["ls", "-A", cluster.data_root]).stdout == ""
@@ -265,11 +265,11 @@ def test_a_share_goes_under_those_who_use_it(cluster: Cluster) -> None:
         ["ssh", *cluster.ssh_options, cluster.target("node1"), f"cat >{cluster.data_root}/open"],
         stdin=subprocess.PIPE,
     ) as writer:
-        wait_for((cluster.access / "open").exists, "a file that is open")
+        wait_for((cluster.share / "open").exists, "a file that is open")
         node.unmount_share()
         assert node.run(["ls", "-A", cluster.data_root]).stdout == ""
         writer.communicate(b"still", timeout=LIMIT_S)
-    assert (cluster.access / "open").read_text() == "still"
+    assert (cluster.share / "open").read_text() == "still"
 
 
 def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) -> None:

@@ -39,7 +39,7 @@ def job(
     """Trains on two nodes, started by a window of this desktop that is gone since."""
     for name in ("CONFIG", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    places = (stocked.cluster.access, tmp_path / "catalogue.sqlite")
+    places = (stocked.cluster.share, tmp_path / "catalogue.sqlite")
     services = open_services(*places)
     for key in known_keys(stocked.cluster):
         services.cluster.trust(key)
@@ -67,7 +67,7 @@ def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with window_on(qapp, stocked.cluster.access, tmp_path, monkeypatch, qtbot) as program:
+    with window_on(qapp, stocked.cluster.share, tmp_path, monkeypatch, qtbot) as program:
         person = Person(program, qtbot, tmp_path / "pictures")
         person.wait(lambda: program.jobs.open_id == job.id)
         curve = program.jobs.detail.curves.curve

@@ -34,14 +34,14 @@ SET_UP_MS = 600_000
 
 
 @pytest.fixture
-def access(cluster: Cluster) -> Iterator[Path]:
+def share(cluster: Cluster) -> Iterator[Path]:
     """Where the desktop mounts the data root: what befalls this mount the nodes do not notice.
 
     Below the cluster's folder, so that it goes with that, however a test ends.
     """
-    place = cluster.access.with_name("desktop")
+    place = cluster.share.with_name("desktop")
     place.mkdir()
-    call("mount", "--bind", cluster.access, place)
+    call("mount", "--bind", cluster.share, place)
     call("mount", "--make-private", place)
     try:
         yield place
@@ -53,13 +53,13 @@ def access(cluster: Cluster) -> Iterator[Path]:
 @pytest.fixture
 def program(
     cluster: Cluster,
-    access: Path,
+    share: Path,
     qapp: QApplication,
     qtbot: QtBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    with window_on(qapp, access, tmp_path, monkeypatch, qtbot) as program:
+    with window_on(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
         # Whoever tries again begins without jobs, and with nodes that nobody has added.
         jobs = services(program).jobs
@@ -77,26 +77,26 @@ def person(program: Program, qtbot: QtBot, tmp_path: Path) -> Person:
 
 
 @contextmanager
-def cut_off(cluster: Cluster, access: Path) -> Iterator[None]:
+def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
     """The desktop has no network: nodes do not answer it, and its share hangs."""
     with ExitStack() as stack:
         for node in cluster.nodes.values():
             node.leave_the_desktop()
             stack.callback(node.find_the_desktop)
-        stack.enter_context(hanging(access))
+        stack.enter_context(hanging(share))
         yield
 
 
 @pytest.mark.usefixtures("soon_missed")
 @pytest.mark.timeout(1500)
 def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_window(
-    program: Program, cluster: Cluster, access: Path, person: Person, tmp_path: Path
+    program: Program, cluster: Cluster, share: Path, person: Person, tmp_path: Path
 ) -> None:
     seen = ReadyCluster(cluster, services(program))
     _add_and_set_up(program, cluster, person)
     _bring_the_example(program, person)
     job = _start_on_three(program, person)
-    _live_through_a_cut(program, cluster, access, person, job)
+    _live_through_a_cut(program, cluster, share, person, job)
     stopped_at = _stop(program, person, job)
     _export(program, person, tmp_path / "digits.zip")
     _go_on_on_two(program, person, stopped_at)
@@ -185,9 +185,9 @@ def _start_on_three(program: Program, person: Person) -> str:
 
 
 def _live_through_a_cut(
-    program: Program, cluster: Cluster, access: Path, person: Person, job: str
+    program: Program, cluster: Cluster, share: Path, person: Person, job: str
 ) -> None:
-    with cut_off(cluster, access):
+    with cut_off(cluster, share):
         person.wait(lambda: _shown(program).doubt)
         assert _shown(program).doubt.startswith("no news since")
         assert makes_steps(_shown(program))
