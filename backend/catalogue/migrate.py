@@ -8,6 +8,7 @@ A copy is made before all the same, because an older Ringmaster cannot read the 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 HERE = Path(__file__).resolve().parent
+_ONE_AT_A_TIME = threading.Lock()
+"""Alembic's steps find their connection in a global variable, so two threads would share it."""
 
 
 def upgrade(connection: Connection) -> None:
     """Run every missing step in the transaction that ``connection`` is in."""
     from alembic import command
 
-    command.upgrade(_config(connection), HEAD)
+    with _ONE_AT_A_TIME:
+        command.upgrade(_config(connection), HEAD)
 
 
 def _config(connection: Connection | None = None) -> Config:

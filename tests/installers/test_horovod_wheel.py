@@ -21,7 +21,6 @@ CUDA = dataclasses.replace(CPU, torch="2.13.0+cu130", cuda_toolkit="13.0.3.0", n
 @pytest.fixture
 def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     """Ask for the wheel; every build is counted in `provide.builds`."""
-    monkeypatch.setattr(Ingredients, "of", lambda python: CPU)
 
     def build(workshop: Workshop) -> Path:
         provide.builds += 1
@@ -30,12 +29,14 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Pat
     def provide() -> Path:
         return horovod_wheel.provide(
             tmp_path / "bin/python",
+            CPU,
             wheels=tmp_path / "wheels",
             constraints=tmp_path / "constraints.txt",
             log=tmp_path / "log",
             progress=Progress(provide.said),
             environment={},
             build=build,
+            install=print,
         )
 
     provide.builds = 0

@@ -122,7 +122,7 @@ def usual(path: str) -> Any:
 
 def in_markdown() -> str:
     """Return the settings as a table for the guide."""
-    rows = ["| Setting | In the job file | Values | Default |", "|---|---|---|---|"]
+    rows = ["| Setting, and its path in the job file | Values |", "|---|---|"]
     for path, one in SETTINGS.items():
         if one.kind == "table":
             continue
@@ -132,9 +132,9 @@ def in_markdown() -> str:
         defaults = [known[key].default for known in options.values() if key in known]
         texts = {_text(one) for one in defaults or [usual(path)]}
         values = ", ".join(f"`{choice}`" for choice in choices(path)) or one.limits()
-        default = " or ".join(sorted(texts)) if texts != {""} else "–"
+        default = f"; default {' or '.join(sorted(texts))}" if texts != {""} else ""
         of = f" of {owners}" if owners else ""
-        rows.append(f"| {label(path)} | `{path}`{of} | {values} | {default} |")
+        rows.append(f"| {label(path)}: `{path}`{of} | {values}{default} |")
     return "\n".join(rows) + "\n"
 
 

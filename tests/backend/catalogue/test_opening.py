@@ -9,6 +9,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -212,6 +214,19 @@ def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None
     assert opened.count_jobs() == 4
     opened.close()
     assert sorted(os.listdir(tmp_path)) == ["c.sqlite"]
+
+
+def test_threads_that_make_catalogues_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+
+    def make(number: int) -> int:
+        together.wait()
+        with closing(open_catalogue(tmp_path / f"{number}.sqlite")) as opened:
+            opened.put_job(job(number))
+            return opened.count_jobs()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(make, range(8))) == [1] * 8
 
 
 def test_a_catalogue_that_another_window_made_meanwhile_is_taken(

@@ -84,7 +84,7 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
             errno.ENOSPC,
             0,
             900 * 2**20,
-            "it takes no more files (no free inodes), with 943.7 MB free",
+            "it takes no more files (no free inodes), with 944 MB free",
         ),
         (errno.ENOSPC, 10, 0, "No space left on device (/"),
         (errno.ENOSPC, 10, 5 * 2**30, "a quota or a limit of the file system is reached"),

@@ -56,11 +56,20 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of selected jobs, of those that run, and of those of a sweep that wait."""
+    """The number of selected jobs, of those that run, and of those in the queue."""
 
     count: int
     live: int
-    waiting: int = 0
+    waiting: int
+
+    @property
+    def stop_text(self) -> str:
+        """Return ``Stop``, ``Stop 2``, ``Stop 2 and 5 waiting`` or ``Remove 5 from queue``."""
+        if not self.waiting:
+            return f"Stop {formats.count(self.live)}" if self.live > 1 else "Stop"
+        if not self.live:
+            return f"Remove {formats.count(self.waiting)} from queue"
+        return f"Stop {formats.count(self.live)} and {formats.count(self.waiting)} waiting"
 
 
 JobAction: TypeAlias = Action[[str], JobFacts]
@@ -215,10 +224,8 @@ STOP_ALL = BulkAction(
     STOP.icon,
     STOP.keys,
     "Stop the selected jobs, or that of the row",
-    why_not="None of them is running",
-    titled=lambda on: (
-        f"Stop {formats.count(on.live + on.waiting)}" if on.live + on.waiting > 1 else "Stop"
-    ),
+    why_not="None of them runs or waits",
+    titled=lambda on: on.stop_text,
     able=lambda on: bool(on.live + on.waiting),
 )
 EXPORT_ALL = BulkAction(

@@ -311,7 +311,7 @@ def test_what_a_live_job_uses_cannot_be_removed(
     states = [state]
 
     def see(job_id: str) -> JobView:
-        return JobView(job_id, "my job", states[-1], CONFIG, "")
+        return JobView(job_id, "my job", CONFIG, "", RunStatus(states[-1]))
 
     library = LibraryService(services.data_root, services.catalogue, tmp_path / "looks", see)
     item = library.import_item(Kind.MODEL, source, "mlp")
