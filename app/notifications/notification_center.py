@@ -144,7 +144,7 @@ def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ..
     """Return what is known after the first listing, and the ends that are new."""
     runs = [
         *(
-            Run(one.id, one.run, one.state, one.name, one.ended, one.reason)
+            Run(one.id, one.run, one.state, one.name, one.ended, one.reason, "".join(one.nodes[:1]))
             for one in listing.lines
         ),
         *map(Run.of, listing.views),
@@ -154,9 +154,10 @@ def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ..
 
 
 def _ends(runs: Iterable[Run]) -> Ends:
-    until_s, live = 0.0, set()
+    until_s: dict[str, float] = {}
+    live = set()
     for one in runs:
-        until_s = max(until_s, one.ended_s)
+        until_s[one.node] = max(until_s.get(one.node, 0.0), one.ended_s)
         if one.state.is_live:
             live.add((one.job_id, one.run))
     return Ends(until_s, frozenset(live))

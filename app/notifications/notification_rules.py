@@ -45,7 +45,10 @@ class Notice(Record, what="a notice"):
 
 
 class Run(NamedTuple):
-    """A run as the bell sees it, from a summary or a view. ``ended_s`` is 0.0 for none."""
+    """A run as the bell sees it, from a summary or a view.
+
+    ``ended_s`` is 0.0 for none, and by the clock of ``node``, on which its supervisor was started.
+    """
 
     job_id: str
     run: int
@@ -53,10 +56,13 @@ class Run(NamedTuple):
     name: str
     ended_s: float
     why: str
+    node: str = ""
 
     @classmethod
     def of(cls, view: JobView) -> Run:
-        return cls(view.id, view.run, view.state, view.name, seconds(view.status.ended), _why(view))
+        ended_s = seconds(view.status.ended)
+        node = "".join(view.nodes[:1])
+        return cls(view.id, view.run, view.state, view.name, ended_s, _why(view), node)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,22 @@ class Ends:
     """The known job ends of a data root.
 
     Attributes:
-        until_s: Time of the last known end, in seconds since 1970, by the clock of its node.
+        until_s: Time of the last known end of each head node, in seconds since 1970, by its clock.
+            Clocks of two nodes are never compared.
         live: Job and run of those that were live. A wrong clock hides none of their ends.
     """
 
-    until_s: float
+    until_s: Mapping[str, float] = field(default_factory=dict)
     live: frozenset[tuple[str, int]] = frozenset()
 
     def is_news(self, run: Run) -> bool:
         """Return True if the end of this run was not known yet."""
-        return run.ended_s > self.until_s or (run.job_id, run.run) in self.live
+        return run.ended_s > self.until_s.get(run.node, 0.0) or (run.job_id, run.run) in self.live
+
+
+def latest(one: Mapping[str, float], other: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the later time of each node."""
+    return {node: max(one.get(node, 0.0), other.get(node, 0.0)) for node in {*one, *other}}
 
 
 class NotificationStore:
@@ -78,13 +84,12 @@ class NotificationStore:
         ends = self._ends.get(root)
         if ends is not None and ends.is_news(run):
             live = ends.live - {(run.job_id, run.run)}
-            self._ends[root] = Ends(max(ends.until_s, run.ended_s), live)
+            self._ends[root] = Ends(latest(ends.until_s, {run.node: run.ended_s}), live)
 
     def know(self, root: str, ends: Ends) -> bool:
         """Add these to the known ends; return True if any is new."""
         before = self._ends.pop(root, None)
-        until_s = max(ends.until_s, before.until_s if before is not None else 0.0)
-        known = Ends(until_s, ends.live)
+        known = Ends(latest(before.until_s if before else {}, ends.until_s), ends.live)
         self._ends[root] = known
         while len(self._ends) > _ROOTS_KEPT:
             del self._ends[next(iter(self._ends))]
@@ -96,7 +101,7 @@ class NotificationStore:
             "unread": self.unread,
             "notices": [notice.to_dict() for notice in self.past],
             "ends": {
-                root: {"until_s": ends.until_s, "live": sorted(ends.live)}
+                root: {"until_s": dict(ends.until_s), "live": sorted(ends.live)}
                 for root, ends in self._ends.items()
             },
         }
@@ -118,7 +123,10 @@ def _list(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _read_ends(raw: Mapping[str, Any]) -> dict[str, Ends]:
     return {
         root: Ends(
-            float(one["until_s"]), frozenset((str(job), int(run)) for job, run in one["live"])
+            {str(node): float(time_s) for node, time_s in one["until_s"].items()},
+            frozenset((str(job), int(run)) for job, run in one["live"]),
         )
         for root, one in raw.items()
+        # This was once one time for all nodes; such a data root counts as not seen yet.
+        if not isinstance(one["until_s"], float | int)
     }

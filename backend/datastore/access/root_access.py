@@ -8,6 +8,7 @@ nothing has to be done before reading, and the file system makes the changes.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +69,9 @@ class DataRootAccess(Files, Protocol):
     # Reading large files in place.
 
     def size(self, path: Path) -> int: ...
+
+    def changed_s(self, path: Path) -> float:
+        """Return when a file was last changed, by the clock of the disk, in seconds since 1970."""
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes: ...
 
@@ -206,6 +210,10 @@ class Mounted(LocalFiles, NotStaging):
     def size(self, path: Path) -> int:
         return path.stat().st_size
 
+    def changed_s(self, path: Path) -> float:
+        # Not mtime: a file that was copied to the data root keeps the time of its node in that.
+        return path.stat().st_ctime
+
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
         with path.open("rb") as file:
             file.seek(offset)
@@ -257,6 +265,16 @@ class Mounted(LocalFiles, NotStaging):
 
     def close(self) -> None:
         pass
+
+
+def now_s(access: DataRootAccess, folder: Path) -> float:
+    """Return the time by the clock of the disk that has ``folder``, in seconds since 1970."""
+    mark = folder / f".now-{secrets.token_hex(8)}"
+    access.replace_bytes(mark, b"")
+    try:
+        return access.changed_s(mark)
+    finally:
+        access.remove(mark)
 
 
 MOUNTED = Mounted()

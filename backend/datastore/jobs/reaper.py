@@ -8,12 +8,10 @@ window, by the job commands of the command line before they read, and before a s
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from dataclasses import replace
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess, now_s
 from backend.datastore.jobs.run_status import RunStateReader, judge
 from backend.node.run.finalize import Supervision, close_run
 from backend.records.base.layout import JobFolder
@@ -37,7 +35,7 @@ def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd |
             "Check that the data root is mounted.",
         ) from error
     if facts.run and facts.exit is None and facts.supervision is Supervision.NOT_SEEN:
-        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run))
+        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run, access))
     reason = judge(facts).unrecorded_end
     if reason is None:
         return None
@@ -49,15 +47,11 @@ def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd |
     return reason
 
 
-def _claim_age_s(folder: JobFolder, run: int) -> float:
+def _claim_age_s(folder: JobFolder, run: int, access: DataRootAccess) -> float:
     """Return the age of a run's claim by the file server's clock, 0.0 if unknown."""
-    attempt = folder.attempt(run).path
     try:
-        claimed = attempt.stat().st_mtime
-        # Our clock may differ from the file server's: a new file has that server's time. Not in the
-        # folder itself, whose time it would change.
-        with tempfile.NamedTemporaryFile(dir=folder.attempts, prefix=".now-") as file:
-            return os.fstat(file.fileno()).st_mtime - claimed
-    except OSError:
+        # The mark is not in the run's folder, whose time it would change.
+        return now_s(access, folder.attempts) - access.changed_s(folder.attempt(run).path)
+    except (OSError, BackendError):
         _log.debug("The age of run %d of %s is unknown", run, folder.path, exc_info=True)
         return 0.0

@@ -99,6 +99,10 @@ class Mirror(MirrorReader, NotStaging):
     def size(self, path: Path) -> int:
         return self._line.ask(lambda files: files.status(self._remote(path)).bytes)
 
+    def changed_s(self, path: Path) -> float:
+        # The local file has the time of this computer until the mirror has compared the two.
+        return self._line.ask(lambda files: files.status(self._remote(path)).mtime_s)
+
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
         return self._line.ask(lambda files: files.read(self._remote(path), offset, limit_bytes))
 

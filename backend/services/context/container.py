@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backend.services.jobs.templates import TemplateService
     from backend.services.jobs.trial_run import TrialRunService
     from backend.services.library.data_scan import DataScanService
+    from backend.services.library.gallery import GalleryService
     from backend.services.library.service import LibraryService
     from backend.services.nodes.provisioning import ProvisioningService
     from backend.services.nodes.registry import Accept, AskPassphrase, NodeRegistry
@@ -282,6 +283,12 @@ class Services:
         from backend.services.studies.service import StudyService
 
         return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.access)
+
+    @_made_once
+    def gallery(self) -> GalleryService:
+        from backend.services.library.gallery import GalleryService
+
+        return GalleryService(self.library)
 
     @_made_once
     def scans(self) -> DataScanService:

@@ -8,7 +8,6 @@ needs a password, which only its keyring has, and runs that ended where no setti
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
-from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess, now_s
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
@@ -116,7 +115,8 @@ class NoticeService:
         before = self.channels()
         if set(channels.targets) - set(before.targets) or not before.since:
             with as_backend_error("The time of the data root cannot be read"):
-                channels = replace(channels, since=self._now_there())
+                now = datetime.fromtimestamp(now_s(self._access, self._root.path), UTC)
+                channels = replace(channels, since=timestamps.stamp(now, "microseconds"))
         else:
             channels = replace(channels, since=before.since)
         if channels.mail is not None and password is not None:
@@ -131,22 +131,6 @@ class NoticeService:
         self._forget(before.mail, channels.mail)
         self._tellings.clear()
         return channels
-
-    def _now_there(self) -> str:
-        mark = self._root.path / f".ringmaster-now-{secrets.token_hex(8)}"
-        self._access.replace_bytes(mark, b"")
-        try:
-            return timestamps.stamp(
-                datetime.fromtimestamp(self._time_of(mark), UTC), "microseconds"
-            )
-        finally:
-            self._access.remove(mark)
-
-    def _time_of(self, path: Path) -> float:
-        """Return when a file came to the data root, by its clock."""
-        # What a desktop copies there keeps the time of a node in mtime. A mirror has only that.
-        status = path.stat()
-        return status.st_ctime if self._access.is_mounted else status.st_mtime
 
     def _forget(self, before: Mail | None, now: Mail | None) -> None:
         """Remove a password that is no longer needed."""
@@ -234,7 +218,7 @@ class NoticeService:
                 if not record.exists():
                     return DeliveryAttempt(_AGAIN_S)
                 message = message_of(folder, run, channels, self._tail)
-                if message is None or not channels.is_new(self._time_of(record)):
+                if message is None or not channels.is_new(self._access.changed_s(record)):
                     return DeliveryAttempt(None)
                 telling = NotificationDelivery(
                     folder.attempt(run),

@@ -24,7 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from backend.records.library.layers import Layer, ModelLayers
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.layer_modules import LayerModule, layer_modules
-from backend.training.tools.model_batch import ModelBatch, model_batch, prepare_process
+from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.user_code import UserCodeError, compute_output, is_out_of_memory
 
 _MOST_SAMPLES = 4
@@ -41,14 +41,18 @@ def layers(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
     batch_size = int(request.get("batch_size", 1))
     batch = model_batch(request, report, min(batch_size, _MOST_SAMPLES))
     report("Running the model's forward…")
-    with step_by_step(batch.model):
-        seen, is_counted = _observed(batch)
-    found = ModelLayers(
-        batch_size=batch.samples,
-        layers=tuple(_rows(seen, batch.samples, is_counted)),
+    return layers_of(batch.model, batch.data, batch.samples).of_batch(batch_size).to_dict()
+
+
+def layers_of(model: torch.nn.Module, data: Any, samples: int) -> ModelLayers:
+    """Return the layers of a model, from one forward pass of a batch of ``samples``."""
+    with step_by_step(model):
+        seen, is_counted = _observed(model, data)
+    return ModelLayers(
+        batch_size=samples,
+        layers=tuple(_rows(seen, samples, is_counted)),
         warnings=() if is_counted else (_NOT_COUNTED,),
     )
-    return found.of_batch(batch_size).to_dict()
 
 
 @contextlib.contextmanager
@@ -195,9 +199,9 @@ class _Hooks:
             self._calls[-1].has_inner = True
 
 
-def _observed(batch: ModelBatch) -> tuple[list[_Seen], bool]:
+def _observed(model: torch.nn.Module, data: Any) -> tuple[list[_Seen], bool]:
     """Return what one forward pass shows; False if it does not run under the counter."""
-    modules = layer_modules(batch.model)
+    modules = layer_modules(model)
     counter = FlopCounterMode(display=False)
     try:
         with (
@@ -206,14 +210,14 @@ def _observed(batch: ModelBatch) -> tuple[list[_Seen], bool]:
             _Trace(modules) as trace,
             _Hooks(modules, trace, counter.get_total_flops) as hooks,
         ):
-            output = batch.model(batch.data)
+            output = model(data)
         is_counted = True
     except Exception as error:
         if is_out_of_memory(error):
             raise
         is_counted = False
         with torch.no_grad(), _Hooks(modules, None, lambda: 0) as hooks:
-            output = compute_output(batch.model, batch.data)
+            output = compute_output(model, data)
         _chain(hooks.seen)
     if output is None:
         raise UserCodeError(

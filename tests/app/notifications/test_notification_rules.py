@@ -1,5 +1,6 @@
 """What nobody may have seen is told, each thing exactly once (M20)."""
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -314,6 +315,30 @@ def test_m20_what_was_told_before_the_window_closed_is_not_told_again(opened):
 def test_m20_a_clock_that_is_wrong_hides_no_end_of_what_was_seen_alive(opened):
     opened().look(ended(0, minute=59), replace(LIVE, id="job-1"))
     assert opened().look(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
+
+
+def on_node(view, node):
+    placement = tuple(replace(one, node=node) for one in view.config.placement)
+    return replace(view, config=replace(view.config, placement=placement))
+
+
+@pytest.mark.parametrize("behind_min", [1, 5, 29, 58])
+def test_m20_an_end_on_a_node_whose_clock_is_behind_is_not_hidden_by_another_node(
+    opened, behind_min
+):
+    known = on_node(ended(0, minute=59), "gpu07")
+    opened().look(known, on_node(ended(1, minute=59 - behind_min - 1), "gpu09"))
+    later = on_node(ended(2, minute=59 - behind_min), "gpu09")
+    assert opened().look(known, later) == ["Failed: job 2"]
+
+
+def test_m20_the_times_of_an_older_program_notify_of_no_old_end(opened, tmp_path):
+    opened().look(ended(0))
+    place = tmp_path / "notices.json"
+    raw = json.loads(place.read_text())
+    raw["ends"]["/lab/ring"]["until_s"] = 1.0
+    place.write_text(json.dumps(raw))
+    assert opened().look(ended(0), ended(1)) == []
 
 
 def test_m20_meanwhile_a_stop_is_no_news_and_success_only_where_it_is_wished_for(opened):

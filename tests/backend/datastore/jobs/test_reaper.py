@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import Mounted
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunStateReader
 from backend.node.system import process_identity
@@ -47,14 +48,22 @@ def contents(folder: JobFolder) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
+class Aged(Mounted):
+    """A data root on which the run was claimed ``age_s`` before it really was."""
+
+    age_s = 0.0
+
+    def changed_s(self, path: Path) -> float:
+        return super().changed_s(path) - (self.age_s if path.name == "1" else 0.0)
+
+
 def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: JobFolder) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
     assert reap(folder) is None
-    attempt = folder.attempt(1).path
-    old = attempt.stat().st_mtime - 200
-    os.utime(attempt, (old, old))
-    assert reap(folder) is UnrecordedEnd.NEVER_STARTED
+    disk = Aged()
+    disk.age_s = 200
+    assert reap(folder, disk) is UnrecordedEnd.NEVER_STARTED
     assert RunStateReader(folder).read().status.message == "The run did not start within 120 s."
     assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
 
@@ -67,30 +76,15 @@ def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
     ours = time.time
     monkeypatch.setattr(time, "time", lambda: ours() + ahead_s)
+    disk = Aged()
     attempt = folder.attempt(1).path
-    for age_s, reason in ((50, None), (200, UnrecordedEnd.NEVER_STARTED)):
-        claimed = ours() - age_s
-        os.utime(attempt, (claimed, claimed))
+    before = disk.changed_s(attempt)
+    for disk.age_s, reason in ((50, None), (200, UnrecordedEnd.NEVER_STARTED)):
         for _ in range(2):
             if reason is None:
-                assert reap(folder) is None
-            assert attempt.stat().st_mtime == pytest.approx(claimed, abs=0.001)
-        assert reap(folder) is reason
-
-
-def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
-    folder: JobFolder,
-) -> None:
-    before = replace(process_identity.own(), boot_id="the boot before")
-    replace_json(folder.attempt(1).supervisor, before.to_dict())
-    found = RunStateReader(folder).read()
-    assert (found.state, found.unrecorded_end) == (JobState.ERROR, UnrecordedEnd.REBOOTED)
-    assert reap(folder) is UnrecordedEnd.REBOOTED
-    found = RunStateReader(folder).read()
-    assert (found.state, found.unrecorded_end) == (JobState.ERROR, None)
-    assert found.status.message == "The computer was restarted during the run."
-    assert read_json(folder.status)["state"] == "ERROR"
-    assert process_identity.is_alive(process_identity.own())
+                assert reap(folder, disk) is None
+                assert Mounted().changed_s(attempt) == before
+        assert reap(folder, disk) is reason
 
 
 @pytest.mark.parametrize("victims", ["F4", "F5"])

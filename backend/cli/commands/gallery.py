@@ -1,0 +1,83 @@
+"""The gallery: networks and loaders that are ready to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.cli.command import Word, command
+from backend.cli.commands._library import imported
+from backend.cli.printing import Answer, Facts, Part, Table, in_bytes
+from backend.records.library.gallery import GalleryEntry
+from backend.services.context.container import Services
+
+_Entry = Annotated[str, Word("NAME", "an entry of the gallery")]
+
+
+@command("gallery list")
+def list_entries(services: Services) -> Answer:
+    """The networks and loaders of the gallery."""
+    entries = services.gallery.list()
+    rows = (
+        (one.name, one.kind.value, one.card.title, one.card.task, _parameters(one))
+        for one in entries
+    )
+    head = ("NAME", "KIND", "TITLE", "TASK", "PARAMETERS")
+    return Answer(entries, Table(head, rows, "The gallery is empty."))
+
+
+@command("gallery show")
+def show(services: Services, entry: _Entry) -> Answer:
+    """One entry: its source, its figures and its settings."""
+    found = services.gallery.show(entry)
+    return Answer(found, _described(found))
+
+
+@command("gallery add")
+def add(
+    services: Services,
+    progress: Progress,
+    entry: _Entry,
+    *,
+    name: Annotated[str, "its name in the library; default: that of the entry"] = "",
+    set: Annotated[
+        tuple[str, ...], Word("KEY=VALUE", "a setting of the card; may be repeated")
+    ] = (),
+) -> Answer:
+    """Add an entry to the library as code of your own."""
+    given = {}
+    for one in set:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise BackendError(f"“{one}” is no setting.", "Write it as KEY=VALUE.")
+        given[key.strip()] = value.strip()
+    item = services.gallery.add(entry, given, name, progress)
+    return Answer(item, imported(item))
+
+
+def _parameters(entry: GalleryEntry) -> str:
+    return "" if entry.figures is None else f"{entry.figures.layers.parameters:,}"
+
+
+def _described(entry: GalleryEntry) -> Iterator[Part]:
+    card = entry.card
+    facts = [("Title", card.title), ("Task", card.task), ("About", card.about)]
+    facts += [("Source", card.source)] + ([("Note", card.note)] if card.note else [])
+    if entry.figures is not None:
+        layers = entry.figures.layers
+        facts += [
+            ("Parameters", f"{layers.parameters:,}"),
+            ("Weights", in_bytes(layers.parameters * 4)),
+            ("Multiply-adds", f"{layers.multiply_adds:,}" if layers.multiply_adds else "unknown"),
+            ("Complexity", f"{entry.figures.relative_complexity:.3g} of AlexNet"),
+            ("Activations", f"{in_bytes(layers.activation_bytes)} a sample"),
+        ]
+    yield Facts(facts)
+    if card.settings:
+        yield ""
+        rows = (
+            (key, str(one.default), one.valid(), one.label) for key, one in card.settings.items()
+        )
+        yield Table(("SETTING", "DEFAULT", "VALID", "MEANS"), rows, "")

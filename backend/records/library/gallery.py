@@ -1,0 +1,133 @@
+"""Cards of the gallery: the models and loaders that a user can add to the library."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.base.schema import STRICT, Record
+from backend.records.base.validation import nearest
+from backend.records.library.item import Kind
+from backend.records.library.layers import ModelLayers
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class CardSetting:
+    """A constant of the source that is chosen when the entry is added.
+
+    Attributes:
+        default: Its type is that of the value.
+        choices: The valid values; empty if a range or any text is valid.
+        least: The smallest valid number.
+        most: The largest valid number.
+        help: What it does, where the label does not say it.
+    """
+
+    label: str
+    default: Any
+    choices: tuple[Any, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    help: str = ""
+
+    def parse(self, name: str, text: str) -> Value:
+        """Return the value of a typed text for the setting ``name``.
+
+        Raises:
+            ValueError: It is not valid; the message is such as "side must be 28 or 32, not “9”".
+        """
+        value: Value = text
+        if isinstance(self.default, bool):
+            value = {"true": True, "false": False}.get(text.casefold(), text)
+        elif isinstance(self.default, int | float):
+            with contextlib.suppress(ValueError):
+                value = type(self.default)(text)
+        if not self.is_valid(value):
+            raise ValueError(f"{name} must be {self.valid()}, not “{text}”")
+        return value
+
+    def is_valid(self, value: Value) -> bool:
+        if type(value) is not type(self.default):
+            return False
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, str | bool):
+            return True
+        return (self.least is None or value >= self.least) and (
+            self.most is None or value <= self.most
+        )
+
+    def valid(self) -> str:
+        """Return which values are valid, in words."""
+        if self.choices:
+            *first, last = map(str, self.choices)
+            return f"{', '.join(first)} or {last}" if first else last
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, str):
+            return "text"
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        if self.least is None or self.most is None:
+            return kind if self.least is None else f"{kind} from {self.least:g} on"
+        return f"{kind} from {self.least:g} to {self.most:g}"
+
+
+@dataclass(frozen=True)
+class Card(Record, what="card", rules=STRICT):
+    """``card.toml`` of an entry of the gallery.
+
+    Attributes:
+        about: What it is and when to use it, in one or two sentences.
+        source: The paper or thesis with its table or section.
+        task: Such as "classification" or "detection".
+        note: Where the source is open or wrong, and what was chosen.
+        settings: By the name of the constant in the source, in lower case.
+    """
+
+    title: str
+    about: str
+    source: str
+    task: str
+    note: str = ""
+    settings: Mapping[str, CardSetting] = field(default_factory=dict)
+
+    def values(self, given: Mapping[str, str]) -> dict[str, Value]:
+        """Return the value of every setting, checked.
+
+        Raises:
+            ValueError: A setting is unknown or has an invalid value; the message names it.
+        """
+        for key in given.keys() - self.settings.keys():
+            near = nearest(key, tuple(self.settings))
+            known = f"did you mean {near}?" if near else f"it has {', '.join(self.settings)}"
+            raise ValueError(f"{self.title} has no setting “{key}”: {known}")
+        values = {key: one.default for key, one in self.settings.items()}
+        return {**values, **{key: self.settings[key].parse(key, given[key]) for key in given}}
+
+
+@dataclass(frozen=True)
+class CardFigures(Record, what="figures of a card"):
+    """``figures.json`` of a model: measured with the default settings and one sample.
+
+    Attributes:
+        layers: The layers, with parameters, multiply-adds and activation memory.
+        relative_complexity: The sum over convolutions of n_in · k² · n_out · m_out², m_out the
+            output side, relative to that of AlexNet (DCN, section 4).
+    """
+
+    layers: ModelLayers
+    relative_complexity: float
+
+
+@dataclass(frozen=True)
+class GalleryEntry:
+    """A model or loader of the gallery; ``name`` is that of its folder."""
+
+    kind: Kind
+    name: str
+    card: Card
+    figures: CardFigures | None = None

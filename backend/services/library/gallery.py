@@ -1,0 +1,127 @@
+"""The gallery: models and loaders as plain code, added to the library with the chosen settings."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import nearest, sanitize
+from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Value
+from backend.records.library.item import Kind, LibraryItem
+from backend.services.context.example import EXAMPLE
+from backend.services.jobs.job_file import read_job_file
+from backend.services.library.service import LibraryService
+
+GALLERY = EXAMPLE.parent
+CARD, FIGURES = "card.toml", "figures.json"
+KINDS = (Kind.MODEL, Kind.LOADER)
+
+
+class GalleryService:
+    """List the gallery and add from it. Every call blocks and may run on any thread."""
+
+    def __init__(self, library: LibraryService, gallery: Path = GALLERY) -> None:
+        self._library = library
+        self._gallery = gallery
+
+    def list(self, kind: Kind | None = None) -> tuple[GalleryEntry, ...]:
+        """Return the entries of a kind, or all, by title."""
+        found = [
+            self._read(one, path.parent)
+            for one in (KINDS if kind is None else (kind,))
+            for path in self._gallery.glob(f"{one.folder}/*/{CARD}")
+        ]
+        return tuple(sorted(found, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title)))
+
+    def show(self, name: str) -> GalleryEntry:
+        """Return one entry.
+
+        Raises:
+            BackendError: There is no such entry.
+        """
+        for kind in KINDS:
+            folder = self._gallery / kind.folder / name
+            if folder.name == name and (folder / CARD).is_file():
+                return self._read(kind, folder)
+        near = nearest(name, tuple(one.name for one in self.list()))
+        raise BackendError(
+            f"The gallery has no “{sanitize(name)}”.",
+            f"Did you mean “{near}”?" if near else f"To list it: {COMMAND} gallery list",
+        )
+
+    def add(
+        self,
+        name: str,
+        settings: Mapping[str, str],
+        as_name: str = "",
+        progress: Progress | None = None,
+    ) -> LibraryItem:
+        """Add an entry to the library, its settings written in as constants.
+
+        Args:
+            name: Of the entry.
+            settings: Typed values by the name of the setting; the others have their defaults.
+            as_name: The name in the library; by default that of the entry.
+            progress: Reports the import.
+
+        Raises:
+            BackendError: There is no such entry, a setting is invalid, or the import failed;
+                nothing was added.
+        """
+        entry = self.show(name)
+        try:
+            values = entry.card.values(settings)
+        except ValueError as error:
+            raise BackendError(
+                f"{error}.", f"To see them: {COMMAND} gallery show {name}"
+            ) from error
+        folder = self._gallery / entry.kind.folder / name
+        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
+            source = Path(made) / name
+            shutil.copytree(folder, source, ignore=shutil.ignore_patterns(FIGURES, "__pycache__"))
+            (source / CARD).unlink()
+            code = source / entry.kind.entry_file
+            code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+            return self._library.import_item(
+                entry.kind, source, as_name or name, progress, reuse_same=True
+            )
+
+    def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
+        try:
+            card = Card.from_dict(read_job_file(folder / CARD))
+            figures = folder / FIGURES
+            measured = CardFigures.from_dict(read_json(figures)) if figures.is_file() else None
+        except ValueError as error:
+            raise BackendError(f"{folder / CARD}: {error}.", "Install Ringmaster again.") from error
+        return GalleryEntry(kind, folder.name, card, measured)
+
+
+def with_constants(source: str, values: Mapping[str, Value]) -> str:
+    """Return the source with these constants of its module; keys are their names in lower case.
+
+    Raises:
+        ValueError: The module has no such constant.
+    """
+    lines = source.splitlines(keepends=True)
+    constants = {
+        target.id: node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for key, value in values.items():
+        node = constants.get(key.upper())
+        if node is None or node.lineno != node.end_lineno:
+            raise ValueError(f"there is no constant {key.upper()} on one line")
+        line = lines[node.lineno - 1].encode()
+        changed = line[: node.col_offset] + repr(value).encode() + line[node.end_col_offset :]
+        lines[node.lineno - 1] = changed.decode()
+    return "".join(lines)

@@ -1,0 +1,92 @@
+"""An entry of the gallery becomes plain code in the library, with the chosen settings in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.library.gallery import CardSetting
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
+from backend.services.library.gallery import with_constants
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield services
+    services.close()
+
+
+def code_of(services: Services, kind: Kind, reference: str) -> str:
+    name, _, version = reference.partition("@")
+    folder = services.data_root.path / kind.folder / name / f"v{version}" / kind.content
+    return (folder / kind.entry_file).read_text()
+
+
+def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Services) -> None:
+    item = services.gallery.add("lenet-5", {"classes": "26", "channels": "3"}, "letters")
+    code = code_of(services, Kind.MODEL, item.reference)
+    assert item.name == "letters"
+    assert "\nCLASSES = 26\nCHANNELS = 3\nSIDE = 28\n" in code
+    assert item.files == 1, "neither its card nor its figures"
+    again = services.gallery.add("lenet-5", {"classes": "26", "channels": "3"}, "letters")
+    assert again.reference == item.reference
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"classes": "0"}, "classes must be a whole number from 2 to 100000, not “0”"),
+        ({"classes": "ten"}, "classes must be a whole number from 2 to 100000, not “ten”"),
+        ({"classes": "1e3"}, "classes must be a whole number"),
+        ({"channels": "2"}, "channels must be 1 or 3, not “2”"),
+        ({"side": "9"}, "side must be a whole number from 16 to 256, not “9”"),
+        ({"sides": "28"}, "no setting “sides”: did you mean side?"),
+        ({"depth": "3"}, "no setting “depth”"),
+    ],
+)
+def test_a_setting_that_the_entry_cannot_take_adds_nothing(
+    services: Services, settings: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(BackendError, match=sentence):
+        services.gallery.add("lenet-5", settings)
+    assert not services.library.list(Kind.MODEL)
+
+
+@pytest.mark.parametrize("name", ["lenet", "../models/lenet-5", "", ".", "lenet-5/"])
+def test_an_entry_that_does_not_exist_is_named(services: Services, name: str) -> None:
+    with pytest.raises(BackendError, match="The gallery has no"):
+        services.gallery.show(name)
+
+
+def test_each_name_of_the_gallery_is_of_one_entry_and_each_setting_is_a_constant(
+    services: Services, tmp_path: Path
+) -> None:
+    entries = services.gallery.list()
+    assert len({one.name for one in entries}) == len(entries) > 0
+    for one in entries:
+        item = services.gallery.add(one.name, {})
+        assert item.kind is one.kind
+        for name, setting in one.card.settings.items():
+            assert setting.is_valid(setting.default), f"{one.name}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("default", "text", "value"),
+    [(1, "7", 7), (0.5, "2", 2.0), (True, "False", False), ("relu", "tanh", "tanh")],
+)
+def test_a_value_has_the_type_of_the_default(default: object, text: str, value: object) -> None:
+    assert CardSetting("x", default).parse("x", text) == value
+
+
+def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:
+    source = "A = 1  # ü A = 1\nif A:\n    A = 3\nB: str = 'x'\n"
+    assert with_constants(source, {"a": 2, "b": "it's"}) == (
+        'A = 2  # ü A = 1\nif A:\n    A = 3\nB: str = "it\'s"\n'
+    )
+    with pytest.raises(ValueError, match="no constant C"):
+        with_constants(source, {"c": 1})
