@@ -19,6 +19,28 @@ class Options(dict[str, Setting]):
         self.label = label
 
 
+class Strategy(Options):
+    """The settings of a strategy, and what the form says of it.
+
+    Attributes:
+        does, pays, needs: A sentence each: its way, when it pays, and its costs or needs.
+        library: The package with which its processes exchange, besides PyTorch; "" for none.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        does: str,
+        pays: str,
+        needs: str,
+        settings: Mapping[str, Setting] = {},
+        library: str = "",
+    ) -> None:
+        super().__init__(label, settings)
+        self.does, self.pays, self.needs = does, pays, needs
+        self.library = library
+
+
 _MOMENTUM = Setting("number", "Momentum", 0.0, below=1.0, term="momentum")
 _BETAS = Setting("pair", "Betas", (0.9, 0.999), below=1.0, term="betas")
 _AMSGRAD = Setting("flag", "AMSGrad", False, term="AMSGrad")
@@ -145,9 +167,14 @@ PUBLISHED_VARIANTS = tuple(_VARIANTS)
 """Of “consensus”; they do not learn reliably, and are there to show why. The last two are readings
 of the source's equation 9.3: the denominator is a constant of the step, or its gradient counts."""
 
-STRATEGIES: Mapping[str, Options] = {
-    "allreduce": Options(
+STRATEGIES: Mapping[str, Strategy] = {
+    "allreduce": Strategy(
         "Allreduce",
+        "Each process trains on its own batch; then all of them average their "
+        "gradients and make the same update.",
+        "It pays where the processes are equally fast and the network is good: use it "
+        "unless you have a reason not to.",
+        "Each step waits for the slowest process, and each node needs Horovod.",
         {
             "compression": _choice("Compression", "compression", none="None", fp16="16 bits"),
             "reduction": _choice(
@@ -158,26 +185,56 @@ STRATEGIES: Mapping[str, Options] = {
                 hierarchical="By node first",
             ),
         },
+        library="horovod",
     ),
-    "ddp": Options("DDP"),
-    "downpour": Options("Downpour SGD", _SERVED),
-    "dc-asgd": Options(
+    "ddp": Strategy(
+        "DDP",
+        "The same updates as allreduce, exchanged by PyTorch in place of Horovod.",
+        "It pays on nodes where Horovod cannot be built.",
+        "Each step waits for the slowest process; it has no compression and no other reductions.",
+        library="mpi4py",
+    ),
+    "downpour": Strategy(
+        "Downpour SGD",
+        "Workers push gradients to a server and fetch parameters from it; they do not "
+        "wait for each other.",
+        "It pays where nodes differ in speed or may be lost: the job continues with "
+        "the other workers.",
+        "The first processes serve and do not train, and late gradients may need a lower rate.",
+        _SERVED,
+    ),
+    "dc-asgd": Strategy(
         "DC-ASGD",
+        "As Downpour, and the server corrects each late gradient for the updates "
+        "since the worker fetched.",
+        "It pays with many workers, where Downpour loses accuracy to late gradients.",
+        "The server keeps a copy of the parameters for each worker; the correction is "
+        "meant for SGD.",
         {
             "variant": _choice("Variant", "lambda", adaptive="Adaptive", constant="Constant"),
             "lambda": Setting("number", "Lambda", 2.0, term="lambda"),
             **_SERVED,
         },
     ),
-    "sandblaster": Options(
+    "sandblaster": Strategy(
         "Sandblaster L-BFGS",
+        "A coordinator searches along one direction for the whole dataset; workers "
+        "compute the gradient of small portions.",
+        "It pays for small models whose loss is smooth: few, large steps with exact gradients.",
+        "Every step reads the whole dataset several times, and the first process does not train.",
         {
             "portion": Setting("whole", "Portion, samples", 64, 1, term="portion"),
             "history": Setting("whole", "History, steps", 10, 1, term="L-BFGS history"),
         },
     ),
-    "consensus": Options(
+    "consensus": Strategy(
         "Consensus (split network)",
+        "The network is cut into parts, one in each process; neighbours agree on the "
+        "activations at the cut (ADMM). With one round of each batch the updates are "
+        "exactly those of one process, and beta has no effect.",
+        "It pays when the activations of the whole network do not fit into one GPU.",
+        "The parts train one after the other on the same batch, so it is slower than "
+        "one process where the network fits.",
         {
             "cut": Setting("texts", "Cut after", (), term="cut"),
             "beta": Setting(
@@ -189,5 +246,10 @@ STRATEGIES: Mapping[str, Options] = {
             ),
         },
     ),
-    "alone": Options("One process"),
+    "alone": Strategy(
+        "One process",
+        "One process trains on one batch after the other.",
+        "It pays for small models, and as the reference for other strategies.",
+        "It needs exactly one process.",
+    ),
 }

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QWidget
 
+from backend.records.jobs.torch_options import STRATEGIES
 from widgets.common import formats, theme
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -36,16 +37,6 @@ class Sketch:
     captions: tuple[tuple[str, float, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class StrategyNote:
-    """Three sentences: the way of a strategy, when it pays, and its costs or needs."""
-
-    does: str
-    pays: str
-    needs: str
-    sketch: Sketch
-
-
 _RING = Sketch(
     (("rank 0", 0, 0), ("rank 1", 1, 0), ("rank 2", 1, 1), ("rank 3", 0, 1)),
     ((0, 1), (1, 2), (2, 3), (3, 0)),
@@ -55,65 +46,18 @@ _WORKERS = (("worker 1", 0, 1), ("worker 2", 0.5, 1), ("worker 3", 1, 1))
 _TO_AND_FRO = ((1, 0), (0, 1), (2, 0), (0, 2), (3, 0), (0, 3))
 _CAPTIONS = (("gradients", 0, 0), ("parameters", 1, 0))
 
-NOTES: Mapping[str, StrategyNote] = {
-    "allreduce": StrategyNote(
-        "Each process trains on its own batch; then all of them average their gradients and make "
-        "the same update.",
-        "It pays where the processes are equally fast and the network is good: use it unless you "
-        "have a reason not to.",
-        "Each step waits for the slowest process, and each node needs Horovod.",
-        _RING,
+_SKETCHES = {
+    "downpour": Sketch((("server 0", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    "dc-asgd": Sketch((("server + λ", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    "sandblaster": Sketch((("coordinator", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    "consensus": Sketch(
+        (("part 1", 0, 0.5), ("part 2", 0.5, 0.5), ("part 3", 1, 0.5)),
+        ((0, 1), (1, 0), (1, 2), (2, 1)),
+        captions=(("activations", 0.25, 0), ("multipliers", 0.75, 1)),
     ),
-    "ddp": StrategyNote(
-        "The same updates as allreduce, exchanged by PyTorch in place of Horovod.",
-        "It pays on nodes where Horovod cannot be built.",
-        "Each step waits for the slowest process; it has no compression and no other reductions.",
-        _RING,
-    ),
-    "downpour": StrategyNote(
-        "Workers push gradients to a server and fetch parameters from it; they do not wait for "
-        "each other.",
-        "It pays where nodes differ in speed or may be lost: the job continues with the other "
-        "workers.",
-        "The first processes serve and do not train, and late gradients may need a lower rate.",
-        Sketch((("server 0", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
-    ),
-    "dc-asgd": StrategyNote(
-        "As Downpour, and the server corrects each late gradient for the updates since the worker "
-        "fetched.",
-        "It pays with many workers, where Downpour loses accuracy to late gradients.",
-        "The server keeps a copy of the parameters for each worker; the correction is meant for "
-        "SGD.",
-        Sketch((("server + λ", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
-    ),
-    "sandblaster": StrategyNote(
-        "A coordinator searches along one direction for the whole dataset; workers compute the "
-        "gradient of small portions.",
-        "It pays for small models whose loss is smooth: few, large steps with exact gradients.",
-        "Every step reads the whole dataset several times, and the first process does not train.",
-        Sketch((("coordinator", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
-    ),
-    "consensus": StrategyNote(
-        "The network is cut into parts, one in each process; neighbours agree on the activations "
-        "at the cut (ADMM). With one round of each batch the updates are exactly those of one "
-        "process, and beta has no effect.",
-        "It pays when the activations of the whole network do not fit into one GPU.",
-        "The parts train one after the other on the same batch, so it is slower than one process "
-        "where the network fits.",
-        Sketch(
-            (("part 1", 0, 0.5), ("part 2", 0.5, 0.5), ("part 3", 1, 0.5)),
-            ((0, 1), (1, 0), (1, 2), (2, 1)),
-            captions=(("activations", 0.25, 0), ("multipliers", 0.75, 1)),
-        ),
-    ),
-    "alone": StrategyNote(
-        "One process trains on one batch after the other.",
-        "It pays for small models, and as the reference for other strategies.",
-        "It needs exactly one process.",
-        Sketch((("rank 0", 0.5, 0.5),)),
-    ),
+    "alone": Sketch((("rank 0", 0.5, 0.5),)),
 }
-"""By the name of the strategy."""
+"""By the name of the strategy; without one it is a ring."""
 OPTIONS: Mapping[tuple[str, str], str] = {
     ("compression", "fp16"): "16 bits halve what is sent, which pays on a slow network; a gradient "
     f"above {formats.count(65_504)} overflows.",
@@ -151,7 +95,7 @@ class StrategyView(QWidget):
 
     def show_strategy(self, name: str, chosen: Mapping[str, str]) -> None:
         """Show the note of a strategy; ``chosen`` has its choices by setting."""
-        note = NOTES.get(name)
+        note = STRATEGIES.get(name)
         self.setVisible(note is not None)
         if note is None:
             return
@@ -160,7 +104,7 @@ class StrategyView(QWidget):
         for line, text in zip(self._lines, words, strict=True):
             line.setText(text)
             line.setVisible(bool(text))
-        self._drawing.show_sketch(note.sketch, note.does)
+        self._drawing.show_sketch(_SKETCHES.get(name, _RING), note.does)
 
 
 class _Drawing(QWidget):
