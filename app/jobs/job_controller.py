@@ -386,7 +386,8 @@ class JobController(QObject):
             self._export.cancel()
 
     def _folder(self, job_id: str) -> QUrl:
-        return QUrl(self._services.access.url(self._services.data_root.job(job_id).path))
+        folder = self._services.data_root.job(job_id)
+        return QUrl(folder.files.url(folder.path))
 
     def _open_folder(self, job_id: str) -> None:
         QDesktopServices.openUrl(self._folder(job_id))

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from backend.base.progress import Progress
 from backend.datastore.library.imports import import_version
-from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind
 from tests.benchmarks.figures import Figure
+from tests.fakes.mounted_root import mounted
 
 PAIRS = 5
 LARGE_BYTES = 100_000_000
@@ -76,7 +76,7 @@ def _pair(folder: Path, source: Path, what: str, others: Sequence[Sequence[str]]
         root.mkdir()
         os.sync()
         begin = time.perf_counter()
-        import_version(DataRoot(root), Kind.DATASET, source, "x", Progress())
+        import_version(mounted(root), Kind.DATASET, source, "x", Progress())
         ours = time.perf_counter() - begin
         shutil.rmtree(root)
         ratios.append(theirs / ours)

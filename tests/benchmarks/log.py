@@ -18,6 +18,7 @@ from pathlib import Path
 
 from backend.records.jobs.status import RunStatus
 from tests.benchmarks.figures import Figure
+from tests.fakes.mounted_root import mounted
 
 PAIRS = 5
 SIZE_BYTES = 200_000_000
@@ -69,10 +70,9 @@ def _measured(root: Path) -> list[Figure]:
 
     from app.runtime.background import Background
     from backend.records.base.atomic_files import replace_json
-    from backend.records.base.layout import DataRoot
 
     app = QApplication.instance() or QApplication([])  # noqa: TID251 - there is no window yet
-    folder = DataRoot(root).job("a")
+    folder = mounted(root).job("a")
     folder.logs.mkdir(parents=True)
     folder.config.write_text(CONFIG)
     replace_json(folder.meta, {"schema": 1, "pins": {}, "created": "2026-11-21T07:00:00Z"})
@@ -136,7 +136,6 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     import tomllib
 
     from app.jobs.log_controller import LogController
-    from backend.records.base.layout import DataRoot
     from backend.records.jobs.config import parse_job
     from backend.records.jobs.state import JobState
     from backend.records.jobs.view import JobView
@@ -145,7 +144,7 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
 
     tab = LogTab()
     tab.resize(1000, 640)
-    controller = LogController(LogService(DataRoot(root)), background, tab)
+    controller = LogController(LogService(mounted(root)), background, tab)
     config = parse_job(tomllib.loads(CONFIG)).config
     tab.open_job(
         JobView("a", "digits", config, "2026-11-21T07:00:00Z", RunStatus(JobState.TRAINING, run=1))

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.provisioning import cluster_key
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
 from backend.services.context.container import Services, open_services
 from backend.services.nodes.provisioning import ProvisioningService, default_places
@@ -33,6 +33,7 @@ from backend.ssh.sftp import SftpFiles
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
+from tests.fakes.mounted_root import mounted
 
 PAIRS = 5
 MANY = 8
@@ -117,7 +118,7 @@ class Bench:
     ``root`` is the data root of the real one: an agent writes only where its node is entered.
     """
 
-    def __init__(self, real: Services, entry: NodeEntry, root: DataRoot, folder: Path) -> None:
+    def __init__(self, real: Services, entry: NodeEntry, root: OpenRoot, folder: Path) -> None:
         self._real = real
         self._entry = entry
         self._record = Record()
@@ -169,7 +170,7 @@ def measure() -> list[Figure]:
             accept=lambda key: any(line.endswith(f" {key.text}") for line in cluster.known_hosts),
             node_data_root=cluster.data_root,
         )
-        bench = Bench(real, entry, DataRoot(cluster.share), folder)
+        bench = Bench(real, entry, mounted(cluster.share), folder)
         load = os.getloadavg()[0]
         first = bench.set_up(1)[0]
         one: list[tuple[float, float]] = []

@@ -22,6 +22,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from tests.backend.training.training_rig import ROOT, clean_environment, mpirun
 from tests.benchmarks.figures import Figure
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import MODEL, raw_job, write_sources
 
 PAIRS = 7
@@ -107,7 +108,7 @@ def _stop(services: Services, root: Path) -> Figure:
         latencies.append(time.perf_counter() - began)
         if view.state is not JobState.INTERRUPTED:
             raise RuntimeError(view.error)
-        verify(services.jobs.queries.checkpoints(view.id)[-1])
+        verify(MOUNTED, services.jobs.queries.checkpoints(view.id)[-1])
         if number < STOPS - 1:
             services.jobs.lifecycle.resume(view.id)
     ranked = sorted(latencies)

@@ -17,6 +17,7 @@ from backend.records.library.item import Kind
 from backend.records.nodes.reading import Presence
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING, is_training
 from tests.integration.tiny import MODEL, raw_job, write_sources
 from tests.waiting import LIMIT_S, wait_for
@@ -120,7 +121,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     leaves_nothing(stocked)
-    verify(next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest))
+    verify(MOUNTED, next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest))
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
     view = grows(stocked, view.id, view.step)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from backend.datastore.nodes import files as node_files
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry
 from tests.cluster.commands import ClusterError
 from tests.cluster.ready import ReadyCluster
+from tests.fakes.mounted_root import mounted
 
 Spoil = Callable[[ReadyCluster, str], Iterator[None]]
 SITE = "lib/python3.11/site-packages"
@@ -125,7 +125,7 @@ def changed_entry(
     ready: ReadyCluster, node: str, change: Callable[[NodeEntry], NodeEntry]
 ) -> Iterator[None]:
     """Another ``node.json``; put back unless a fix has written it anew."""
-    root = DataRoot(ready.cluster.share)
+    root = mounted(ready.cluster.share)
     before = ready.entry(node)
     spoiled = change(before)
     node_files.write_entry(root, spoiled)

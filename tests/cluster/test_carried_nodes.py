@@ -27,6 +27,7 @@ from tests.cluster.runs import (
     starting,
     stock,
 )
+from tests.fakes.mounted_root import MOUNTED
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -105,7 +106,7 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     home = remote_run_of(folder.attempt(1))
     assert (home and home.is_home) is True
     for record in jobs.queries.checkpoints(view.id):
-        verify(record)
+        verify(MOUNTED, record)
     assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
     library = remote_files(carried, "node1", "models", "loaders", "datasets")

@@ -17,6 +17,7 @@ from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, tells
 from tests.conftest import LogWatch
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import MODEL, raw_job
 from tests.waiting import wait_for
 
@@ -47,7 +48,7 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     # A live run may be trying again just now.
     wait_for(lambda: not list(folder.glob(".*")), "whole checkpoints alone")
     (found,) = (one for one in stocked.services.jobs.queries.checkpoints(job_id) if one.is_latest)
-    verify(found)
+    verify(MOUNTED, found)
     return found
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from backend.datastore.access.root_access import MOUNTED
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.tensorboard import EventFile
 from tests.cluster.disks import fill, small_disk
+from tests.fakes.mounted_root import MOUNTED
 
 
 @pytest.fixture
@@ -84,13 +84,13 @@ def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
 
 
 def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
-    folder = JobFolder(disk / "job")
+    folder = OpenJob(disk / "job", MOUNTED)
     folder.path.mkdir()
     fill(disk)
     assert job_files.request_stop(folder, 1)
     assert stop_requested(folder.lock, 1)
     assert not job_files.request_stop(folder, 1)
-    run_start.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2, MOUNTED)
     assert not stop_requested(folder.lock, 2)
     with pytest.raises(OSError, match="No space left"):
         MOUNTED.create(disk / "claim", b"x")

@@ -20,6 +20,7 @@ from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, is_one, leaves_nothing, of_runs, tells
 from tests.cluster.seeding import read_only_over
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING
 from tests.waiting import wait_for
 
@@ -115,7 +116,7 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
-    verify(newest)
+    verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     leaves_nothing(stocked)
@@ -186,7 +187,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
-    verify(newest)
+    verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     leaves_nothing(stocked)

@@ -13,7 +13,6 @@ from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.provisioner import THERE_ALREADY
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry, SetUp
@@ -32,6 +31,7 @@ from tests.cluster.runs import (
     stops_and_goes_on_elsewhere,
 )
 from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end
+from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job
 
 pytestmark = pytest.mark.slow
@@ -155,7 +155,7 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""
-    root = DataRoot(stocked.cluster.share)
+    root = mounted(stocked.cluster.share)
     for name in odd:
         node_files.write_entry(root, entries_before[name])
     found = look(stocked)

@@ -23,6 +23,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs.files import create_job, move_to_trash
 from backend.datastore.nodes import files as node_files
 from backend.node.agent.agent import Agent
@@ -32,8 +33,6 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     SIDECAR_SUFFIX,
-    DataRoot,
-    JobFolder,
     checkpoint_name,
     run_tag,
 )
@@ -46,6 +45,7 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeI
 from backend.records.nodes.history import names_line, past_line, uuids_of
 from backend.records.nodes.reading import NodeReading
 from backend.training.reporter import Reporter, Step
+from tests.fakes.mounted_root import mounted
 from tests.fakes.nvml.driver import FakeDriver
 
 GPUS = 8
@@ -64,7 +64,7 @@ _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ �
 class Training:
     """One job under way, as its rank 0 and its guards would write it."""
 
-    folder: JobFolder
+    folder: OpenJob
     config: JobConfig
     steps: int
     reporter: Reporter = field(init=False)
@@ -165,7 +165,7 @@ class BusyCluster:
     """
 
     def __init__(
-        self, root: DataRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended: int
+        self, root: OpenRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended: int
     ) -> None:
         self._root = root
         self._driver = driver
@@ -180,7 +180,7 @@ class BusyCluster:
             node_files.write_entry(root, self._entry(name))
         self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
         self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
-        self._ended: deque[JobFolder] = deque()
+        self._ended: deque[OpenJob] = deque()
         for number in range(ended):
             self._train_before(number % jobs)
         self._trainings = [self._begin(number) for number in range(jobs)]
@@ -299,7 +299,7 @@ def main() -> None:
     options = parser.parse_args()
     driver = FakeDriver(Path(), Path(os.environ["FAKE_NVML_STATE"]))
     cluster = BusyCluster(
-        DataRoot(options.root), driver, options.nodes, options.jobs, options.life, options.ended
+        mounted(options.root), driver, options.nodes, options.jobs, options.life, options.ended
     )
     ends = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()

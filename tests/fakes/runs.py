@@ -14,15 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backend.datastore.access.root_access import OpenJob
 from backend.launch import mpirun, placement
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.node.system.start_supervisor import CODE_ROOT, start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.layout import run_tag
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from tests.fakes.mounted_root import MOUNTED
 from tests.waiting import LIMIT_S, wait_for
 
 FAKES = Path(__file__).parent
@@ -84,7 +86,7 @@ class Run:
         **job: Any,
     ) -> None:
         # Unlike any other's: the sweep ends whatever here carries the run's tag.
-        self.folder = JobFolder(root / "jobs" / (job_id or f"test-{secrets.token_hex(6)}"))
+        self.folder = OpenJob(root / "jobs" / (job_id or f"test-{secrets.token_hex(6)}"), MOUNTED)
         self.run = run
         self.attempt = self.folder.attempt(run)
         for path in (self.folder.logs, self.folder.output, self.attempt.path):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from backend.datastore.jobs.files import create_job
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Pin
+from tests.fakes.mounted_root import mounted
 
 BEGAN = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 STEPS_PER_EPOCH = 10
@@ -50,7 +50,7 @@ def job(
     config = replace(CONFIG, name=name, **settings)  # type: ignore[arg-type]  # as the caller says
     pins = pins or {"model": Pin("mlp", 1, "0" * 64), "dataset": Pin("digits", 1, "0" * 64)}
     root.mkdir(parents=True, exist_ok=True)
-    data_root = DataRoot(root)
+    data_root = mounted(root)
     file = create_job(data_root, config, pins)
     folder = data_root.job(file.id)
     if state is not JobState.CREATED:

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -30,12 +30,13 @@ from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
 from backend.training.strategies.allreduce import AllReduce
 from backend.training.train_state import Outcome, Rank0Services
+from tests.fakes.mounted_root import MOUNTED
 
 LONGEST_S = 0.25
 
 
 def main() -> None:
-    folder, stops = JobFolder(Path(sys.argv[1])), int(sys.argv[2])
+    folder, stops = OpenJob(Path(sys.argv[1]), MOUNTED), int(sys.argv[2])
     torch.set_num_threads(1)
     launch = Launch.from_dict(read_json(folder.launch))
     moments = random.Random(25)
@@ -50,7 +51,7 @@ def main() -> None:
         moment = moments.uniform(0, LONGEST_S)
         timer = threading.Timer(moment, job_files.request_stop, (folder, run))
         if workers is not None:
-            run_start.clear_old_stop_request(folder, run)
+            run_start.clear_old_stop_request(folder, run, MOUNTED)
             timer.start()
         trainer = Trainer(this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers)
         outcome = trainer.run()
@@ -60,7 +61,7 @@ def main() -> None:
             workers.watcher.close()
             workers.reporter.close()
             record = list_checkpoints(folder, launch.config.checkpoint)[-1]
-            verify(record)
+            verify(MOUNTED, record)
             state = torch.load(record.path, weights_only=True)
             seen.append(
                 {
@@ -76,12 +77,12 @@ def main() -> None:
     strategy.leave()
 
 
-def _newest(folder: JobFolder, launch: Launch) -> str:
+def _newest(folder: OpenJob, launch: Launch) -> str:
     found = list_checkpoints(folder, launch.config.checkpoint)
     return found[-1].path if found else ""
 
 
-def _workers(launch: Launch, folder: JobFolder) -> Rank0Services:
+def _workers(launch: Launch, folder: OpenJob) -> Rank0Services:
     config = launch.config
     reporter = Reporter(
         folder,

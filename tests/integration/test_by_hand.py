@@ -6,12 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.node.system import mpi
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import has_supervisor
 from tests.integration.tiny import ALONE, raw_job
 from tests.waiting import LIMIT_S, wait_for
@@ -49,8 +50,9 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
     done = pasted(command.line)
     assert done.returncode == 0, done.stderr
     assert f"Training in {command.folder}" in done.stdout + done.stderr
-    own = JobFolder(Path(command.folder))
-    verify(next(one for one in list_checkpoints(own, job.config.checkpoint) if one.is_latest))
+    own = OpenJob(Path(command.folder), MOUNTED)
+    saved = list_checkpoints(own, job.config.checkpoint)
+    verify(MOUNTED, next(one for one in saved if one.is_latest))
     assert read_json(own.status)["step"] == read_json(folder.status)["step"]
     # No sweep after a run of the job would end it.
     assert read_json(own.launch)["job_id"] == f"{job.id}-{own.path.name}"

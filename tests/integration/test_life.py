@@ -26,6 +26,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import ALONE, ENDLESS, LOADER, MODEL, raw_job
 
@@ -97,7 +98,7 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
         view = services.jobs.queries.wait(view.id)
         assert (view.state, view.run) == (JobState.INTERRUPTED, run)
         record = newest(services, view)
-        verify(record)
+        verify(MOUNTED, record)
         assert torch.load(record.path, weights_only=True)["course"]["step"] == view.step
         steps.append(record.step)
         attempt = folder(services, view).attempt(run)
@@ -247,7 +248,7 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, view
-    verify(newest(services, view))
+    verify(MOUNTED, newest(services, view))
 
 
 def test_f23_two_desktops_that_start_at_once_start_one_run(

@@ -27,6 +27,7 @@ from backend.services.context.container import Services
 from backend.services.preflight import checks as words
 from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.fakes.command_line import call
+from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import ALONE, raw_job
 
 
@@ -135,7 +136,7 @@ def test_a_job_whose_first_run_was_claimed_stays(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(folder: JobFolder, *_: object, **__: object) -> bool:
-        assert run_start.claim(folder, 1)
+        assert run_start.claim(folder, 1, MOUNTED)
         replace_json(folder.attempt(1).exit, RunExit(1, JobState.ERROR, "No room.").to_dict())
         raise BackendError("The supervisor did not start.")
 

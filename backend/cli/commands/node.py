@@ -103,7 +103,7 @@ def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
         ]
     )
     if not entry.data_root:
-        root = services.access.shown(services.data_root.path)
+        root = services.data_root.name
         yield Note(
             f"{entry.name} does not see the data root {root}. Mount it at "
             f"the same path on {entry.name}, or add the node again with --node-data-root "

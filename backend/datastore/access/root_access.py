@@ -1,6 +1,6 @@
 """Access to the data root: mounted here, or over SFTP (`backend.datastore.remote.mirror`).
 
-All other modules read plain files below `DataRoot.path`. They call a `DataRootAccess` before they
+All other modules read plain files below `OpenRoot.path`. They call `OpenRoot.files` before they
 read what another computer may have written, and to change the data root. With a mounted root
 nothing has to be done before reading, and the file system makes the changes.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.records.base.layout import JobFolder, NodeFolder
+from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.base.local_files import Files, LocalFiles
 from backend.records.base.mirror_usage import MirrorRoom
 from backend.records.library.item import FileEntry, Kind
@@ -25,7 +26,7 @@ OnBytes = Callable[[int], None]
 
 
 class DataRootAccess(Files, Protocol):
-    """Paths are those below `DataRoot.path`; on a mirror they stand for remote files.
+    """Paths are those below `OpenRoot.path`; on a mirror they stand for remote files.
 
     Every call may raise `OSError`, and `BackendError` if the remote host does not answer.
     """
@@ -80,7 +81,7 @@ class DataRootAccess(Files, Protocol):
     def fingerprint(self, folder: Path) -> str:
         """See `hashes.fingerprint`."""
 
-    def files(self, folder: Path) -> list[FileEntry]:
+    def list_files(self, folder: Path) -> list[FileEntry]:
         """Return every file below, by path."""
 
     def compare(
@@ -142,6 +143,34 @@ class DataRootAccess(Files, Protocol):
         """
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class OpenJob(JobFolder):
+    """The folder of a job in a data root that this desktop has opened."""
+
+    files: DataRootAccess
+
+    def earlier(self, run: int) -> OpenJob:
+        """Return the folder that starting over moved the runs up to ``run`` to."""
+        return OpenJob(self.runs / str(run), self.files)
+
+
+@dataclass(frozen=True)
+class OpenRoot(DataRoot):
+    """A data root that this desktop has opened, with the access to its files."""
+
+    files: DataRootAccess
+
+    @property
+    def name(self) -> str:
+        return self.shown(self.path)
+
+    def shown(self, path: Path) -> str:
+        return self.files.shown(path)
+
+    def job(self, job_id: str) -> OpenJob:
+        return OpenJob(self.jobs / job_id, self.files)
 
 
 class NotStaging:
@@ -225,7 +254,7 @@ class Mounted(LocalFiles, NotStaging):
     def fingerprint(self, folder: Path) -> str:
         return hashes.fingerprint(folder)
 
-    def files(self, folder: Path) -> list[FileEntry]:
+    def list_files(self, folder: Path) -> list[FileEntry]:
         return sorted(
             (FileEntry(path, status.st_size) for path, status in hashes.walk(folder)),
             key=lambda one: one.path,
@@ -275,6 +304,3 @@ def now_s(access: DataRootAccess, folder: Path) -> float:
         return access.changed_s(mark)
     finally:
         access.remove(mark)
-
-
-MOUNTED = Mounted()

@@ -14,14 +14,14 @@ import tomli_w
 
 from backend.base.log import swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
 from backend.records.base.folder_modes import make_folder
-from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.run_environment import RunEnvironment
@@ -38,38 +38,37 @@ def origin_words(manifest: Manifest) -> str:
 
 
 def create_bundled_job(
-    root: DataRoot,
+    root: OpenRoot,
     config: JobConfig,
     pins: Mapping[str, Pin],
     bundle: VerifiedArchive,
     progress: Progress,
-    access: DataRootAccess = MOUNTED,
 ) -> str:
     """Make the folder of an imported job under a new id, and return the id."""
     manifest = bundle.manifest
-    access.make_folder(root.jobs, exist_ok=True)
+    root.files.make_folder(root.jobs, exist_ok=True)
     make_folder(root.jobs, exist_ok=True)
     job_id = job_files.new_id()
-    while access.exists(root.job(job_id).path):
+    while root.files.exists(root.job(job_id).path):
         job_id = job_files.new_id()
     fresh = root.jobs / f".{job_id}.new"
     try:
         make_folder(fresh)
-        building = JobFolder(fresh)
+        building = OpenJob(fresh, root.files)
         job_files.make_parts(building)
         _fill(building, job_id, config, pins, bundle, progress)
         if manifest.status.run:
             _fill_run(building, manifest)
-        access.publish(fresh, progress)
-        access.rename(fresh, root.job(job_id).path)
+        root.files.publish(fresh, progress)
+        root.files.rename(fresh, root.job(job_id).path)
     except BaseException:
-        access.remove_tree(fresh)
+        root.files.remove_tree(fresh)
         raise
     return job_id
 
 
 def _fill(
-    folder: JobFolder,
+    folder: OpenJob,
     job_id: str,
     config: JobConfig,
     pins: Mapping[str, Pin],
@@ -108,9 +107,9 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     replace_json(folder.status, replace(status, message=message).to_dict())
 
 
-def mark_replay(folder: JobFolder, original: str, access: DataRootAccess = MOUNTED) -> None:
+def mark_replay(folder: OpenJob, original: str) -> None:
     """Mark the job as the replay of another."""
-    access.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
+    folder.files.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
 
 
 def original_of(folder: JobFolder) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
@@ -23,26 +23,26 @@ _IN_A_ROW_S = 600.0
 _log = logging.getLogger(__name__)
 
 
-def add(folder: JobFolder, what: str, access: DataRootAccess = MOUNTED) -> None:
+def add(folder: OpenJob, what: str) -> None:
     """Record an action. A failure is logged and prevents nothing."""
     act = AuditEntry(timestamps.now(), what, user_name(), socket.gethostname())
     try:
-        access.make_folder(folder.acts, exist_ok=True)
+        folder.files.make_folder(folder.acts, exist_ok=True)
         # After all others, also where a clock was set back: the number is their order.
-        newest = max(map(_number, access.names(folder.acts)), default=0)
+        newest = max(map(_number, folder.files.names(folder.acts)), default=0)
         number = max(time.time_ns(), newest + 1)
         path = folder.acts / f"{number}-{secrets.token_hex(4)}.json"
-        access.replace_json(path, act.to_dict())
+        folder.files.replace_json(path, act.to_dict())
     except (OSError, BackendError):
         _log.warning("%s: “%s” could not be recorded", folder.job_id, what, exc_info=True)
 
 
-def add_once(folder: JobFolder, file: JobFile, what: str, access: DataRootAccess = MOUNTED) -> None:
+def add_once(folder: OpenJob, file: JobFile, what: str) -> None:
     """Record repeated actions once: notes are saved while they are typed."""
     newest = acts_of(folder, file)[0]
     lately = abs(time.time() - timestamps.seconds(newest.time)) < _IN_A_ROW_S
     if not (lately and (newest.what, newest.user) == (what, user_name())):
-        add(folder, what, access)
+        add(folder, what)
 
 
 def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:

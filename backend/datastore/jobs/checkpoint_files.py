@@ -12,14 +12,9 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import (
-    CHECKPOINT_SUFFIX,
-    KEEP_SUFFIX,
-    SIDECAR_SUFFIX,
-    JobFolder,
-)
+from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 
@@ -28,12 +23,10 @@ class Damaged(BackendError):
     """The file of a checkpoint does not match its record."""
 
 
-def list_checkpoints(
-    folder: JobFolder, policy: CheckpointPolicy, access: DataRootAccess = MOUNTED
-) -> tuple[Checkpoint, ...]:
+def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpoint, ...]:
     """Return every checkpoint that has both file and sidecar, oldest first."""
     # A mirror has a sidecar only while the remote file exists.
-    suffix = CHECKPOINT_SUFFIX if access.has_files_of(folder) else SIDECAR_SUFFIX
+    suffix = CHECKPOINT_SUFFIX if folder.files.has_files_of(folder) else SIDECAR_SUFFIX
     found = read_checkpoints(folder.checkpoints, suffix)
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
@@ -43,13 +36,13 @@ def list_checkpoints(
     )
 
 
-def keep(record: Checkpoint, is_kept: bool, access: DataRootAccess = MOUNTED) -> None:
+def keep(files: DataRootAccess, record: Checkpoint, is_kept: bool) -> None:
     """Exempt a checkpoint from the retention policy, or put it under the policy again."""
     mark = Path(record.path).with_suffix(KEEP_SUFFIX)
     if is_kept:
-        access.replace_json(mark, {})
+        files.replace_json(mark, {})
     else:
-        access.remove(mark)
+        files.remove(mark)
 
 
 def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:
@@ -90,9 +83,7 @@ def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
 
 
 def verify(
-    record: Checkpoint,
-    progress: Callable[[int, int], None] | None = None,
-    access: DataRootAccess = MOUNTED,
+    files: DataRootAccess, record: Checkpoint, progress: Callable[[int, int], None] | None = None
 ) -> None:
     """Compare the file with its sidecar's hash.
 
@@ -110,13 +101,13 @@ def verify(
             progress(done, record.bytes)
 
     try:
-        size = access.size(path)
+        size = files.size(path)
         if size != record.bytes:
             raise Damaged(
                 f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
                 "were saved; it was cut or replaced."
             )
-        digest = access.sha256(path, count)
+        digest = files.sha256(path, count)
     except OSError as error:
         raise BackendError(
             f"The checkpoint {record.name} cannot be read: {error.strerror or error}."

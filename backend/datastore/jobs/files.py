@@ -25,11 +25,11 @@ import tomli_w
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.jobs.state import JobState
@@ -86,31 +86,29 @@ def view_of(
     )
 
 
-def create_job(
-    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], access: DataRootAccess = MOUNTED
-) -> JobFile:
+def create_job(root: OpenRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:
     """Make the folder of a new job in one step."""
-    access.make_folder(root.jobs, exist_ok=True)
+    root.files.make_folder(root.jobs, exist_ok=True)
     user, created = user_name(), timestamps.now()
     while True:
         job_id = new_id()
         folder = root.job(job_id)
         fresh = root.jobs / f".{job_id}.new"
-        if access.exists(folder.path):
+        if root.files.exists(folder.path):
             continue
         try:
-            access.make_folder(fresh)
+            root.files.make_folder(fresh)
         except FileExistsError:
             continue
         try:
-            building = JobFolder(fresh)
-            make_parts(building, access)
-            access.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+            building = OpenJob(fresh, root.files)
+            make_parts(building)
+            root.files.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
             meta = meta_of(job_id, config, pins, created, user)
-            access.replace_json(building.meta, meta)
-            access.rename(fresh, folder.path)
+            root.files.replace_json(building.meta, meta)
+            root.files.rename(fresh, folder.path)
         except BaseException:
-            access.remove_tree(fresh)
+            root.files.remove_tree(fresh)
             raise
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
@@ -138,10 +136,10 @@ def meta_of(
     }
 
 
-def make_parts(folder: JobFolder, access: DataRootAccess = MOUNTED) -> None:
+def make_parts(folder: OpenJob) -> None:
     """Make the subfolders of a job, which its ranks fill."""
     for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
-        access.make_folder(part)
+        folder.files.make_folder(part)
 
 
 def read_job(folder: JobFolder) -> JobFile:
@@ -216,68 +214,67 @@ def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 
 
-def write_placement(folder: JobFolder, config: JobConfig, access: DataRootAccess = MOUNTED) -> None:
+def write_placement(folder: OpenJob, config: JobConfig) -> None:
     """Let the job run with nodes, batch size and learning rate of ``config`` from now on."""
     raw = {**config.to_dict(), "learning_rate": float(config.optimizer.lr)}
     kept = ("placement", "batch_size", "learning_rate")
-    access.replace_json(folder.placement, {key: raw[key] for key in kept})
+    folder.files.replace_json(folder.placement, {key: raw[key] for key in kept})
 
 
 def write_notes(
-    folder: JobFolder,
+    folder: OpenJob,
     name: str,
     notes: str,
     tags: tuple[str, ...],
-    access: DataRootAccess = MOUNTED,
 ) -> None:
-    access.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
+    folder.files.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
 
 
-def request_stop(folder: JobFolder, run: int, access: DataRootAccess = MOUNTED) -> bool:
+def request_stop(folder: OpenJob, run: int) -> bool:
     """Create ``job.lock`` for ``run``. Return False if that request existed already."""
     request = asdict(_stop_request(run))
     try:
-        _create_request(folder.lock, json.dumps(request).encode(), access)
+        _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
-        access.refresh_file(folder.lock)
+        folder.files.refresh_file(folder.lock)
         if stop_requested(folder.lock, run):
             return False
-        access.replace_json(folder.lock, request)
+        folder.files.replace_json(folder.lock, request)
     return True
 
 
-def ask_to_end(folder: JobFolder, run: int, access: DataRootAccess = MOUNTED) -> None:
+def ask_to_end(folder: OpenJob, run: int) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    access.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
+    folder.files.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
 
 
 def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:
     return StopRequest(run, user_name(), socket.gethostname(), timestamps.now(), at_once)
 
 
-def _create_request(lock: Path, request: bytes, access: DataRootAccess) -> None:
+def _create_request(folder: OpenJob, request: bytes) -> None:
     try:
-        access.create(lock, request)
+        folder.files.create(folder.lock, request)
     except FileExistsError:
         raise
     except (OSError, BackendError):
         # A full disk can still create a name, and an empty lock is a request (`stop_request`).
-        access.create(lock, b"")
+        folder.files.create(folder.lock, b"")
 
 
-def move_to_trash(root: DataRoot, folder: JobFolder, access: DataRootAccess = MOUNTED) -> Path:
+def move_to_trash(root: OpenRoot, folder: OpenJob) -> Path:
     root_of_jobs = root.trash / "jobs"
-    access.make_folder(root.trash, exist_ok=True)
-    access.make_folder(root_of_jobs, exist_ok=True)
+    root.files.make_folder(root.trash, exist_ok=True)
+    root.files.make_folder(root_of_jobs, exist_ok=True)
     target, number = root_of_jobs / folder.job_id, 1
-    while access.exists(target):
+    while root.files.exists(target):
         number += 1
         target = root_of_jobs / f"{folder.job_id}.{number}"
-    access.rename(folder.path, target)
+    root.files.rename(folder.path, target)
     return target
 
 
-def take_from_trash(root: DataRoot, job_id: str, access: DataRootAccess = MOUNTED) -> bool:
+def take_from_trash(root: OpenRoot, job_id: str) -> bool:
     """Restore the folder that was moved to the trash last. Return False if there is none.
 
     Raises:
@@ -285,7 +282,7 @@ def take_from_trash(root: DataRoot, job_id: str, access: DataRootAccess = MOUNTE
     """
     root_of_jobs = root.trash / "jobs"
     try:
-        names = access.names(root_of_jobs)
+        names = root.files.names(root_of_jobs)
     except FileNotFoundError:
         return False
     found = {}
@@ -296,7 +293,7 @@ def take_from_trash(root: DataRoot, job_id: str, access: DataRootAccess = MOUNTE
     if not found:
         return False
     folder = root.job(job_id)
-    if access.exists(folder.path):
+    if root.files.exists(folder.path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
-    access.rename(root_of_jobs / found[max(found)], folder.path)
+    root.files.rename(root_of_jobs / found[max(found)], folder.path)
     return True

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess
 from backend.records.base.terminal_text import last_state
 
 BLOCK_BYTES = 256 * 1024
@@ -38,9 +38,9 @@ _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 class LogIndex:
     """A log file. One thread at a time may `refresh` and `read`; searches may run meanwhile."""
 
-    def __init__(self, path: Path, access: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, path: Path, files: DataRootAccess) -> None:
         self._path = path
-        self._access = access
+        self._files = files
         self.generation = 0
         self._file = 0
         self._forget()
@@ -71,7 +71,7 @@ class LogIndex:
             Cancelled: The progress was cancelled; the next call continues there.
         """
         try:
-            size = self._access.size(self._path)
+            size = self._files.size(self._path)
         except FileNotFoundError:
             size = 0
         file = self._identity()
@@ -79,10 +79,10 @@ class LogIndex:
             self.generation += 1
             self._forget()
         self._file = file
-        if self._read_to == self._begin == 0 and not self._access.is_mounted:
+        if self._read_to == self._begin == 0 and not self._files.is_mounted:
             self._begin_near_the_end(size)
         while self._read_to < size:
-            piece = self._access.read(
+            piece = self._files.read(
                 self._path, self._read_to, min(PIECE_BYTES, size - self._read_to)
             )
             if not piece:
@@ -103,7 +103,7 @@ class LogIndex:
         kept: list[bytes] = []
         rest = b""
         while len(kept) < skip + count and place < self._read_to:
-            block = self._access.read(self._path, place, min(BLOCK_BYTES, self._read_to - place))
+            block = self._files.read(self._path, place, min(BLOCK_BYTES, self._read_to - place))
             if not block:
                 break
             place += len(block)
@@ -158,7 +158,7 @@ class LogIndex:
 
     def _identity(self) -> int:
         """Identify a file among others of the same name; 0 if only its size is available."""
-        if not self._access.is_mounted:
+        if not self._files.is_mounted:
             return 0
         try:
             return self._path.stat().st_ino
@@ -177,7 +177,7 @@ class LogIndex:
     def _begin_near_the_end(self, size: int) -> None:
         if size <= _REMOTE_TAIL_BYTES:
             return
-        block = self._access.read(self._path, size - _REMOTE_TAIL_BYTES, BLOCK_BYTES)
+        block = self._files.read(self._path, size - _REMOTE_TAIL_BYTES, BLOCK_BYTES)
         whole = block.find(b"\n") + 1
         self._begin = self._read_to = size - _REMOTE_TAIL_BYTES + whole
 
@@ -199,7 +199,7 @@ class LogIndex:
         beginning = b""
         while number > 0:
             number -= 1
-            block = self._access.read(self._path, self._begin + number * BLOCK_BYTES, BLOCK_BYTES)
+            block = self._files.read(self._path, self._begin + number * BLOCK_BYTES, BLOCK_BYTES)
             cut = block.rfind(b"\n") + 1
             beginning = (block[cut:] + beginning)[: LINE_CHARACTERS * 4]
             if cut:
@@ -217,7 +217,7 @@ class LogIndex:
         rest = self._beginning(number) if number else b""
         line = before[number]
         while place < end:
-            block = self._access.read(self._path, place, min(PIECE_BYTES, end - place))
+            block = self._files.read(self._path, place, min(PIECE_BYTES, end - place))
             if not block:
                 break
             place += len(block)

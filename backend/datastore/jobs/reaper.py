@@ -11,31 +11,30 @@ import logging
 from dataclasses import replace
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess, now_s
+from backend.datastore.access.root_access import OpenJob, now_s
 from backend.datastore.jobs.run_status import RunStateReader, judge
 from backend.node.run.finalize import Supervision, close_run
-from backend.records.base.layout import JobFolder
 from backend.records.jobs.status import UnrecordedEnd
 
 _log = logging.getLogger(__name__)
 
 
-def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd | None:
+def reap(folder: OpenJob) -> UnrecordedEnd | None:
     """Reap the newest run of a job; None where it ended with a record, or has not ended.
 
     Raises:
         BackendError: The job cannot be read, or the end cannot be written.
     """
     try:
-        access.refresh_job(folder)
-        facts = RunStateReader(folder, access=access).collect()
+        folder.files.refresh_job(folder)
+        facts = RunStateReader(folder).collect()
     except OSError as error:
         raise BackendError(
             f"The job's folder {folder.path} cannot be read: {error.strerror}.",
             "Check that the data root is mounted.",
         ) from error
     if facts.run and facts.exit is None and facts.supervision is Supervision.NOT_SEEN:
-        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run, access))
+        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run))
     reason = judge(facts).unrecorded_end
     if reason is None:
         return None
@@ -43,15 +42,17 @@ def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd |
     _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
     if problem:
         raise BackendError(problem, "Check that you may write there.")
-    access.notify_end(folder, facts.run)
+    folder.files.notify_end(folder, facts.run)
     return reason
 
 
-def _claim_age_s(folder: JobFolder, run: int, access: DataRootAccess) -> float:
+def _claim_age_s(folder: OpenJob, run: int) -> float:
     """Return the age of a run's claim by the file server's clock, 0.0 if unknown."""
     try:
         # The mark is not in the run's folder, whose time it would change.
-        return now_s(access, folder.attempts) - access.changed_s(folder.attempt(run).path)
+        return now_s(folder.files, folder.attempts) - folder.files.changed_s(
+            folder.attempt(run).path
+        )
     except (OSError, BackendError):
         _log.debug("The age of run %d of %s is unknown", run, folder.path, exc_info=True)
         return 0.0

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
 from backend.records.base.atomic_files import read_json
@@ -128,12 +128,10 @@ class RunStateReader:
 
     def __init__(
         self,
-        folder: JobFolder,
+        folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._folder = folder
-        self._access = access
         self._monotonic = monotonic
         self._last: RunState | None = None
         self._status: RunStatus | None = None
@@ -150,7 +148,7 @@ class RunStateReader:
             BackendError: The folder cannot be read, and never could.
         """
         try:
-            self._access.refresh_job(self._folder)
+            self._folder.files.refresh_job(self._folder)
             facts = self.collect()
         except OSError as error:
             what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
@@ -158,7 +156,7 @@ class RunStateReader:
             unreadable.__cause__ = error
             return self.without_news(unreadable)
         except BackendError as error:
-            if self._last is None and self._access.is_mounted:
+            if self._last is None and self._folder.files.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
                 known = judge(replace(self.collect(), claimed_s=0.0))
                 self._last = replace(known, unrecorded_end=None)
@@ -205,7 +203,7 @@ class RunStateReader:
         ended = self._read_exit(run, problems)
         if ended is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.
-            self._access.refresh_job(folder)
+            self._folder.files.refresh_job(folder)
             self._read_status(problems)
         stop = False
         with suppress(OSError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.files import read_job, view_of
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.view import JobView
@@ -16,7 +16,7 @@ from backend.records.jobs.view import JobView
 class JobFolderReader:
     """Reads jobs only from their folders."""
 
-    def __init__(self, root: DataRoot) -> None:
+    def __init__(self, root: OpenRoot) -> None:
         self._root = root
 
     def ids(self) -> list[str]:

@@ -26,7 +26,7 @@ from backend.base.progress import Progress
 from backend.base.room import LEAST_FILES, files_words, room_of
 from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
 from backend.datastore.access.hashes import files_text as shown
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
 from backend.datastore.library.sources import ImportSource, SourceFile, inspect_file, scan_folder
@@ -34,7 +34,6 @@ from backend.datastore.library.staging import make_shared_folder, make_staging, 
 from backend.datastore.library.zip_source import scan_zip
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import replace_bytes
-from backend.records.base.layout import DataRoot
 from backend.records.base.local_files import remove_tree
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind, LibraryItem, left_out_facts
@@ -48,13 +47,12 @@ _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, er
 
 
 def import_version(
-    root: DataRoot,
+    root: OpenRoot,
     kind: Kind,
     source: Path,
     name: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    access: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import ``source`` as the next version of ``name``.
 
@@ -72,18 +70,17 @@ def import_version(
     if fault:
         raise BackendError(fault)
     content = inspect(kind, source, progress)
-    return import_source(root, kind, content, name, origin(source), progress, same, access)
+    return import_source(root, kind, content, name, origin(source), progress, same)
 
 
 def import_source(
-    root: DataRoot,
+    root: OpenRoot,
     kind: Kind,
     content: ImportSource,
     name: str,
     origin: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    access: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import a source that was checked already; ``origin`` is its name for users."""
     fault = name_fault(name)
@@ -121,12 +118,12 @@ def import_source(
             if known is not None:
                 remove_tree(staging)
                 return known, ""
-            access.publish(staging, progress)
+            root.files.publish(staging, progress)
             # From here on it cannot be cancelled: the version is about to appear.
             progress.step(content.bytes, content.bytes, "Writing to the disk")
-            item = library_files.claim(staging, root, item, access)
+            item = library_files.claim(staging, root, item)
         except BaseException:
-            access.remove_tree(staging)
+            root.files.remove_tree(staging)
             raise
     return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
 
@@ -158,7 +155,7 @@ class _Copy:
     """Copies all files of a source to a folder, several at a time."""
 
     def __init__(
-        self, source: ImportSource, target: Path, root: DataRoot, progress: Progress
+        self, source: ImportSource, target: Path, root: OpenRoot, progress: Progress
     ) -> None:
         self._source = source
         self._target = target
@@ -245,7 +242,7 @@ def sync_file_system(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _world(root: DataRoot, path: str = "") -> Iterator[None]:
+def _world(root: OpenRoot, path: str = "") -> Iterator[None]:
     """Report failures of the data root, with the file or folder of the import."""
     try:
         yield
@@ -270,7 +267,7 @@ def _world(root: DataRoot, path: str = "") -> Iterator[None]:
         ) from error
 
 
-def _full(root: DataRoot, error: OSError) -> str:
+def _full(root: OpenRoot, error: OSError) -> str:
     if error.errno == errno.EDQUOT:
         return f"Your disk quota on the data root {root.name} was used up"
     with suppress(OSError):
@@ -279,7 +276,7 @@ def _full(root: DataRoot, error: OSError) -> str:
     return f"The disk of the data root {root.name} became full"
 
 
-def _refuse_full_disk(root: DataRoot, needed: int, files: int) -> None:
+def _refuse_full_disk(root: OpenRoot, needed: int, files: int) -> None:
     room = room_of(root.path)
     free = room.free_bytes
     if room.free_files is not None and room.lacks_files(files + LEAST_FILES):

@@ -19,7 +19,7 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.access.hashes import MANIFEST, files_text, read_manifest
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import FileEntry, Kind, LibraryItem
@@ -36,7 +36,7 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 class VersionFolder:
     """One version's folder. Only this class knows the names in it."""
 
-    root: DataRoot
+    root: OpenRoot
     kind: Kind
     name: str
     version: int
@@ -143,9 +143,9 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         return f"There is no {folder.text} in the data root {folder.root.name}.", ""
 
 
-def write_item(folder: Path, item: LibraryItem, access: DataRootAccess = MOUNTED) -> None:
+def write_item(root: OpenRoot, folder: Path, item: LibraryItem) -> None:
     """Replace ``meta.json`` in a version's folder."""
-    access.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
+    root.files.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
 
 
 def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
@@ -161,24 +161,24 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         ) from error
 
 
-def list_files(folder: VersionFolder, access: DataRootAccess = MOUNTED) -> tuple[FileEntry, ...]:
+def list_files(folder: VersionFolder) -> tuple[FileEntry, ...]:
     """Return the user's files, by path."""
     try:
-        return tuple(access.files(folder.content))
+        return tuple(folder.root.files.list_files(folder.content))
     except OSError as error:
         raise BackendError(
             f"The files of the {folder.text} cannot be listed: {error.strerror or error}."
         ) from error
 
 
-def read_text(folder: VersionFolder, path: str, access: DataRootAccess = MOUNTED) -> str:
+def read_text(folder: VersionFolder, path: str) -> str:
     """Read one of the user's files as text, at most a megabyte of it."""
     content = folder.content.resolve()
     wanted = (content / path).resolve()
     if not wanted.is_relative_to(content) or wanted == content:
         raise BackendError(f"{files_text(path)} is not a file of the {folder.text}.")
     try:
-        piece = access.read(wanted, 0, _TEXT_BYTES + 1)
+        piece = folder.root.files.read(wanted, 0, _TEXT_BYTES + 1)
     except OSError as error:
         raise BackendError(
             f"{files_text(path)} of the {folder.text} cannot be read: {error.strerror or error}."
@@ -189,20 +189,18 @@ def read_text(folder: VersionFolder, path: str, access: DataRootAccess = MOUNTED
     return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
 
 
-def claim(
-    staging: Path, root: DataRoot, item: LibraryItem, access: DataRootAccess = MOUNTED
-) -> LibraryItem:
+def claim(staging: Path, root: OpenRoot, item: LibraryItem) -> LibraryItem:
     """Move a finished folder to its place under the next free number; return the version."""
     while True:
-        access.refresh_library(item.kind)
+        root.files.refresh_library(item.kind)
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
-        write_item(staging, item, access)
-        access.make_folder(folder.path.parent, exist_ok=True)
+        write_item(root, staging, item)
+        root.files.make_folder(folder.path.parent, exist_ok=True)
         try:
-            access.rename(staging, folder.path)
+            root.files.rename(staging, folder.path)
         except OSError as error:
-            if error.errno not in _TAKEN or not access.exists(folder.path):
+            if error.errno not in _TAKEN or not root.files.exists(folder.path):
                 raise
             # Another desktop took this number a moment ago.
             continue
@@ -210,39 +208,35 @@ def claim(
         return item
 
 
-def move_to_trash(
-    folder: VersionFolder, record: dict[str, Any], place: str, access: DataRootAccess = MOUNTED
-) -> Path:
+def move_to_trash(folder: VersionFolder, record: dict[str, Any], place: str) -> Path:
     """Move a version to ``trash/<place>`` and mark its number as used."""
     target = folder.root.trash / place
     number = 1
-    while access.exists(target):
+    while folder.root.files.exists(target):
         number += 1
         target = folder.root.trash / f"{place}-{number}"
-    access.make_folder(target.parent, exist_ok=True)
-    access.replace_json(folder.removed, {**record, "trash": target.name})
+    folder.root.files.make_folder(target.parent, exist_ok=True)
+    folder.root.files.replace_json(folder.removed, {**record, "trash": target.name})
     try:
-        access.rename(folder.path, target)
+        folder.root.files.rename(folder.path, target)
     except BaseException:
-        access.remove(folder.removed)
+        folder.root.files.remove(folder.removed)
         raise
-    access.replace_json(target / "removed.json", record)
+    folder.root.files.replace_json(target / "removed.json", record)
     return target
 
 
-def move_added(
-    folder: VersionFolder, paths: Sequence[str], access: DataRootAccess = MOUNTED
-) -> None:
+def move_added(folder: VersionFolder, paths: Sequence[str]) -> None:
     """Move files out of a version to the trash; they keep their paths there."""
     target = folder.root.trash / f"{folder.kind.value}-{folder.name}-v{folder.version}-added"
     target = target.with_name(f"{target.name}-{secrets.token_hex(4)}")
     for path in paths:
         old, new = folder.content / path, target / path
         for above in reversed(new.relative_to(folder.root.path).parents):
-            access.make_folder(folder.root.path / above, exist_ok=True)
+            folder.root.files.make_folder(folder.root.path / above, exist_ok=True)
         with suppress(OSError):  # It may be read-only.
             old.parent.chmod(0o755)
-        access.rename(old, new)
+        folder.root.files.rename(old, new)
 
 
 def sync_folder(path: Path) -> None:
@@ -260,7 +254,7 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def found(root: DataRoot, kind: Kind) -> Iterator[VersionFolder]:
+def found(root: OpenRoot, kind: Kind) -> Iterator[VersionFolder]:
     """Yield every version in the data root; raises as `names` does."""
     for name in names(root, kind):
         for version in versions(root, kind, name):

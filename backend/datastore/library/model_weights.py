@@ -14,7 +14,6 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, files_text
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library.library_files import VersionFolder, kind_folder, sync_folder
 from backend.datastore.library.staging import make_staging
 from backend.records.base.atomic_files import FILE_MODE
@@ -25,15 +24,13 @@ _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _HEADER_BYTES = 9
 
 
-def find(folder: VersionFolder, access: DataRootAccess = MOUNTED) -> Path | None:
+def find(folder: VersionFolder) -> Path | None:
     """Return the weights of a version of a model; None if it has none."""
     paths = (folder.path / name for name in NAMES)
-    return next((path for path in paths if access.exists(path)), None)
+    return next((path for path in paths if folder.root.files.exists(path)), None)
 
 
-def put(
-    folder: VersionFolder, source: Path, progress: Progress, access: DataRootAccess = MOUNTED
-) -> tuple[Path, str, int]:
+def put(folder: VersionFolder, source: Path, progress: Progress) -> tuple[Path, str, int]:
     """Copy a file of weights to a version that has none.
 
     Returns:
@@ -43,7 +40,7 @@ def put(
         BackendError: It is not such a file, or the version has weights; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    require_possible(folder, source, access)
+    require_possible(folder, source)
     target = folder.path / f"weights{source.suffix.lower()}"
     try:
         staging = make_staging(kind_folder(folder.root, folder.kind), folder.name)
@@ -51,10 +48,10 @@ def put(
             total = source.stat().st_size
             copy = staging / target.name
             digest = _copy(source, copy, lambda done: progress.step(done, total, "Copying weights"))
-            access.publish(staging, progress)
-            access.rename(copy, target)
+            folder.root.files.publish(staging, progress)
+            folder.root.files.rename(copy, target)
         finally:
-            access.remove_tree(staging)
+            folder.root.files.remove_tree(staging)
         sync_folder(folder.path)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -66,9 +63,9 @@ def put(
     return target, digest, total
 
 
-def require_possible(folder: VersionFolder, source: Path, access: DataRootAccess = MOUNTED) -> None:
+def require_possible(folder: VersionFolder, source: Path) -> None:
     """Refuse another file of weights, and a file that is none by its first bytes."""
-    there = find(folder, access)
+    there = find(folder)
     if there is not None:
         raise BackendError(
             f"The {folder.text} has weights already ({folder.root.shown(there)}).",

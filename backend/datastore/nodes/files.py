@@ -16,7 +16,7 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.datastore.access import untrusted
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.node.metrics.heartbeats import Heartbeat
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import DataRoot
@@ -38,7 +38,7 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
     return next((one for one in _readable(root) if one.name == name), None)
 
 
-def write_entry(root: DataRoot, one: NodeEntry, access: DataRootAccess = MOUNTED) -> None:
+def write_entry(root: OpenRoot, one: NodeEntry) -> None:
     """Store an entry; its folder is made if needed.
 
     Raises:
@@ -46,9 +46,9 @@ def write_entry(root: DataRoot, one: NodeEntry, access: DataRootAccess = MOUNTED
     """
     folder = root.node(one.name)
     try:
-        access.make_folder(root.nodes, exist_ok=True)
-        access.make_folder(folder.path, exist_ok=True)
-        access.replace_json(folder.entry, one.to_dict())
+        root.files.make_folder(root.nodes, exist_ok=True)
+        root.files.make_folder(folder.path, exist_ok=True)
+        root.files.replace_json(folder.entry, one.to_dict())
     except OSError as error:
         raise BackendError(
             f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
@@ -56,13 +56,13 @@ def write_entry(root: DataRoot, one: NodeEntry, access: DataRootAccess = MOUNTED
         ) from error
 
 
-def remove_entry(root: DataRoot, name: str, access: DataRootAccess = MOUNTED) -> None:
+def remove_entry(root: OpenRoot, name: str) -> None:
     """Move the records of a node to the trash."""
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     try:
-        access.make_folder(root.trash, exist_ok=True)
-        access.rename(source, target)
+        root.files.make_folder(root.trash, exist_ok=True)
+        root.files.rename(source, target)
     except OSError as error:
         raise BackendError(
             f"The node {name} could not be moved to the trash: {error.strerror}."
@@ -121,7 +121,7 @@ class _Node:
 class StatusWatch:
     """A reader of the nodes' status files that remembers when each heartbeat last advanced."""
 
-    def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: OpenRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._monotonic = monotonic
         self._nodes: dict[str, _Node] = {}

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError
@@ -86,7 +86,7 @@ class Mirror(MirrorReader, NotStaging):
     # Names.
 
     def shown(self, path: Path) -> str:
-        return self._root.shown(path)
+        return str(PurePosixPath(self._remote_root.label, *path.relative_to(self._root.path).parts))
 
     def on_nodes(self, path: Path) -> str:
         return self._remote(path)
@@ -113,7 +113,7 @@ class Mirror(MirrorReader, NotStaging):
     def fingerprint(self, folder: Path) -> str:
         return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
 
-    def files(self, folder: Path) -> list[FileEntry]:
+    def list_files(self, folder: Path) -> list[FileEntry]:
         found = self._line.ask(lambda files: remote_content.walk(files, self._remote(folder)))
         return [FileEntry(path, one.bytes) for path, one in sorted(found.files.items())]
 

@@ -23,7 +23,7 @@ from backend.node.notifications.transport import NotSent
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
-from backend.records.base.local_files import Files, LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.notifications.notification import NotificationTarget, RunEndMessage
 
@@ -60,14 +60,14 @@ class NotificationDelivery:
         message: RunEndMessage,
         targets: tuple[NotificationTarget, ...],
         send: Send,
-        writer: Files | None = None,
+        files: Files,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._attempt = attempt
         self._message = message
         self._targets = targets
         self._send = send
-        self._writer = writer or LocalFiles()
+        self._files = files
         self._monotonic = monotonic
         self._mine: dict[str, _Claim] = {}
         self._seen: dict[str, tuple[str, float]] = {}
@@ -115,7 +115,7 @@ class NotificationDelivery:
 
     def _write(self, claim: _Claim, state: str, why: str = "") -> None:
         with suppress(OSError):
-            self._writer.replace_json(claim.path, _record(state, claim.tries, why))
+            self._files.replace_json(claim.path, _record(state, claim.tries, why))
 
     def _take(self, target: NotificationTarget) -> _Claim | None:
         """Return the claim if it belongs to this process from now on."""
@@ -124,7 +124,7 @@ class NotificationDelivery:
             return None
         path = self._path(target, number + 1)
         try:
-            self._writer.create(path, json.dumps(_record(TRYING, 0)).encode())
+            self._files.create(path, json.dumps(_record(TRYING, 0)).encode())
         except FileExistsError:
             return None
         claim = self._mine[target.key] = _Claim(path)

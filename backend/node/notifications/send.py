@@ -22,6 +22,7 @@ from backend.node.system import background_service
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
+from backend.records.base.local_files import LocalFiles
 from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
@@ -100,7 +101,7 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
             send_mail(channels.mail, "", what)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
-    telling = NotificationDelivery(folder.attempt(run), message, targets, send)
+    telling = NotificationDelivery(folder.attempt(run), message, targets, send, LocalFiles())
     until = time.monotonic() + _MOST_S
     while time.monotonic() < until:
         try:

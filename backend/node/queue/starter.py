@@ -19,11 +19,13 @@ from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
 
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
+_LOCAL = LocalFiles()
 _AGAIN = "Remove the job from the queue and queue it again."
 
 
@@ -38,7 +40,7 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     if folder.newest_run() >= run:
         return False
     _require(root, folder, launch)
-    if not run_start.claim(folder, run):
+    if not run_start.claim(folder, run, _LOCAL):
         return False
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
     begin(root, folder, launch)
@@ -52,7 +54,7 @@ def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         OSError: The job's folder cannot be written.
     """
     run = launch.run
-    run_start.write(folder, launch)
+    run_start.write(folder, launch, _LOCAL)
     try:
         start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
     except BackendError as error:

@@ -12,15 +12,13 @@ from backend.base.log import suppress, swallowed
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import STARTED_OVER, JobFolder
-from backend.records.base.local_files import Files, LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status
 
-_LOCAL = LocalFiles()
 
-
-def claim(folder: JobFolder, run: int, files: Files = _LOCAL) -> bool:
+def claim(folder: JobFolder, run: int, files: Files) -> bool:
     """Make ``attempts/<run>``. Return False if another program was first."""
     files.make_folder(folder.attempts, exist_ok=True)
     try:
@@ -30,7 +28,7 @@ def claim(folder: JobFolder, run: int, files: Files = _LOCAL) -> bool:
     return True
 
 
-def write(folder: JobFolder, launch: Launch, files: Files = _LOCAL) -> None:
+def write(folder: JobFolder, launch: Launch, files: Files) -> None:
     """Write what the supervisor of a claimed run begins with.
 
     A run that does not resume begins with empty folders: the files of earlier runs are moved.
@@ -44,7 +42,7 @@ def write(folder: JobFolder, launch: Launch, files: Files = _LOCAL) -> None:
     files.replace_json(folder.status, status.to_dict())
 
 
-def move_earlier_runs(folder: JobFolder, run: int, files: Files = _LOCAL) -> None:
+def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
     """Move the files of earlier runs to ``runs/<n>``; files that were moved already stay there."""
     target = folder.runs / str(run - 1)
     for path in (folder.runs, target, target / "attempts"):
@@ -60,7 +58,7 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files = _LOCAL) -> Non
         files.make_folder(empty, exist_ok=True)
 
 
-def clear_old_stop_request(folder: JobFolder, run: int, files: Files = _LOCAL) -> None:
+def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
     """Remove a request to stop an earlier run before ``run`` starts; keep one for this run."""
     files.refresh_file(folder.lock)
     with suppress(FileNotFoundError):

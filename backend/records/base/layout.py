@@ -67,23 +67,9 @@ def run_tag(job_id: str, run: int) -> str:
 
 @dataclass(frozen=True)
 class DataRoot:
-    """The folder that every node sees.
-
-    ``label`` is its name for users if ``path`` is a mirror of a remote one.
-    """
+    """The folder that every node sees, or a desktop's mirror of it."""
 
     path: Path
-    label: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.label or str(self.path)
-
-    def shown(self, path: Path) -> str:
-        """Return a path below it as users see it."""
-        if not self.label:
-            return str(path)
-        return str(PurePosixPath(self.label, *path.relative_to(self.path).parts))
 
     @property
     def datasets(self) -> Path:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import (
     environment_of,
     is_imported,
     original_of,
 )
 from backend.datastore.jobs.files import read_job
-from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import ReplayResult
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
@@ -44,17 +43,15 @@ class ReplayService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
         jobs: JobService,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
         self._jobs = jobs
-        self._access = access
 
     def replay(
         self,
@@ -115,7 +112,7 @@ class ReplayService:
         """Return the job that this one replays, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._access.refresh_file(folder.origin)
+            self._root.files.refresh_file(folder.origin)
         return original_of(folder)
 
     def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayResult:

@@ -12,7 +12,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import hash_file
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.bundles import imported_job
 from backend.datastore.bundles.archive_files import (
     ArchiveMember,
@@ -25,7 +25,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
     CHECKPOINTS,
@@ -56,17 +56,15 @@ class BundleService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         jobs: JobService,
         index: Catalogue,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._jobs = jobs
         self._index = index
-        self._access = access
 
     # Export.
 
@@ -105,7 +103,7 @@ class BundleService:
         if record is not None:
             parts += self._checkpoint_parts(record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
-            self._access.refresh_history(folder)
+            self._root.files.refresh_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
                 parts.append(
@@ -193,11 +191,11 @@ class BundleService:
         return parts, empty
 
     def _checkpoint(
-        self, folder: JobFolder, config: JobConfig, wanted: str, job_id: str
+        self, folder: OpenJob, config: JobConfig, wanted: str, job_id: str
     ) -> Checkpoint | None:
         if wanted == NO_CHECKPOINT:
             return None
-        found = list_checkpoints(folder, config.checkpoint, self._access)
+        found = list_checkpoints(folder, config.checkpoint)
         record = checkpoint_named(found, wanted or "latest")
         if record is None and wanted:
             raise BackendError(
@@ -209,7 +207,7 @@ class BundleService:
     def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-            self._access.bring_file(path, progress)
+            self._root.files.bring_file(path, progress)
             sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
@@ -256,7 +254,7 @@ class BundleService:
             ordered = {key: pins[key] for key in manifest.things}
             with as_backend_error("The job could not be created"):
                 job_id = imported_job.create_bundled_job(
-                    self._root, config, ordered, bundle, progress, self._access
+                    self._root, config, ordered, bundle, progress
                 )
         except BaseException:
             for kind, reference in imported:
@@ -295,7 +293,7 @@ class BundleService:
                     WAY_OUT,
                 )
 
-        self._access.refresh_library(thing.kind)
+        self._root.files.refresh_library(thing.kind)
         item, trusted = imports.import_source(
             self._root,
             thing.kind,
@@ -304,7 +302,6 @@ class BundleService:
             origin_text,
             progress,
             refuse_others,
-            self._access,
         )
         self._index.put_item(item, trusted)
         return item

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import DataRootAccess, OpenRoot
 from backend.records.base.account import expanded
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
-    from backend.datastore.access.root_access import DataRootAccess
     from backend.records.nodes.entry import NodeAddress
     from backend.services.bundles.replay import ReplayService
     from backend.services.bundles.service import BundleService
@@ -97,21 +97,28 @@ class Services:
             self._cache = place.with_name(f"{place.name}.cache")
             mirror = place.with_name(f"{place.name}.mirror")
             self._profile = place.with_name(f"{place.name}.cluster")
-        self._remote = data_root if isinstance(data_root, RemoteRoot) else None
-        self._accept = accept
-        self._passphrase = passphrase
         self._given = given
         self.making = threading.RLock()
-        self.data_root = (
-            DataRoot(mirror, data_root.label)
-            if isinstance(data_root, RemoteRoot)
-            else DataRoot(data_root)
-        )
+        files: DataRootAccess
+        if isinstance(data_root, RemoteRoot):
+            from backend.datastore.remote.mirror import Mirror
+            from backend.records.nodes.entry import NodeAddress
+
+            address = NodeAddress(data_root.host, data_root.port, data_root.user)
+            files = Mirror(
+                DataRoot(mirror), data_root, lambda: self._connect(address, accept, passphrase)
+            )
+            self.data_root = OpenRoot(mirror, files)
+        else:
+            from backend.datastore.remote.staging_access import StagingAccess
+
+            files = StagingAccess(DataRoot(data_root), lambda entry: self._connect(entry.address))
+            self.data_root = OpenRoot(data_root, files)
 
     @property
     def trash(self) -> str:
         """The path of the trash, as users know it."""
-        return self.access.shown(self.data_root.trash)
+        return self.data_root.shown(self.data_root.trash)
 
     def make_all(self) -> Services:
         """Make every service, so that a window never waits for one; return the services."""
@@ -121,22 +128,10 @@ class Services:
         return self
 
     def close(self) -> None:
-        for name in ("event_viewers", "access", "catalogue"):
-            if name in vars(self):
-                getattr(self, name).close()
-
-    @_made_once
-    def access(self) -> DataRootAccess:
-        if self._remote is None:
-            from backend.datastore.remote.staging_access import StagingAccess
-
-            return StagingAccess(self.data_root, lambda entry: self._connect(entry.address))
-        from backend.datastore.remote.mirror import Mirror
-        from backend.records.nodes.entry import NodeAddress
-
-        ask = self._accept, self._passphrase
-        address = NodeAddress(self._remote.host, self._remote.port, self._remote.user)
-        return Mirror(self.data_root, self._remote, lambda: self._connect(address, *ask))
+        made = vars(self)
+        for one in (made.get("event_viewers"), self.data_root.files, made.get("catalogue")):
+            if one is not None:
+                one.close()
 
     def _connect(
         self,
@@ -161,35 +156,33 @@ class Services:
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
-            Rescan(self.data_root, opened, jobs, self.access).everything(Progress())
+            Rescan(self.data_root, opened, jobs).everything(Progress())
         return opened
 
     @_made_once
     def cluster(self) -> NodeRegistry:
         from backend.services.nodes.registry import NodeRegistry
 
-        return NodeRegistry(self.data_root, self._profile, given=self._given, access=self.access)
+        return NodeRegistry(self.data_root, self._profile, given=self._given)
 
     @_made_once
     def queries(self) -> JobQueries:
         from backend.services.jobs.queries import JobQueries
 
-        return JobQueries(self.data_root, self.catalogue, self._cache, self.access)
+        return JobQueries(self.data_root, self.catalogue, self._cache)
 
     @_made_once
     def reaper(self) -> RunReaper:
         from backend.services.jobs.run_reaper import RunReaper
 
-        return RunReaper(self.queries, self.access)
+        return RunReaper(self.queries)
 
     @_made_once
     def library(self) -> LibraryService:
         from backend.services.library.service import LibraryService
 
         looks = self._cache / "looks"
-        return LibraryService(
-            self.data_root, self.catalogue, looks, self.queries.show, access=self.access
-        )
+        return LibraryService(self.data_root, self.catalogue, looks, self.queries.show)
 
     @_made_once
     def set_up(self) -> ProvisioningService:
@@ -202,7 +195,6 @@ class Services:
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
             look=lambda entry, shell: self.cluster.facts(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
-            access=self.access,
         )
 
     @_made_once
@@ -217,7 +209,7 @@ class Services:
         from backend.services.nodes.service import NodeService
 
         heads = HeadNodeLauncher(self.cluster, self.set_up)
-        return NodeService(self.data_root, self.cluster, heads, self._place, access=self.access)
+        return NodeService(self.data_root, self.cluster, heads, self._place)
 
     @_made_once
     def preflight(self) -> PreflightService:
@@ -225,12 +217,11 @@ class Services:
         from backend.services.preflight.limits import PreflightLimits
         from backend.services.preflight.service import PreflightService
 
-        forecasts = JobForecasts(self.data_root, self.library, self.catalogue, self.access)
+        forecasts = JobForecasts(self.data_root, self.library, self.catalogue)
         return PreflightService(
             self.data_root,
             self.cluster,
             self.set_up,
-            access=self.access,
             first_bytes=forecasts.needed_bytes,
             limits=PreflightLimits.of(os.environ),
         )
@@ -248,7 +239,6 @@ class Services:
             self._cache,
             self.queries,
             self.reaper,
-            self.access,
         )
 
     @_made_once
@@ -256,21 +246,21 @@ class Services:
         from backend.services.jobs.run_starter import RunStarter
         from backend.services.jobs.trial_run import TrialRunService
 
-        starter = RunStarter(self.data_root, self.library, self.nodes, self.access)
-        return TrialRunService(self.data_root, self.cluster, starter, self.access)
+        starter = RunStarter(self.data_root, self.library, self.nodes)
+        return TrialRunService(self.data_root, self.cluster, starter)
 
     @_made_once
     def logs(self) -> LogService:
         from backend.services.jobs.logs import LogService
 
-        return LogService(self.data_root, self.access)
+        return LogService(self.data_root)
 
     @_made_once
     def queue(self) -> QueueService:
         from backend.services.queue.service import QueueService
 
         needed_bytes = self.preflight.needed_bytes
-        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes, self.access)
+        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes)
 
     @_made_once
     def sweeps(self) -> SweepService:
@@ -282,7 +272,7 @@ class Services:
     def studies(self) -> StudyService:
         from backend.services.studies.service import StudyService
 
-        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.access)
+        return StudyService(self.data_root, self.library, self.queries, self.sweeps)
 
     @_made_once
     def gallery(self) -> GalleryService:
@@ -300,14 +290,14 @@ class Services:
     def event_viewers(self) -> EventViewers:
         from backend.services.tools.event_viewer import EventViewers
 
-        return EventViewers(self.data_root, self.access)
+        return EventViewers(self.data_root)
 
     @_made_once
     def notices(self) -> NoticeService:
         from backend.services.notifications.service import NoticeService
 
         cluster = self.cluster
-        return NoticeService(self.data_root, self.access, cluster.list, cluster.open_shell)
+        return NoticeService(self.data_root, cluster.list, cluster.open_shell)
 
     @_made_once
     def comparison(self) -> ComparisonService:
@@ -320,31 +310,31 @@ class Services:
         from backend.services.jobs.prediction import PredictionService
 
         kept = self._cache / "predictions"
-        return PredictionService(self.queries, self.library, kept, self.access)
+        return PredictionService(self.queries, self.library, kept)
 
     @_made_once
     def bundles(self) -> BundleService:
         from backend.services.bundles.service import BundleService
 
-        return BundleService(self.data_root, self.library, self.jobs, self.catalogue, self.access)
+        return BundleService(self.data_root, self.library, self.jobs, self.catalogue)
 
     @_made_once
     def replays(self) -> ReplayService:
         from backend.services.bundles.replay import ReplayService
 
-        return ReplayService(self.data_root, self.library, self.nodes, self.jobs, self.access)
+        return ReplayService(self.data_root, self.library, self.nodes, self.jobs)
 
     @_made_once
     def templates(self) -> TemplateService:
         from backend.services.jobs.templates import TemplateService
 
-        return TemplateService(self.data_root, self.access)
+        return TemplateService(self.data_root)
 
     @_made_once
     def inspection(self) -> InspectionService:
         from backend.services.jobs.inspection import InspectionService
 
-        return InspectionService(self.library, self.queries, self.access, self._cache / "looks")
+        return InspectionService(self.library, self.queries, self._cache / "looks")
 
 
 def default_catalogue(data_root: Path | RemoteRoot) -> Path:
@@ -375,7 +365,7 @@ def open_services(
     if not isinstance(data_root, RemoteRoot):
         data_root = _checked(data_root)
     services = Services(data_root, catalogue, accept, passphrase, given)
-    services.access.open()
+    services.data_root.files.open()
     return services
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.room import Room, room_of
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.forecast import (
     Twin,
@@ -38,15 +37,13 @@ class JobForecasts:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         index: Catalogue,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
         self._index = index
-        self._access = access
 
     def of(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
@@ -105,9 +102,7 @@ class JobForecasts:
         ]
         for view in alike[:_FOLDERS_LOOKED_AT]:
             with suppress(OSError, BackendError):
-                found = list_checkpoints(
-                    self._root.job(view.id), view.config.checkpoint, self._access
-                )
+                found = list_checkpoints(self._root.job(view.id), view.config.checkpoint)
                 if found:
                     return max(record.bytes for record in found)
         with suppress(BackendError):
@@ -117,7 +112,7 @@ class JobForecasts:
         return None
 
     def _room(self) -> Room | None:
-        if not self._access.is_mounted:
+        if not self._root.files.is_mounted:
             return None
         with suppress(OSError):
             return room_of(self._root.path)

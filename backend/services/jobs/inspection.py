@@ -8,7 +8,6 @@ from pathlib import Path
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
@@ -29,12 +28,9 @@ _MOST_BATCH = 1_000_000
 class InspectionService:
     """Every call blocks and may run on any thread; users' code runs in a process of its own."""
 
-    def __init__(
-        self, library: LibraryService, queries: JobQueries, access: DataRootAccess, cache: Path
-    ) -> None:
+    def __init__(self, library: LibraryService, queries: JobQueries, cache: Path) -> None:
         self._library = library
         self._queries = queries
-        self._access = access
         self._kept = KeptResults(cache)
 
     def layers(
@@ -86,7 +82,7 @@ class InspectionService:
         if sample < 0:
             raise BackendError(f"There is no sample {sample}.", "They are numbered from 0.")
         folder, file, _ = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._access)
+        found = list_checkpoints(folder, file.config.checkpoint)
         named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
         records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
         pins = {kind: file.pins[kind.value] for kind in Kind}
@@ -95,7 +91,7 @@ class InspectionService:
         def look() -> CheckpointInspection:
             for record in records.values():
                 with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                    self._access.bring_file(Path(record.path), progress or Progress())
+                    folder.files.bring_file(Path(record.path), progress or Progress())
             request = {
                 **self._folders({kind: pin.reference for kind, pin in pins.items()}, progress),
                 **{key: record.path for key, record in records.items()},
@@ -122,10 +118,10 @@ class InspectionService:
             Whether there is a graph; see `NO_GRAPH`.
         """
         folder, file, _ = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._access)
+        found = list_checkpoints(folder, file.config.checkpoint)
         for record in found:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                self._access.bring_file(Path(record.path), progress or Progress())
+                folder.files.bring_file(Path(record.path), progress or Progress())
         references = {kind: file.pins[kind.value].reference for kind in Kind}
         request = {
             **self._folders(references, progress),

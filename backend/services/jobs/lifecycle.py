@@ -14,12 +14,11 @@ from pathlib import Path
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
-from backend.records.base.layout import JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
@@ -47,11 +46,9 @@ class JobLifecycle:
         checker: JobValidator,
         starter: RunStarter,
         preflight: PreflightService,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._queries = queries
         self._reaper = reaper
-        self._access = access
         self._checker = checker
         self._starter = starter
         self._preflight = preflight
@@ -127,7 +124,7 @@ class JobLifecycle:
 
     def prepare(
         self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
-    ) -> tuple[JobFolder, JobView, Prepared]:
+    ) -> tuple[OpenJob, JobView, Prepared]:
         """Prepare the next run of a job, which the queue starts later.
 
         A job that has run before continues from `to_resume`, unless it starts over.
@@ -151,9 +148,9 @@ class JobLifecycle:
         if not view.state.is_live:
             return view
         with as_backend_error("Could not request the stop"):
-            is_new = job_files.request_stop(folder, view.run, self._access)
+            is_new = job_files.request_stop(folder, view.run)
         if is_new:
-            audit_log.add(folder, "Stopped", self._access)
+            audit_log.add(folder, "Stopped")
         return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -172,13 +169,13 @@ class JobLifecycle:
                 "Stop it first: that saves a checkpoint.",
             )
         with as_backend_error("Could not request the end of the run"):
-            job_files.ask_to_end(folder, view.run, self._access)
-        audit_log.add(folder, "Killed", self._access)
+            job_files.ask_to_end(folder, view.run)
+        audit_log.add(folder, "Killed")
         return self._queries.show(job_id)
 
     def run(
         self,
-        folder: JobFolder,
+        folder: OpenJob,
         file: JobFile,
         run: int,
         is_changed: bool,
@@ -203,7 +200,7 @@ class JobLifecycle:
                 progress=progress,
             )
             if began and is_changed:
-                job_files.write_placement(folder, file.config, self._access)
+                job_files.write_placement(folder, file.config)
         if began:
             how = "Started over" if run > 1 else "Started"
             if resume_from:
@@ -211,15 +208,15 @@ class JobLifecycle:
             how = f"{how} on {_places(file)}" if is_changed else how
             if of_next_run(file.config) != file.config:
                 how += f". {AWAITS_HOROVOD}"
-            audit_log.add(folder, how, self._access)
+            audit_log.add(folder, how)
         return self._queries.show(file.id)
 
-    def bring_home(self, folder: JobFolder, progress: Progress | None = None) -> None:
+    def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
         """Fetch what the last run left on a node; skip it if the node does not answer."""
         with suppress(Unreachable):
-            self._access.bring_home(folder, progress or Progress())
+            folder.files.bring_home(folder, progress or Progress())
 
-    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
+    def _checkpoint(self, folder: OpenJob, file: JobFile, view: JobView, name: str) -> Checkpoint:
         """Return the verified checkpoint that a run continues from, by default `to_resume`.
 
         A refusal offers an older one.
@@ -229,7 +226,7 @@ class JobLifecycle:
                 f"The job {view.id} has done all its {file.config.epochs} epochs.",
                 "Clone it with more epochs and start_from, or start it over.",
             )
-        found = list_checkpoints(folder, file.config.checkpoint, self._access)
+        found = list_checkpoints(folder, file.config.checkpoint)
         record = to_resume(found, view.error.sound_step if view.error is not None else None)
         if record is None:
             raise BackendError(
@@ -238,11 +235,11 @@ class JobLifecycle:
         if name:
             record = named_checkpoint(found, name, file.id)
         try:
-            verify(record, access=self._access)
+            verify(folder.files, record)
         except Unreachable:
             raise
         except BackendError as error:
-            older = self._newest_sound(found[: found.index(record)])
+            older = _newest_sound(folder, found[: found.index(record)])
             raise BackendError(
                 error.sentence,
                 f"An older checkpoint, {older.name}, is valid: "
@@ -251,16 +248,6 @@ class JobLifecycle:
                 else "No valid checkpoint is left; start the job over.",
             ) from error
         return record
-
-    def _newest_sound(self, found: Sequence[Checkpoint]) -> Checkpoint | None:
-        for record in reversed(found):
-            try:
-                verify(record, access=self._access)
-            except BackendError as error:
-                swallowed(error)
-                continue
-            return record
-        return None
 
     def _at_the_beginning(self, file: JobFile, view: JobView, start_over: bool) -> str:
         """The weights that a run from the first step starts from, "" for none."""
@@ -280,15 +267,26 @@ class JobLifecycle:
         found = self._checker.weights(start_from)
         if found.sha256:
             with as_backend_error("The weights to start from could not be verified"):
-                sha256 = self._access.sha256(found.path, lambda _count: None)
+                sha256 = found.files.sha256(found.path, lambda _count: None)
             if sha256 != found.sha256:
                 raise BackendError(
                     f"The weights {found.lasting_name} were changed after they were imported.",
                     "Put the file back as it was, or start from another.",
                 )
         if found.record is not None:
-            verify(found.record, access=self._access)
+            verify(found.files, found.record)
         return str(found.path)
+
+
+def _newest_sound(folder: OpenJob, found: Sequence[Checkpoint]) -> Checkpoint | None:
+    for record in reversed(found):
+        try:
+            verify(folder.files, record)
+        except BackendError as error:
+            swallowed(error)
+            continue
+        return record
+    return None
 
 
 def _places(file: JobFile) -> str:

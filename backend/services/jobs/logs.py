@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs.files import read_job
 from backend.datastore.jobs.log_index import MOST_MATCHES, LogIndex
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.view import ALL_LOGS, MPIRUN_LOG, LogLines, LogMatches, LogSize
 
 _KEPT = 32
@@ -159,9 +158,8 @@ class LogService:
     ``job_id`` may be a result of `earlier_log`: the logs that starting over put away.
     """
 
-    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: OpenRoot) -> None:
         self._root = root
-        self._access = access
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -217,9 +215,9 @@ class LogService:
             return AllLogs({name: self._index(folder, name) for name in names})
         return OneLog(self._index(folder, source))
 
-    def _index(self, folder: JobFolder, source: str) -> LogIndex:
+    def _index(self, folder: OpenJob, source: str) -> LogIndex:
         path = folder.mpirun_log if source == MPIRUN_LOG else folder.rank_log(int(source))
-        return LogIndex(path, self._access)
+        return LogIndex(path, self._root.files)
 
 
 class _Turn:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
@@ -43,13 +42,11 @@ class PredictionService:
         queries: JobQueries,
         library: LibraryService,
         cache: Path,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._queries = queries
         self._library = library
         self._cache = cache
         self._kept = KeptResults(cache)
-        self._access = access
 
     def predict(
         self,
@@ -66,7 +63,7 @@ class PredictionService:
         """
         given, progress = given or PredictionInput(), progress or Progress()
         folder, file, view = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._access)
+        found = list_checkpoints(folder, file.config.checkpoint)
         record = named_checkpoint(found, checkpoint, job_id)
         pins = self._pins(file, given)
         request, key = _selection(given)
@@ -76,7 +73,7 @@ class PredictionService:
 
         def compute() -> Prediction:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-                self._access.bring_file(Path(record.path), progress)
+                folder.files.bring_file(Path(record.path), progress)
             request["launch"] = self._launch(file, pins, progress).to_dict()
             return self._run(record, request, table, view.state.is_live, progress)
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess, OpenJob, OpenRoot
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
 from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends, with_progress
 from backend.datastore.queue import files as queue_files
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
@@ -57,11 +56,8 @@ class _Cursor:
 class JobQueries:
     """The queries about jobs. Each call blocks and may run on any thread."""
 
-    def __init__(
-        self, root: DataRoot, index: Catalogue, cache: Path, access: DataRootAccess = MOUNTED
-    ) -> None:
+    def __init__(self, root: OpenRoot, index: Catalogue, cache: Path) -> None:
         self._root = root
-        self._access = access
         self._index = index
         self._cache = cache
         self._history_reader: HistoryReader | None = None
@@ -83,7 +79,7 @@ class JobQueries:
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
             with suppress(Unreachable):
-                self._access.refresh_history(folder)
+                self._root.files.refresh_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
         history = with_ends(self._with_epochs(history, view), folder)
@@ -111,7 +107,7 @@ class JobQueries:
         """The job, when what it left on a node is here; why not, where it is not."""
         try:
             if view.state.is_over:
-                self._access.bring_home(self.folder(view.id), Progress())
+                self._root.files.bring_home(self.folder(view.id), Progress())
         except BackendError as error:
             return replace(view, doubt=error.sentence)
         return view
@@ -147,7 +143,7 @@ class JobQueries:
         folder = self.fresh_folder(job_id)
         now = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
-            return run_history.runs_of(folder, now, self._access, self._whole_history)
+            return run_history.runs_of(folder, now, self._whole_history)
 
     def _whole_history(self, path: Path) -> HistoryUpdate:
         return self._read_history(path, None)[0]
@@ -162,18 +158,18 @@ class JobQueries:
         then = run_history.folder_of(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
-            self._access.refresh_job(then)
-            self._access.refresh_history(then)
+            self._root.files.refresh_job(then)
+            self._root.files.refresh_history(then)
             history = self._whole_history(then.history)
             policy = file.config.checkpoint
-            best = best_value(list_checkpoints(then, policy, self._access), policy)
+            best = best_value(list_checkpoints(then, policy), policy)
         view = view_of(file, run_history.status_or_lost(then), best)
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
         folder = self.fresh_folder(job_id)
-        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._access)
-        return tuple(replace(one, path=self._access.shown(Path(one.path))) for one in found)
+        found = list_checkpoints(folder, read_job(folder).config.checkpoint)
+        return tuple(replace(one, path=self._root.shown(Path(one.path))) for one in found)
 
     def log(
         self,
@@ -194,8 +190,8 @@ class JobQueries:
             )
         folder = run_history.folder_of(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with as_backend_error(f"{self._access.shown(path)} could not be read"):
-            return read_log(path, offset, limit_bytes, self._access)
+        with as_backend_error(f"{self._root.shown(path)} could not be read"):
+            return read_log(self._root.files, path, offset, limit_bytes)
 
     def find(self, text: str) -> str:
         """The id that is meant by an id, the beginning of one, or a job's name."""
@@ -230,20 +226,20 @@ class JobQueries:
     def queued_ids(self) -> frozenset[str]:
         """The jobs that may be waiting for their turn."""
         with as_backend_error("The queue could not be read"):
-            return queue_files.queued_ids(self._root, self._access)
+            return queue_files.queued_ids(self._root)
 
     def ids(self) -> tuple[str, ...]:
         """Of all jobs, the newest first."""
         with as_backend_error("The data root could not be read"):
             try:
-                self._access.refresh_jobs()
+                self._root.files.refresh_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
                 if not self._index.count_jobs():
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
-                    f"The jobs folder of {self._access.shown(self._root.path)} is missing.",
+                    f"The jobs folder of {self._root.shown(self._root.path)} is missing.",
                     "Check that the data root is mounted. If you removed the folder, run "
                     f"{COMMAND} rescan",
                 ) from None
@@ -257,7 +253,7 @@ class JobQueries:
         with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
                 with suppress(OSError):
-                    self._access.refresh_job(folder)
+                    self._root.files.refresh_job(folder)
             return folder.meta.is_file()
 
     def _is_away(self) -> bool:
@@ -268,7 +264,7 @@ class JobQueries:
             swallowed(error)
             return True
 
-    def folder(self, job_id: str) -> JobFolder:
+    def folder(self, job_id: str) -> OpenJob:
         if not self._folder_exists(job_id):
             raise BackendError(
                 f"There is no job “{sanitize(job_id)}”.",
@@ -276,29 +272,29 @@ class JobQueries:
             )
         return self._root.job(job_id)
 
-    def fresh_folder(self, job_id: str) -> JobFolder:
+    def fresh_folder(self, job_id: str) -> OpenJob:
         folder = self.folder(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._access.refresh_job(folder)
+            self._root.files.refresh_job(folder)
         return folder
 
-    def _reader(self, folder: JobFolder) -> RunStateReader:
-        return RunStateReader(folder, access=self._access)
+    def _reader(self, folder: OpenJob) -> RunStateReader:
+        return RunStateReader(folder)
 
-    def read(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+    def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read the folder, the file and the state of a job; the catalogue is not updated."""
         folder = self.folder(job_id)
         found = self._reader(folder).read()
         file = read_job(folder)
         return folder, file, self._view(folder, file, found)
 
-    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+    def _view(self, folder: OpenJob, file: JobFile, found: RunState) -> JobView:
         status = found.status
         policy = file.config.checkpoint
         best = None
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
-                checkpoints = list_checkpoints(folder, policy, self._access)
+                checkpoints = list_checkpoints(folder, policy)
             best = best_value(checkpoints, policy)
             if found.doubt or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
@@ -387,7 +383,7 @@ def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) ->
 
 
 def read_log(
-    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, access: DataRootAccess = MOUNTED
+    files: DataRootAccess, path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES
 ) -> LogChunk:
     """Read at most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 
@@ -398,9 +394,9 @@ def read_log(
         OSError: The file cannot be read.
     """
     try:
-        size = access.size(path)
+        size = files.size(path)
         begin = max(0, size + offset) if offset < 0 else min(offset, size)
-        content = access.read(path, begin, limit_bytes) if limit_bytes else b""
+        content = files.read(path, begin, limit_bytes) if limit_bytes else b""
     except FileNotFoundError:
         return LogChunk("", 0, 0)
     if offset < 0 and begin > 0:

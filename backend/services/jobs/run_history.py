@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.access.root_access import OpenJob
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -23,12 +23,12 @@ from backend.records.jobs.view import JobRun, JobView
 Read = Callable[[Path], HistoryUpdate]
 
 
-def put_away(folder: JobFolder) -> dict[int, JobFolder]:
+def put_away(folder: OpenJob) -> dict[int, OpenJob]:
     """Return the folders that starting over moved away, by the number of their last run."""
-    return {number: JobFolder(folder.runs / str(number)) for number in _numbers(folder.runs)}
+    return {number: folder.earlier(number) for number in _numbers(folder.runs)}
 
 
-def folder_of(folder: JobFolder, run: int) -> JobFolder:
+def folder_of(folder: OpenJob, run: int) -> OpenJob:
     """Return the folder with the curves and logs of a run.
 
     Raises:
@@ -43,9 +43,7 @@ def folder_of(folder: JobFolder, run: int) -> JobFolder:
     return found[last] if last else folder
 
 
-def runs_of(
-    folder: JobFolder, now: JobView, access: DataRootAccess, read: Read
-) -> tuple[JobRun, ...]:
+def runs_of(folder: OpenJob, now: JobView, read: Read) -> tuple[JobRun, ...]:
     """Return every run, the newest first.
 
     Raises:
@@ -53,9 +51,9 @@ def runs_of(
     """
     found: list[JobRun] = []
     for number, earlier in put_away(folder).items():
-        access.refresh_job(earlier)
-        found += _runs_in(earlier, number, access, read)
-    for run in _runs_in(folder, 0, access, read):
+        folder.files.refresh_job(earlier)
+        found += _runs_in(earlier, number, read)
+    for run in _runs_in(folder, 0, read):
         is_now = run.number == now.run
         found.append(replace(run, state=now.state, message=now.status.message) if is_now else run)
     return tuple(sorted(found, key=lambda run: run.number, reverse=True))
@@ -66,16 +64,16 @@ def status_or_lost(folder: JobFolder) -> RunStatus:
     return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
-def _runs_in(folder: JobFolder, number: int, access: DataRootAccess, read: Read) -> list[JobRun]:
+def _runs_in(folder: OpenJob, number: int, read: Read) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
-    access.refresh_history(folder)
+    folder.files.refresh_history(folder)
     history = read(folder.history)
     status = status_or_lost(folder)
     begins = {start.run: start.first_step for start in history.run_starts}
     last_of_all = int(history.steps[-1]) if len(history.steps) else 0
     found = []
     for run in numbers:
-        access.refresh_file(folder.attempt(run).exit)
+        folder.files.refresh_file(folder.attempt(run).exit)
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all

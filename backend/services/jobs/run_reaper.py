@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from backend.base.log import suppress
-from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
-from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import UnrecordedEnd
@@ -18,9 +17,8 @@ from backend.ssh.interface import Unreachable
 class RunReaper:
     """Every call is plain and blocking and may run on any thread."""
 
-    def __init__(self, queries: JobQueries, access: DataRootAccess) -> None:
+    def __init__(self, queries: JobQueries) -> None:
         self._queries = queries
-        self._access = access
 
     def reap(self, job_id: str) -> UnrecordedEnd | None:
         """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
@@ -28,7 +26,7 @@ class RunReaper:
         Raises:
             BackendError: There is no such job, or its end cannot be written.
         """
-        return reap(self._queries.folder(job_id), self._access)
+        return reap(self._queries.folder(job_id))
 
     def not_known_over(self) -> tuple[str, ...]:
         """Return the ids of all jobs that the catalogue does not know to be over."""
@@ -51,7 +49,7 @@ class RunReaper:
         node = file.config.placement[0].node if waits else THIS_COMPUTER
         return "" if node == THIS_COMPUTER else node
 
-    def reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+    def reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""
         with suppress(Unreachable):
             self.reap(job_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
@@ -21,7 +21,7 @@ from backend.launch.network import common_subnet
 from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
 from backend.node.run import run_start
 from backend.node.system import wording
-from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
@@ -57,19 +57,17 @@ class Prepared:
 class RunStarter:
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._access = access
         self._library = library
         self._nodes = nodes
 
     def start(
         self,
-        folder: JobFolder,
+        folder: OpenJob,
         file: JobFile,
         run: int,
         *,
@@ -93,7 +91,7 @@ class RunStarter:
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
         progress = progress or Progress()
-        access = self._access
+        access = self._root.files
         if plan.blind:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
@@ -106,7 +104,7 @@ class RunStarter:
             if plan.blind:
                 access.hand_over(plan.blind, folder, run, Progress())
             head.start(folder, run, plan.site)
-            queue_files.leave(self._root, folder, access)
+            queue_files.leave(self._root, folder)
         return True
 
     def _versions(self, file: JobFile) -> tuple[Path, ...]:
@@ -186,7 +184,7 @@ class RunStarter:
         except ValueError as error:
             raise BackendError(
                 f"{path} is outside the data root, so the nodes cannot see it.",
-                f"Copy it into {self._access.shown(here)}.",
+                f"Copy it into {self._root.shown(here)}.",
             ) from error
 
     def _launch(

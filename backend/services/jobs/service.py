@@ -17,7 +17,7 @@ import tomli_w
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
@@ -32,7 +32,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
     Fault,
     job_name_fault,
@@ -80,7 +80,7 @@ class JobService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
         preflight: PreflightService,
@@ -88,7 +88,6 @@ class JobService:
         cache: Path,
         queries: JobQueries,
         reaper: RunReaper,
-        access: DataRootAccess,
     ) -> None:
         self.queries = queries
         self._reaper = reaper
@@ -96,14 +95,11 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._access = access
-        self._checker = JobValidator(root, library, nodes, access)
-        self._starter = RunStarter(root, library, nodes, access)
-        self.lifecycle = JobLifecycle(
-            queries, reaper, self._checker, self._starter, preflight, access
-        )
+        self._checker = JobValidator(root, library, nodes)
+        self._starter = RunStarter(root, library, nodes)
+        self.lifecycle = JobLifecycle(queries, reaper, self._checker, self._starter, preflight)
         self._sizes = DataSizes(library, cache / "sizes")
-        self._forecasts = JobForecasts(root, library, index, access)
+        self._forecasts = JobForecasts(root, library, index)
 
     # Making a job.
 
@@ -255,7 +251,7 @@ class JobService:
         except BackendError:
             # A run that was claimed stays: it may have begun, and says why it failed.
             with suppress(BackendError, OSError):
-                if not self._access.names(folder.attempts):
+                if not self._root.files.names(folder.attempts):
                     self.remove(file.id)
             raise
 
@@ -274,10 +270,10 @@ class JobService:
 
     def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
         with as_backend_error("The job could not be created"):
-            file = job_files.create_job(self._root, config, checked.pins, self._access)
+            file = job_files.create_job(self._root, config, checked.pins)
         if replay_of:
             with as_backend_error(f"That {file.id} is a replay could not be written down"):
-                mark_replay(self._root.job(file.id), replay_of, self._access)
+                mark_replay(self._root.job(file.id), replay_of)
         return file
 
     def clone(self, job_id: str) -> dict[str, Any]:
@@ -324,10 +320,9 @@ class JobService:
                 file.name if name is None else name,
                 file.notes if notes is None else notes,
                 file.tags if tags is None else tuple(tags),
-                self._access,
             )
         for what in _changed(file, name, notes, tags):
-            audit_log.add_once(folder, file, what, self._access)
+            audit_log.add_once(folder, file, what)
         return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
@@ -338,26 +333,24 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(
-            list_checkpoints(folder, policy, self._access), checkpoint, job_id
-        )
+        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         if record.is_kept == is_kept:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
-            keep(record, is_kept, self._access)
+            keep(folder.files, record, is_kept)
             # Only now it is certain that rank 0 saw the mark before it removed anything.
-            found = list_checkpoints(self.queries.fresh_folder(job_id), policy, self._access)
+            found = list_checkpoints(self.queries.fresh_folder(job_id), policy)
         kept = checkpoint_named(found, record.name)
         if kept is None:
             with as_backend_error(f"The mark of {record.name} could not be removed"):
-                keep(record, False, self._access)
+                keep(folder.files, record, False)
             raise BackendError(
                 f"The run has just removed the checkpoint {record.name} to make room.",
                 "Keep a newer one.",
             )
         verb = "Always kept" if is_kept else "No longer always kept"
-        audit_log.add(folder, f"{verb}: {record.name}", self._access)
-        return replace(kept, path=self._access.shown(Path(kept.path)))
+        audit_log.add(folder, f"{verb}: {record.name}")
+        return replace(kept, path=self._root.shown(Path(kept.path)))
 
     def damage(self, job_id: str, checkpoint: str) -> str:
         """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
@@ -367,11 +360,9 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(
-            list_checkpoints(folder, policy, self._access), checkpoint, job_id
-        )
+        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         try:
-            verify(record, access=self._access)
+            verify(folder.files, record)
         except Damaged as error:
             return error.sentence
         return ""
@@ -417,7 +408,7 @@ class JobService:
         with as_backend_error(f"The job {job_id} could not be measured"):
             weights = {
                 Path(one.path).name: one.bytes
-                for one in list_checkpoints(folder, file.config.checkpoint, self._access)
+                for one in list_checkpoints(folder, file.config.checkpoint)
             }
             others = 0
             for entry in folder.path.rglob("*"):
@@ -437,11 +428,11 @@ class JobService:
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
         folder, file, view = self.queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint, self._access)
+        found = list_checkpoints(folder, file.config.checkpoint)
         record = named_checkpoint(found, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
-            self._access.bring_file(Path(record.path), progress or Progress())
-            self._access.refresh_history(folder)
+            self._root.files.bring_file(Path(record.path), progress or Progress())
+            self._root.files.refresh_history(folder)
         # A dataset is read for ONNX alone, and may be large.
         part = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
@@ -465,8 +456,8 @@ class JobService:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
-            queue_files.leave(self._root, folder, self._access)
-            job_files.move_to_trash(self._root, folder, self._access)
+            queue_files.leave(self._root, folder)
+            job_files.move_to_trash(self._root, folder)
         self._index.remove_job(job_id)
         return view
 
@@ -480,7 +471,7 @@ class JobService:
             raise _not_in_trash(job_id)
         with as_backend_error(f"The job {job_id} could not be moved back from the trash"):
             try:
-                there = job_files.take_from_trash(self._root, job_id, self._access)
+                there = job_files.take_from_trash(self._root, job_id)
             except FileExistsError as error:
                 raise BackendError(f"Job {job_id} already exists; it was not restored.") from error
         if not there:

@@ -16,8 +16,7 @@ import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.records.base.layout import DataRoot
+from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
@@ -27,9 +26,8 @@ from backend.services.jobs.job_file import read_job_file
 class TemplateService:
     """Load and save templates. Every call blocks and may run on any thread."""
 
-    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: OpenRoot) -> None:
         self._root = root
-        self._access = access
 
     def list(self) -> tuple[Template, ...]:
         """Return all templates by name; a damaged file has a fault and hides no other."""
@@ -63,9 +61,9 @@ class TemplateService:
         content = tomli_w.dumps(template_of(raw)).encode()
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be saved"):
-            self._access.make_folder(self._root.templates, exist_ok=True)
+            self._root.files.make_folder(self._root.templates, exist_ok=True)
             if replaces:
-                self._access.replace_bytes(path, content)
+                self._root.files.replace_bytes(path, content)
             else:
                 self._create(name, content)
         return self._look(name)
@@ -76,7 +74,7 @@ class TemplateService:
         self.load(name)
         with as_backend_error(f"The template “{name}” could not be renamed"):
             self._create(new_name, self._path(name).read_bytes())
-            self._access.remove(self._path(name))
+            self._root.files.remove(self._path(name))
         return self._look(new_name)
 
     def remove(self, name: str) -> Template:
@@ -86,12 +84,12 @@ class TemplateService:
         found = self._look(name)
         trash = self._root.trash / "templates"
         with as_backend_error(f"The template “{name}” could not be moved to the trash"):
-            self._access.make_folder(self._root.trash, exist_ok=True)
-            self._access.make_folder(trash, exist_ok=True)
+            self._root.files.make_folder(self._root.trash, exist_ok=True)
+            self._root.files.make_folder(trash, exist_ok=True)
             target = trash / f"{name}{SUFFIX}"
-            while self._access.exists(target):
+            while self._root.files.exists(target):
                 target = trash / f"{name}-{secrets.token_hex(3)}{SUFFIX}"
-            self._access.rename(self._path(name), target)
+            self._root.files.rename(self._path(name), target)
         return found
 
     def _names(self) -> tuple[str, ...]:
@@ -99,7 +97,7 @@ class TemplateService:
             as_backend_error("The templates could not be read"),
             suppress(FileNotFoundError),
         ):
-            found = self._access.names(self._root.templates)
+            found = self._root.files.names(self._root.templates)
             names = (
                 entry.removesuffix(SUFFIX)
                 for entry in found
@@ -109,7 +107,7 @@ class TemplateService:
         return ()
 
     def _look(self, name: str) -> Template:
-        path = self._access.shown(self._path(name))
+        path = self._root.shown(self._path(name))
         try:
             return Template(name, describe(self._read(name)), path)
         except BackendError as error:
@@ -118,12 +116,12 @@ class TemplateService:
     def _read(self, name: str) -> dict[str, Any]:
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be read"):
-            self._access.refresh_file(path)
+            self._root.files.refresh_file(path)
         return template_of(read_job_file(path))
 
     def _create(self, name: str, content: bytes) -> None:
         try:
-            self._access.create(self._path(name), content)
+            self._root.files.create(self._path(name), content)
         except FileExistsError as error:
             raise BackendError(
                 f"The template “{name}” exists already and was not changed.",

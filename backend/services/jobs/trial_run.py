@@ -15,13 +15,12 @@ from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunState, RunStateReader
 from backend.node.system import wording
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
@@ -43,13 +42,11 @@ class TrialRunService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         cluster: NodeRegistry,
         starter: RunStarter,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._access = access
         self._cluster = cluster
         self._starter = starter
 
@@ -75,14 +72,14 @@ class TrialRunService:
         self._sweep(file.config)
         folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
         try:
-            self._access.make_folder(folder.path)
-            job_files.make_parts(folder, self._access)
+            self._root.files.make_folder(folder.path)
+            job_files.make_parts(folder)
             trial = replace(file, id=folder.job_id, config=_short(file.config))
             self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
             found = self._wait(folder, on_state, cancelled)
         except OSError as error:
             raise BackendError(
-                f"The trial could not be written to {self._access.shown(folder.path)}: "
+                f"The trial could not be written to {self._root.shown(folder.path)}: "
                 f"{error.strerror}.",
                 "Free some space on that disk, or check your write permission.",
             ) from error
@@ -94,24 +91,24 @@ class TrialRunService:
         folder = self._root.job(job_id)
         # Reading a removed job raises the error.
         with suppress(FileNotFoundError):
-            self._access.refresh_job(folder)
+            self._root.files.refresh_job(folder)
         return read_job(folder)
 
     def _wait(
         self,
-        folder: JobFolder,
+        folder: OpenJob,
         on_state: Callable[[JobState], None],
         cancelled: Callable[[], bool],
     ) -> RunState:
         """Wait until it has ended."""
-        reader = RunStateReader(folder, access=self._access)
+        reader = RunStateReader(folder)
         end = time.monotonic() + _LIMIT_S
         told = None
         is_cancelled = is_stopping = False
         while True:
             found = reader.read()
             if found.unrecorded_end is not None:
-                reap(folder, self._access)
+                reap(folder)
             if found.state is not told:
                 told = found.state
                 on_state(told)
@@ -122,22 +119,22 @@ class TrialRunService:
             is_cancelled = is_cancelled or cancelled()
             if not is_stopping and (is_cancelled or time.monotonic() > end):
                 is_stopping = True
-                job_files.request_stop(folder, _RUN, self._access)
+                job_files.request_stop(folder, _RUN)
                 end = time.monotonic() + _TO_STOP_S
             time.sleep(_LOOK_S)
 
     def _sweep(self, config: JobConfig) -> None:
         """Remove the files of a trial during which the desktop was killed."""
-        access = self._access
+        access = self._root.files
         with suppress(OSError):
             for name in access.names(self._root.jobs):
                 folder = self._root.job(name)
                 if name.startswith(PREFIX) and access.exists(folder.attempt(_RUN).exit):
                     self._remove(folder, config)
 
-    def _remove(self, folder: JobFolder, config: JobConfig) -> None:
+    def _remove(self, folder: OpenJob, config: JobConfig) -> None:
         """Remove by name; the nodes' user removes what only that user may remove."""
-        head, access = config.placement[0].node, self._access
+        head, access = config.placement[0].node, self._root.files
         access.remove_tree(folder.path)
         if head == THIS_COMPUTER:
             return

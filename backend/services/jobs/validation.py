@@ -13,14 +13,13 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import DataRootAccess, OpenRoot
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.account import expanded
-from backend.records.base.layout import DataRoot
 from backend.records.base.validation import Fault, nearest, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import (
@@ -72,6 +71,7 @@ class Weights:
     ``sha256``: of those stored with a model, if it is known.
     """
 
+    files: DataRootAccess
     path: Path
     lasting_name: str
     record: Checkpoint | None = None
@@ -81,13 +81,11 @@ class Weights:
 class JobValidator:
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._access = access
         self._library = library
         self._nodes = nodes
 
@@ -212,27 +210,27 @@ class JobValidator:
         may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
         if may_be_job:
             with suppress(OSError):
-                self._access.refresh_job(folder)
+                self._root.files.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
-            found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._access)
+            found = list_checkpoints(folder, read_job(folder).config.checkpoint)
             record = checkpoint_named(found, name)
             if record is None:
                 raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
-            return Weights(Path(record.path), f"{job_id}/{record.name}", record)
+            return Weights(self._root.files, Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with suppress(BackendError, ValueError):
                 pin = self._library.pin(Kind.MODEL, job_id)
                 own = self._library.weights(pin.reference)
                 if own is not None and own.name == name:
                     sha256 = self._library.weights_hash(pin.reference)
-                    return Weights(own, f"{pin.reference}/{name}", sha256=sha256)
+                    return Weights(self._root.files, own, f"{pin.reference}/{name}", sha256=sha256)
         path = expanded(start_from)
         if not path.is_file():
             raise BackendError(
                 f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
                 "or a .pt or .safetensors file."
             )
-        return Weights(path.absolute(), str(path.absolute()))
+        return Weights(self._root.files, path.absolute(), str(path.absolute()))
 
     def _check_placement(
         self,

@@ -8,11 +8,10 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
-from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.scan import JobFolderReader
 from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
-from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind, RescanReport
 from backend.ssh.interface import Unreachable
 
@@ -20,13 +19,10 @@ from backend.ssh.interface import Unreachable
 class Rescan:
     """Compares the names of folders before each list, and reads everything on request."""
 
-    def __init__(
-        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, access: DataRootAccess
-    ) -> None:
+    def __init__(self, root: OpenRoot, catalogue: Catalogue, jobs: JobFolderReader) -> None:
         self._root = root
         self._catalogue = catalogue
         self._jobs = jobs
-        self._access = access
 
     def notice(self, kind: Kind) -> None:
         """Add to the catalogue what another desktop imported or removed."""
@@ -93,14 +89,14 @@ class Rescan:
     def job_ids(self) -> Sequence[str]:
         with as_backend_error(f"The jobs in {self._root.name} cannot be listed"):
             try:
-                self._access.refresh_jobs()
+                self._root.files.refresh_jobs()
                 return self._jobs.ids()
             except FileNotFoundError:
                 return ()
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._access.refresh_library(kind)
+            self._root.files.refresh_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
             except FileNotFoundError:

@@ -21,13 +21,12 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.scan import JobFolderReader
 from backend.datastore.library import imports, library_files, model_weights, project_detection
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
-from backend.records.base.layout import DataRoot
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -68,18 +67,16 @@ class LibraryService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         catalogue: Catalogue,
         cache: Path,
         see_job: Callable[[str], JobView] | None = None,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
-        self._access = access
         self._root = root
         self._catalogue = catalogue
         self._kept = KeptResults(cache)
         self._jobs = JobFolderReader(root)
-        self._rescan = Rescan(root, catalogue, self._jobs, access)
+        self._rescan = Rescan(root, catalogue, self._jobs)
         self._see_job = see_job or self._jobs.read
 
     def watch(self, changed: Callable[[Kind], object]) -> None:
@@ -101,9 +98,9 @@ class LibraryService:
         the newest version with exactly these files is returned instead.
         """
         same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
-        self._access.refresh_library(kind)
+        self._root.files.refresh_library(kind)
         item, trusted = imports.import_version(
-            self._root, kind, source, name, progress or Progress(), same, self._access
+            self._root, kind, source, name, progress or Progress(), same
         )
         self._catalogue.put_item(item, trusted)
         return item
@@ -126,7 +123,7 @@ class LibraryService:
         looked_at: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
             with _named(kind, ()):
-                self._access.refresh_library(kind)
+                self._root.files.refresh_library(kind)
                 looked_at[kind] = imports.inspect(kind, source, progress, part)
         total = sum(files.bytes for files in looked_at.values())
         items: list[LibraryItem] = []
@@ -141,7 +138,6 @@ class LibraryService:
                     imports.origin(source / project.parts[kind].folder),
                     _Stretch(progress, before, files.bytes, total, kind),
                     partial(self._newest_with_hash, kind, name),
-                    self._access,
                 )
                 self._catalogue.put_item(item, trusted)
             items.append(item)
@@ -189,26 +185,26 @@ class LibraryService:
         """Return the folder with the user's files, to be read on this computer."""
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
-        if not self._access.holds(folder.content):
+        if not self._root.files.holds(folder.content):
             listing, digests = self._hashes(folder)
             if hashlib.sha256(listing).hexdigest() != item.sha256:
                 raise hashes.changed(f"The {folder.text}", "is not the one that was imported")
             with as_backend_error(f"The {folder.text} cannot be fetched"):
-                self._access.bring_content(folder.content, digests, progress or Progress())
+                self._root.files.bring_content(folder.content, digests, progress or Progress())
         return folder.content
 
     def is_here(self, kind: Kind, reference: str) -> bool:
         """Return whether its files can be read on this computer without fetching them."""
-        return self._access.holds(self.content(kind, reference))
+        return self._root.files.holds(self.content(kind, reference))
 
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
-        return library_files.list_files(self._folder(kind, reference), self._access)
+        return library_files.list_files(self._folder(kind, reference))
 
     def added_files(self, kind: Kind, reference: str) -> tuple[str, ...]:
         """Return the files in a version that were not in it when it was imported, by path."""
         folder = self._folder(kind, reference)
         listing = self._hashes(folder)[1]
-        found = library_files.list_files(folder, self._access)
+        found = library_files.list_files(folder)
         return tuple(one.path for one in found if one.path not in listing)
 
     def remove_added(self, kind: Kind, reference: str) -> tuple[str, ...]:
@@ -216,12 +212,12 @@ class LibraryService:
         folder = self._folder(kind, reference)
         added = self.added_files(kind, reference)
         with as_backend_error(f"The files added to the {folder.text} cannot be removed"):
-            library_files.move_added(folder, added, self._access)
+            library_files.move_added(folder, added)
         return added
 
     def text(self, kind: Kind, reference: str, path: str) -> str:
         """Return one of the user's files, to be shown; at most a megabyte of it."""
-        return library_files.read_text(self._folder(kind, reference), path, self._access)
+        return library_files.read_text(self._folder(kind, reference), path)
 
     def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
         """Return the changes in a version; by default, since the version before it.
@@ -272,11 +268,11 @@ class LibraryService:
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
             raise hashes.changed(what, "differs from the pinned version")
         with as_backend_error(f"{what} cannot be verified"):
-            before = self._access.fingerprint(folder.content)
+            before = self._root.files.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
                 tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
-                self._access.compare(what, folder.content, digests, tell)
+                self._root.files.compare(what, folder.content, digests, tell)
                 self._catalogue.put_item(item, before)
 
     def remove(self, kind: Kind, reference: str) -> LibraryItem:
@@ -294,13 +290,13 @@ class LibraryService:
         record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with as_backend_error(f"The {folder.text} cannot be moved to the trash"):
-            library_files.move_to_trash(folder, record, place, self._access)
+            library_files.move_to_trash(folder, record, place)
         self._catalogue.remove_item(kind, item.name, item.version)
         return item
 
     def weights(self, reference: str) -> Path | None:
         """Return the weights stored with a model, None if it has none."""
-        return model_weights.find(self._folder(Kind.MODEL, reference), self._access)
+        return model_weights.find(self._folder(Kind.MODEL, reference))
 
     def weights_hash(self, reference: str) -> str:
         """Return the recorded SHA-256 of a model's weights, "" without a record."""
@@ -316,9 +312,9 @@ class LibraryService:
         """
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
-        model_weights.require_possible(folder, source, self._access)
+        model_weights.require_possible(folder, source)
         others = tool_process.read_weights(source, progress) if lack_here() is None else ()
-        path, sha256, size = model_weights.put(folder, source, progress or Progress(), self._access)
+        path, sha256, size = model_weights.put(folder, source, progress or Progress())
         known: dict[str, Any] = {
             "name": path.name,
             "sha256": sha256,
@@ -412,7 +408,7 @@ class LibraryService:
         except ValueError as error:
             raise BackendError(f"{error}.") from error
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._access.refresh_library(kind)
+            self._root.files.refresh_library(kind)
             try:
                 names = library_files.names(self._root, kind)
             except FileNotFoundError:
@@ -433,12 +429,12 @@ class LibraryService:
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """Read the current record of a version."""
         with as_backend_error(f"The record of the {folder.text} cannot be read"):
-            self._access.refresh_file(folder.meta)
+            self._root.files.refresh_file(folder.meta)
         return library_files.read_item(folder)
 
     def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         with as_backend_error(f"The list of files of the {folder.text} cannot be read"):
-            self._access.refresh_file(folder.manifest)
+            self._root.files.refresh_file(folder.manifest)
         return library_files.read_hashes(folder)
 
     def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
@@ -476,7 +472,7 @@ class LibraryService:
         # Facts are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
-            library_files.write_item(folder.path, known, self._access)
+            library_files.write_item(self._root, folder.path, known)
         self._catalogue.put_item(known)
         return known
 

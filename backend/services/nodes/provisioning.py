@@ -22,7 +22,7 @@ from typing import TypeVar
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.launch.network import alone
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -34,7 +34,7 @@ from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouses
-from backend.records.base.layout import DataRoot, JobFolder, NodeHome
+from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
@@ -101,13 +101,12 @@ class ProvisioningService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         places: DesktopPlaces,
         open_shell: OpenShell,
         look: Look,
         host_key: Callable[[NodeEntry], str],
         start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._places = places
@@ -115,7 +114,6 @@ class ProvisioningService:
         self._look = look
         self._host_key = host_key
         self._start_agent = start_agent
-        self._access = access
 
     def set_up(
         self,
@@ -172,7 +170,7 @@ class ProvisioningService:
 
             try:
                 done = set_up(entry, self._open_shell, plan, tell, lambda: cancelled(entry.name))
-                node_files.write_entry(self._root, done, self._access)
+                node_files.write_entry(self._root, done)
             except BackendError as error:
                 return error
             return done
@@ -256,7 +254,7 @@ class ProvisioningService:
         costs one connection: `wake` starts nothing where an agent is alive.
         """
         with suppress(BackendError):
-            self._access.refresh_nodes()
+            self._root.files.refresh_nodes()
         entries = {one.name: one for one in node_files.entries(self._root) if one.installation}
         silent = [
             name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
@@ -350,7 +348,7 @@ class ProvisioningService:
         if entry.no_share:
             self._require_all_is_home(name)
         freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
-        node_files.write_entry(self._root, replace(entry, installation=None), self._access)
+        node_files.write_entry(self._root, replace(entry, installation=None))
         return freed
 
     def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
@@ -375,7 +373,7 @@ class ProvisioningService:
                 folder = self._root.job(path.name)
                 if not _is_on(folder, name):
                     continue
-                self._access.bring_home(folder, Progress())
+                self._root.files.bring_home(folder, Progress())
                 if _is_on(folder, name):
                     raise BackendError(
                         f"The results of the job {folder.job_id} are on {name} and nowhere else.",
@@ -433,7 +431,7 @@ class ProvisioningService:
         return self._known({one.name: one for one in self._entries()}, name)
 
     def _entries(self) -> tuple[NodeEntry, ...]:
-        self._access.refresh_nodes()
+        self._root.files.refresh_nodes()
         return node_files.entries(self._root)
 
     @staticmethod

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
 from backend.records.base.account import expanded
-from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.config import THIS_COMPUTER
@@ -46,15 +46,13 @@ class NodeRegistry:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         profile: Path,
         ssh_config: Path | None = None,
         keyring: SystemKeyring | None = None,
         given: Accept = lambda key: False,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._access = access
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._given = given
@@ -88,13 +86,13 @@ class NodeRegistry:
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
-        self._access.refresh_nodes()
+        self._root.files.refresh_nodes()
         return node_files.entries(self._root)
 
     def entries_known(self) -> tuple[NodeEntry, ...]:
         """Return the nodes as `list`; the last known ones while the data root does not answer."""
         with suppress(Unreachable):
-            self._access.refresh_nodes()
+            self._root.files.refresh_nodes()
         try:
             found = node_files.entries(self._root)
         except BackendError:
@@ -125,7 +123,7 @@ class NodeRegistry:
                 `backend.ssh.client.connect` and `look_at`); no node was added.
         """
         name = self._free_name(name or address.host)
-        if no_share and not self._access.is_mounted:
+        if no_share and not self._root.files.is_mounted:
             raise BackendError(
                 "This computer reaches the data root over SSH itself, so it cannot copy files "
                 f"between the data root and {name}.",
@@ -145,7 +143,7 @@ class NodeRegistry:
         entry = NodeEntry(
             name, with_key, facts, ranks_address=found.ranks_address, no_share=no_share
         )
-        node_files.write_entry(self._root, entry, self._access)
+        node_files.write_entry(self._root, entry)
         return entry
 
     def inspect(
@@ -164,7 +162,7 @@ class NodeRegistry:
             shell.close()
         facts = _known_root(found.facts, entry)
         fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
-        node_files.write_entry(self._root, fresh, self._access)
+        node_files.write_entry(self._root, fresh)
         return fresh
 
     def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
@@ -181,7 +179,7 @@ class NodeRegistry:
         return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
     def _look_at(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
-        access, path = self._access, self._root.path
+        access, path = self._root.files, self._root.path
         there = node_data_root or access.on_nodes(path)
         return inspect(shell, name, path, there, access.replace_bytes, access.remove)
 
@@ -192,7 +190,7 @@ class NodeRegistry:
             BackendError: There is no such node.
         """
         fresh = replace(self.entry(name), in_service=in_service)
-        node_files.write_entry(self._root, fresh, self._access)
+        node_files.write_entry(self._root, fresh)
         return fresh
 
     def remove(self, name: str) -> NodeEntry:
@@ -205,7 +203,7 @@ class NodeRegistry:
         """
         entry = self.entry(name)
         mine = self._identities(entry)
-        node_files.remove_entry(self._root, name, self._access)
+        node_files.remove_entry(self._root, name)
         others = {one for other in self.list() for one in self._identities(other)}
         with suppress(BackendError):
             self._forget_passphrases([one for one in mine if one not in others])
@@ -355,7 +353,7 @@ class NodeRegistry:
         fault = name_fault(name)
         if fault:
             raise BackendError(fault, "Give the node another name: --name NAME.")
-        self._access.refresh_nodes()
+        self._root.files.refresh_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
                 f"The node “{name}” exists already.",
@@ -369,7 +367,7 @@ class NodeRegistry:
         Raises:
             BackendError: There is none of that name.
         """
-        self._access.refresh_nodes()
+        self._root.files.refresh_nodes()
         entry = node_files.entry(self._root, name)
         if entry is not None:
             return entry

@@ -20,7 +20,7 @@ from backend.base import worker_yield
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.datastore.access import untrusted
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes.files import NodeNews, StatusWatch
 from backend.datastore.nodes.history import read_past
 from backend.launch.placement import NodePaths, NodeRoom, this_computer
@@ -30,7 +30,6 @@ from backend.node.metrics.probe import Probe
 from backend.node.system.mpi import MpiRun, find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
-from backend.records.base.layout import DataRoot
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
@@ -53,15 +52,13 @@ class NodeService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         cluster: NodeRegistry,
         heads: HeadNodeLauncher,
         catalogue: Path | None = None,
         python: Callable[[], str] = training_python,
-        access: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
-        self._access = access
         self._cluster = cluster
         self._heads = heads
         self._catalogue = catalogue
@@ -93,7 +90,7 @@ class NodeService:
             while True:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
-                    self._access.refresh_nodes()
+                    self._root.files.refresh_nodes()
                 news = {}
                 for entry in entries:
                     news[entry.name] = self._watch.read(entry.name)
@@ -118,7 +115,7 @@ class NodeService:
         ahead_s = facts.clock_offset_s if facts is not None else None
         folder = self._root.node(name)
         with suppress(Unreachable):
-            self._access.refresh_past(folder)
+            self._root.files.refresh_past(folder)
         return read_past(folder, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
@@ -201,7 +198,7 @@ class NodeService:
     @property
     def trains_here(self) -> bool:
         """True if this computer sees the data root, as every node of a run must."""
-        return self._access.is_mounted
+        return self._root.files.is_mounted
 
     def rooms(self) -> tuple[NodeRoom, ...]:
         """Return the resources of the nodes for a job; nodes that are not online have none."""
@@ -243,17 +240,17 @@ class NodeService:
 
     def _remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""
-        name = self._access.shown(self._root.path)
+        name = self._root.shown(self._root.path)
         proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
         try:
-            self._access.replace_bytes(proof, b"ringmaster")
-            self._access.remove(proof)
+            self._root.files.replace_bytes(proof, b"ringmaster")
+            self._root.files.remove(proof)
         except BackendError as error:
             return Finding("data root", False, error.sentence, error.remedy)
         return Finding("data root", True, f"{name} can be written, over SFTP.")
 
     def _mirror(self) -> Iterator[Finding]:
-        room = self._access.room()
+        room = self._root.files.room()
         if room is None:
             return
         told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"

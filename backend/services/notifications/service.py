@@ -15,14 +15,14 @@ from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
-from backend.datastore.access.root_access import DataRootAccess, now_s
+from backend.datastore.access.root_access import OpenRoot, now_s
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
 from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
 from backend.records.notifications.notification import (
     MAIL,
@@ -70,14 +70,12 @@ class NoticeService:
 
     def __init__(
         self,
-        root: DataRoot,
-        access: DataRootAccess,
+        root: OpenRoot,
         entries: Callable[[], tuple[NodeEntry, ...]],
         open_shell: Callable[[str], Shell],
         keyring: SystemKeyring | None = None,
     ) -> None:
         self._root = root
-        self._access = access
         self._entries = entries
         self._open_shell = open_shell
         self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
@@ -89,7 +87,7 @@ class NoticeService:
     @property
     def path(self) -> Path:
         """Path of the settings; only this user may read it."""
-        if self._access.is_mounted:
+        if self._root.files.is_mounted:
             return send_notice.settings_path(self._root.path)
         return send_notice.settings_folder() / settings_name(self._root.name)
 
@@ -115,7 +113,7 @@ class NoticeService:
         before = self.channels()
         if set(channels.targets) - set(before.targets) or not before.since:
             with as_backend_error("The time of the data root cannot be read"):
-                now = datetime.fromtimestamp(now_s(self._access, self._root.path), UTC)
+                now = datetime.fromtimestamp(now_s(self._root.files, self._root.path), UTC)
                 channels = replace(channels, since=timestamps.stamp(now, "microseconds"))
         else:
             channels = replace(channels, since=before.since)
@@ -210,7 +208,7 @@ class NoticeService:
         """
         folder = self._root.job(job_id)
         try:
-            self._access.refresh_job(folder)
+            self._root.files.refresh_job(folder)
             telling = self._tellings.get((job_id, run))
             if telling is None:
                 channels = self.channels()
@@ -218,14 +216,14 @@ class NoticeService:
                 if not record.exists():
                     return DeliveryAttempt(_AGAIN_S)
                 message = message_of(folder, run, channels, self._tail)
-                if message is None or not channels.is_new(self._access.changed_s(record)):
+                if message is None or not channels.is_new(self._root.files.changed_s(record)):
                     return DeliveryAttempt(None)
                 telling = NotificationDelivery(
                     folder.attempt(run),
                     message,
                     channels.targets,
                     lambda target, what: self._send_to(channels, target, what),
-                    self._access,
+                    self._root.files,
                 )
                 self._tellings[job_id, run] = telling
             wait = telling.poll()
@@ -238,8 +236,8 @@ class NoticeService:
 
     def _tail(self, path: Path) -> bytes:
         try:
-            size = self._access.size(path)
-            return self._access.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
+            size = self._root.files.size(path)
+            return self._root.files.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
         except OSError as error:
             swallowed(error)
             return b""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
 from backend.provisioning.node_facts import LEAST_PYTHON
-from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
@@ -145,11 +145,10 @@ class JobPreflight:
 class PreflightContext:
     """This desktop's side of a pre-flight check."""
 
-    root: DataRoot
+    root: OpenRoot
     cluster: NodeRegistry
     set_up: ProvisioningService
     python: Callable[[], str]
-    access: DataRootAccess = MOUNTED
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     now: Callable[[], float] = time.monotonic
 

@@ -61,7 +61,7 @@ class PreflightRun:
         self._cluster = context.cluster
         self._set_up = context.set_up
         self._python = context.python()
-        self._share = context.access
+        self._share = context.root.files
         self._config = config
         self._needed_bytes = needed_bytes
         self._limits, self._now = context.limits, context.now

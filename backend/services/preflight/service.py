@@ -9,11 +9,10 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.base.room import room_of
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
 from backend.node.checks import preflight_probe
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
@@ -54,21 +53,19 @@ class PreflightService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         cluster: NodeRegistry,
         set_up: ProvisioningService,
         python: Callable[[], str] = training_python,
-        access: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
         limits: PreflightLimits | None = None,
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
-        self._access = access
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
-        self._context = PreflightContext(root, cluster, set_up, python, access, limits)
+        self._context = PreflightContext(root, cluster, set_up, python, limits)
         self._fixes = PreflightFixes(self._context)
 
     def run(
@@ -187,8 +184,8 @@ class PreflightService:
             if not job_id:
                 return self._first_bytes(config, {})
             folder = self._root.job(job_id)
-            self._access.refresh_job(folder)
-            found = list_checkpoints(folder, config.checkpoint, self._access)
+            self._root.files.refresh_job(folder)
+            found = list_checkpoints(folder, config.checkpoint)
             if not found:
                 return self._first_bytes(config, read_job(folder).pins)
             largest = max(record.bytes for record in found)

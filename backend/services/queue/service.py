@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
@@ -27,7 +27,6 @@ from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
 from backend.records.jobs.view import JobView
@@ -60,18 +59,16 @@ class QueueService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         jobs: JobService,
         nodes: NodeService,
         needed_bytes: Callable[[JobConfig, str], int],
-        access: DataRootAccess = MOUNTED,
         python: str = sys.executable,
     ) -> None:
         self._root = root
         self._jobs = jobs
         self._nodes = nodes
         self._needed_bytes = needed_bytes
-        self._access = access
         self._python = python
         self._live = LiveRuns(root)
 
@@ -81,8 +78,8 @@ class QueueService:
         The first call may wait for the next heartbeats of the nodes' agents.
         """
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root, self._access))
-            who = queue_files.who_paused(self._root, self._access)
+            entries = in_order(queue_files.entries(self._root))
+            who = queue_files.who_paused(self._root)
         paused = "" if who is None else f"The queue is paused{who}."
         if not entries:
             return Queue((), paused)
@@ -134,7 +131,7 @@ class QueueService:
         self._require_on_agent(config.placement[0].node)
         self._nodes.prepare_head(prepared.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
-            others = queue_files.entries(self._root, self._access)
+            others = queue_files.entries(self._root)
             entry = QueueEntry(
                 job_id=job_id,
                 name=view.name,
@@ -151,9 +148,9 @@ class QueueService:
                 user=user_name(),
             )
             if placement:
-                job_files.write_placement(folder, config, self._access)
-            queue_files.put(self._root, entry, self._access, prepared.launch)
-        audit_log.add(folder, "Queued", self._access)
+                job_files.write_placement(folder, config)
+            queue_files.put(self._root, entry, prepared.launch)
+        audit_log.add(folder, "Queued")
         self.keep()
         return self._place(entry)
 
@@ -162,9 +159,9 @@ class QueueService:
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh(job_id)
             waited = entry_of(folder) is not None
-            queue_files.leave(self._root, folder, self._access)
+            queue_files.leave(self._root, folder)
         if waited:
-            audit_log.add(folder, "Removed from the queue", self._access)
+            audit_log.add(folder, "Removed from the queue")
         return self._jobs.queries.show(job_id)
 
     def change(
@@ -189,7 +186,7 @@ class QueueService:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root, self._access))
+            entries = in_order(queue_files.entries(self._root))
         rest = [entry for entry in entries if entry.job_id != job_id]
         beside = self._entry(before or after)
         if beside.job_id == job_id:
@@ -204,18 +201,18 @@ class QueueService:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            first = in_order(queue_files.entries(self._root, self._access))[0]
+            first = in_order(queue_files.entries(self._root))[0]
         return self.reorder(job_id, before=first.job_id)
 
     def pause(self) -> Queue:
         """Start nothing from the queue, on any node, until it is resumed."""
         with as_backend_error("The queue could not be paused"):
-            queue_files.pause(self._root, self._access)
+            queue_files.pause(self._root)
         return self.read()
 
     def resume(self) -> Queue:
         with as_backend_error("The queue could not be resumed"):
-            queue_files.resume(self._root, self._access)
+            queue_files.resume(self._root)
         self.keep()
         return self.read()
 
@@ -226,9 +223,9 @@ class QueueService:
         """
         key = node_key(THIS_COMPUTER, machine())
         with as_backend_error("The queue could not be read"):
-            if not self._access.is_mounted or lock_of(self._root).holder() is not None:
+            if not self._root.files.is_mounted or lock_of(self._root).holder() is not None:
                 return
-            entries = queue_files.entries(self._root, self._access)
+            entries = queue_files.entries(self._root)
         if any(is_led_by(self._root, entry, key) for entry in entries):
             self._start_keeper()
 
@@ -256,12 +253,12 @@ class QueueService:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
             # A job that was started or removed meanwhile does not return to the queue.
             if entry_of(self._fresh(entry.job_id)) is not None:
-                queue_files.put(self._root, entry, self._access)
+                queue_files.put(self._root, entry)
 
-    def _fresh(self, job_id: str) -> JobFolder:
+    def _fresh(self, job_id: str) -> OpenJob:
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._access.refresh_job(folder)
+            self._root.files.refresh_job(folder)
         return folder
 
     def _entry(self, job_id: str) -> QueueEntry:
@@ -283,7 +280,7 @@ class QueueService:
         path = self._root.node(head).info
         starts = False
         with as_backend_error(f"The agent of {head} could not be looked up"), suppress(ValueError):
-            self._access.refresh_file(path)
+            self._root.files.refresh_file(path)
             with suppress(FileNotFoundError):
                 starts = read_json(path).get("starts_queued") is True
         if not starts:
@@ -296,7 +293,7 @@ class QueueService:
 
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
         with as_backend_error("The jobs could not be read"):
-            self._access.refresh_jobs()
+            self._root.files.refresh_jobs()
             live = self._live.read()
         keys = {slot.node for entry in entries for slot in entry.slots}
         own = node_key(THIS_COMPUTER, machine())

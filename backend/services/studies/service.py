@@ -10,9 +10,8 @@ from pathlib import Path
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.account import expanded
-from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.config import Placement
@@ -47,18 +46,16 @@ class StudyService:
 
     def __init__(
         self,
-        root: DataRoot,
+        root: OpenRoot,
         library: LibraryService,
         jobs: JobQueries,
         sweeps: SweepService,
-        access: DataRootAccess = MOUNTED,
         gallery: Path = GALLERY,
     ) -> None:
         self._root = root
         self._library = library
         self._jobs = jobs
         self._sweeps = sweeps
-        self._access = access
         self._gallery = gallery
         self._measured: dict[tuple[str, int, str], dict[Measure, float]] = {}
 
@@ -81,7 +78,7 @@ class StudyService:
         """Return the started studies of which a job is left, by the name of their sweep."""
         there = set(self._jobs.ids())
         with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
-            names = sorted(self._access.names(self._root.studies))
+            names = sorted(self._root.files.names(self._root.studies))
             found = [
                 self.find(name.removesuffix(".json"))
                 for name in names
@@ -126,8 +123,8 @@ class StudyService:
             record = StartedStudy(sweep_name(made.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
             with as_backend_error("The study could not be written down"):
-                self._access.make_folder(self._root.studies, exist_ok=True)
-                self._access.create(self._record(record.sweep), content)
+                self._root.files.make_folder(self._root.studies, exist_ok=True)
+                self._root.files.create(self._record(record.sweep), content)
 
         return self._sweeps.queue(sweep, progress, remember)
 
@@ -137,11 +134,11 @@ class StudyService:
         if path.parent != self._root.studies:
             return None
         with as_backend_error("The study could not be read"), suppress(FileNotFoundError):
-            self._access.refresh_file(path)
+            self._root.files.refresh_file(path)
             try:
                 return StartedStudy.from_dict(json.loads(path.read_bytes()))
             except ValueError as error:
-                raise BackendError(f"{self._access.shown(path)} is damaged: {error}.") from error
+                raise BackendError(f"{self._root.shown(path)} is damaged: {error}.") from error
         return None
 
     def named(self, text: str) -> StartedStudy:

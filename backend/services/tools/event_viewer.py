@@ -16,9 +16,8 @@ from backend.base import process_signals
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.access.root_access import OpenRoot
 from backend.node.system.start_supervisor import own_environment
-from backend.records.base.layout import DataRoot
 from backend.services.tools.training_python import training_python
 
 _START_S = 120.0
@@ -28,9 +27,8 @@ _END_S = 5.0
 class EventViewers:
     """The running servers. `open` blocks; both may be called on any thread."""
 
-    def __init__(self, root: DataRoot, access: DataRootAccess = MOUNTED) -> None:
+    def __init__(self, root: OpenRoot) -> None:
         self._root = root
-        self._access = access
         self._lock = threading.Lock()
         self._running: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
@@ -44,11 +42,11 @@ class EventViewers:
         folder = self._root.job(job_id).tensorboard
         with as_backend_error(f"The event files of the job {job_id} cannot be read"):
             try:
-                files = self._access.files(folder)
+                files = self._root.files.list_files(folder)
             except FileNotFoundError:
                 files = []
             for file in files:
-                self._access.bring_file(folder / file.path, progress)
+                self._root.files.bring_file(folder / file.path, progress)
         if not files:
             raise BackendError(
                 f"The job {job_id} has no event files yet.",

@@ -10,12 +10,13 @@ import tomli_w
 from app.jobs.log_controller import LogController
 from app.runtime.background import Background
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
+from tests.fakes.mounted_root import mounted
 from widgets.jobs.log.log_tab import LogTab
 
 RAW = {
@@ -33,7 +34,7 @@ SIZE_BYTES = 5_000_000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    folder = DataRoot(tmp_path).job("a")
+    folder = mounted(tmp_path).job("a")
     folder.logs.mkdir(parents=True)
     folder.config.write_bytes(tomli_w.dumps(RAW).encode())
     replace_json(folder.meta, {"schema": 1, "pins": {}, "created": "2026-11-21T07:00:00Z"})
@@ -57,7 +58,7 @@ def tab(qtbot, tmp_path):
     tab = LogTab()
     qtbot.addWidget(tab)
     tab.resize(1000, 640)
-    controller = LogController(LogService(DataRoot(tmp_path)), background, tab)
+    controller = LogController(LogService(mounted(tmp_path)), background, tab)
     yield tab
     tab.hide()
     background.close()

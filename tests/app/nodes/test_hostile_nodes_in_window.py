@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
 from backend.datastore.nodes import files as node_files
 from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_bytes, replace_json
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, Presence
 from backend.services.context.container import open_services
 from tests.cluster.windows import window_on
+from tests.fakes.mounted_root import mounted
 from widgets.nodes.row.node_row import Condition, node_row
 
 INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
@@ -26,7 +26,7 @@ NASTY = f"\x1b[31m<b>{MARK}</b><img src='file:///etc/passwd'>\n\u202e" + 10_000 
 
 @pytest.fixture
 def root(tmp_path):
-    root = DataRoot(tmp_path / "data")
+    root = mounted(tmp_path / "data")
     open_services(root.path, tmp_path / "other.sqlite").close()
     node_files.write_entry(root, NodeEntry("gpu1", NodeAddress("10.0.0.1"), installation=INSTALLED))
     return root

@@ -11,7 +11,6 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.cli import runs
-from backend.datastore.access.root_access import MOUNTED
 from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
@@ -21,6 +20,7 @@ from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
 from tests.fakes.command_line import call
+from tests.fakes.mounted_root import mounted
 from tests.job_views import changed
 
 NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
@@ -42,8 +42,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
     services = SimpleNamespace(
         queries=queries,
         reaper=SimpleNamespace(reap=lambda _id: None, head=lambda _id: ""),
-        access=SimpleNamespace(shown=str),
-        data_root=SimpleNamespace(job=lambda _job_id: SimpleNamespace(path=Path("j1"))),
+        data_root=mounted(Path("root")),
     )
     assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
     return capsys.readouterr().out
@@ -122,7 +121,7 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
         folder=lambda _id: folder,
         read=lambda _id: (folder, SimpleNamespace(config=config), view),
     )
-    reaper = RunReaper(queries, MOUNTED)
+    reaper = RunReaper(queries)
     reaper.reap = lambda _id: None  # type: ignore[method-assign]
     woken: list[str] = []
 

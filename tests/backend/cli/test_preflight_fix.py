@@ -10,13 +10,13 @@ import pytest
 
 from backend.cli import questions
 from backend.cli.commands.job.preflight import fixed_any
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import HostKey
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import PreflightFixes
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.backend.services.preflight.judging import unknown_key
+from tests.fakes.mounted_root import mounted
 
 KEY = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
 UNKNOWN = unknown_key("gpu1", HostKeyUnknown("Unknown.", "", KEY))
@@ -48,7 +48,7 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     monkeypatch.setattr(questions, "accepts", lambda key: answer)
     cluster: Any = SimpleNamespace(trust=kept.append)
     set_up: Any = SimpleNamespace(let_in_again=None)
-    mender = PreflightFixes(PreflightContext(DataRoot(Path("unused")), cluster, set_up, lambda: ""))
+    mender = PreflightFixes(PreflightContext(mounted(Path("unused")), cluster, set_up, lambda: ""))
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=mender.fix))
     done = fixed_any(services, Preflight(("gpu1",), (finding,), 1.0), asks)
     assert (kept, done) == (trusted, bool(trusted))

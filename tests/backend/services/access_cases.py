@@ -21,7 +21,7 @@ from backend.node.system import process_cleanup
 from backend.node.system.mpi import find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import Block, encode
@@ -33,6 +33,7 @@ from backend.records.nodes.entry import Interface, NodeEntry, NodeFacts, NodeIns
 from backend.services.context.container import Services, open_services
 from backend.services.tools.training_python import training_python
 from tests.backend.ssh.sshd_rig import USER, Sshd
+from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job, write_sources
 
 NODE = "gpu1"
@@ -104,7 +105,7 @@ class Heart:
     """The agent of the node: only its beat. ``root`` is the data root as the node sees it."""
 
     def __init__(self, root: Path) -> None:
-        self._folder = DataRoot(root).node(NODE)
+        self._folder = mounted(root).node(NODE)
         self._reading = Probe(NODE, root).read()
         self._end = threading.Event()
         self._write(0)
@@ -135,7 +136,7 @@ class Place:
         self.is_mounted = is_mounted
         self.root = folder / "data"
         self.root.mkdir()
-        self.data = DataRoot(self.root)
+        self.data = mounted(self.root)
         self.wire = Wire(sshd.port)
         self.opened: list[Services] = []
         # A name that only the user's client settings know.

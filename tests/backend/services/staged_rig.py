@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.datastore.nodes.files import entry, write_entry
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import NODE, FakeHead, Place, RemoteRun, on_node
 from tests.backend.ssh.sshd_rig import Sshd
+from tests.fakes.mounted_root import mounted
 from tests.waiting import wait_for
 
 
@@ -22,7 +23,7 @@ class CarriedPlace(Place):
 
     def __init__(self, folder: Path, sshd: Sshd) -> None:
         super().__init__(folder, sshd, is_mounted=True)
-        self.far = DataRoot(sshd.home / ".ringmaster" / "carried" / "abcd")
+        self.far = mounted(sshd.home / ".ringmaster" / "carried" / "abcd")
         self.far.jobs.mkdir(parents=True)
         self.far.node(NODE).path.mkdir(parents=True)
         self.add_blind_node()

@@ -59,7 +59,7 @@ def show(services: Services, id: JobId) -> Answer:
 
 
 def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
-    config = view.config
+    config, root = view.config, services.data_root
     servers = config.strategy.servers
     place = services.queue.read().of(view.id) if view.state is JobState.QUEUED else None
     yield from (
@@ -99,7 +99,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Ended", in_local_time(view.status.ended)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
-        ("Folder", services.access.shown(services.data_root.job(view.id).path)),
+        ("Folder", root.shown(root.job(view.id).path)),
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )

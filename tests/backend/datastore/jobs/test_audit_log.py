@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import audit_log, files
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import parse_job
 from tests.backend.records.jobs.test_job_config import GOOD
+from tests.fakes.mounted_root import mounted
 
 _HOUR_NS = 3600 * 10**9
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> tuple[JobFolder, JobFile]:
-    root = DataRoot(tmp_path)
+def job(tmp_path: Path) -> tuple[OpenJob, JobFile]:
+    root = mounted(tmp_path)
     config = parse_job(GOOD).config
     assert config is not None
     file = files.create_job(root, config, {})
@@ -38,7 +39,7 @@ def job(tmp_path: Path) -> tuple[JobFolder, JobFile]:
     ],
 )
 def test_actions_are_in_the_order_of_their_doing(
-    job: tuple[JobFolder, JobFile], clocks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    job: tuple[OpenJob, JobFile], clocks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, file = job
     begin = time.time_ns()

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import JobFile
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
-from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.library.item import Pin
+from tests.fakes.mounted_root import MOUNTED, mounted
 
 HARD_NAMES = (
     "a b 'c' \"d\"",
@@ -52,10 +53,10 @@ def config(**changes: Any) -> JobConfig:
     return parsed.config
 
 
-def make(root: Path, **changes: Any) -> tuple[JobFile, JobFolder]:
+def make(root: Path, **changes: Any) -> tuple[JobFile, OpenJob]:
     pins = {"model": Pin("m", 1, "a" * 64)}
-    file = job_files.create_job(DataRoot(root), config(**changes), pins)
-    return file, DataRoot(root).job(file.id)
+    file = job_files.create_job(mounted(root), config(**changes), pins)
+    return file, mounted(root).job(file.id)
 
 
 def test_what_was_made_is_read_back(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_f23_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
 
     def claim() -> bool:
         barrier.wait()
-        return run_start.claim(folder, 1)
+        return run_start.claim(folder, 1, MOUNTED)
 
     with ThreadPoolExecutor(8) as pool:
         claims = [pool.submit(claim) for _ in range(8)]
@@ -124,10 +125,10 @@ def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     job_files.request_stop(folder, 1)
     assert not stop_requested(folder.lock, 2)
-    run_start.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2, MOUNTED)
     assert not folder.lock.exists()
     job_files.request_stop(folder, 2)
-    run_start.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2, MOUNTED)
     assert stop_requested(folder.lock, 2)
     folder.lock.unlink()
     job_files.request_stop(folder, 1)
@@ -143,7 +144,7 @@ def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
 
 def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
-    run_start.claim(folder, 1)
+    run_start.claim(folder, 1, MOUNTED)
     files = {
         "output/history.toml": b"history",
         "checkpoints/epoch-0001-step-000010.pt": b"weights",
@@ -155,8 +156,8 @@ def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> 
     for name, content in files.items():
         (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / name).write_bytes(content)
-    run_start.claim(folder, 2)
-    run_start.move_earlier_runs(folder, 2)
+    run_start.claim(folder, 2, MOUNTED)
+    run_start.move_earlier_runs(folder, 2, MOUNTED)
     moved = folder.runs / "1"
     assert {n: (moved / n).read_bytes() for n in files} == files
     assert folder.newest_run() == 2
@@ -167,7 +168,7 @@ def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> 
 def test_removing_a_job_moves_it_to_the_trash(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     config_file = folder.config.read_bytes()
-    target = job_files.move_to_trash(DataRoot(tmp_path), folder)
+    target = job_files.move_to_trash(mounted(tmp_path), folder)
     assert (target / "config.toml").read_bytes() == config_file
     assert not folder.path.exists()
 
@@ -201,15 +202,15 @@ def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None
     file, folder = make(tmp_path)
     (folder.checkpoints / "epoch-0001.pt").write_bytes(b"weights")
     before = _bytes_of(folder.path)
-    job_files.move_to_trash(DataRoot(tmp_path), folder)
+    job_files.move_to_trash(mounted(tmp_path), folder)
     assert not folder.path.exists()
-    assert job_files.take_from_trash(DataRoot(tmp_path), file.id)
+    assert job_files.take_from_trash(mounted(tmp_path), file.id)
     assert _bytes_of(folder.path) == before
-    assert not job_files.take_from_trash(DataRoot(tmp_path), file.id), "there is no other one"
+    assert not job_files.take_from_trash(mounted(tmp_path), file.id), "there is no other one"
 
 
 def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Path) -> None:
-    root = DataRoot(tmp_path)
+    root = mounted(tmp_path)
     file, folder = make(tmp_path)
     for number in range(11):
         folder.path.mkdir(exist_ok=True)
@@ -224,7 +225,7 @@ def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Pat
 
 
 def test_a_job_that_is_in_its_place_is_not_replaced_by_one_from_the_trash(tmp_path: Path) -> None:
-    root = DataRoot(tmp_path)
+    root = mounted(tmp_path)
     file, folder = make(tmp_path)
     job_files.move_to_trash(root, folder)
     folder.path.mkdir()

@@ -13,10 +13,11 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted
 from backend.datastore.jobs import log_index
 from backend.datastore.jobs.log_index import BLOCK_BYTES, LINE_CHARACTERS, LogIndex
+from tests.fakes.mounted_root import MOUNTED
 
 
 def indexed(path: Path) -> LogIndex:
-    index = LogIndex(path)
+    index = LogIndex(path, MOUNTED)
     index.refresh()
     return index
 

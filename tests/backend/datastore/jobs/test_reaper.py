@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import Mounted
+from backend.datastore.access.root_access import Mounted, OpenJob
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunStateReader
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus, UnrecordedEnd
+from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.waiting import LIMIT_S, wait_for
 
@@ -28,8 +29,8 @@ TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"l
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> JobFolder:
-    folder = JobFolder(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}")
+def folder(tmp_path: Path) -> OpenJob:
+    folder = OpenJob(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}", MOUNTED)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
     replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
@@ -43,7 +44,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     run.clean()
 
 
-def contents(folder: JobFolder) -> dict[str, tuple[int, bytes]]:
+def contents(folder: OpenJob) -> dict[str, tuple[int, bytes]]:
     files = (path for path in folder.path.rglob("*") if path.is_file())
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
@@ -57,20 +58,20 @@ class Aged(Mounted):
         return super().changed_s(path) - (self.age_s if path.name == "1" else 0.0)
 
 
-def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: JobFolder) -> None:
+def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: OpenJob) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
     assert reap(folder) is None
     disk = Aged()
     disk.age_s = 200
-    assert reap(folder, disk) is UnrecordedEnd.NEVER_STARTED
+    assert reap(OpenJob(folder.path, disk)) is UnrecordedEnd.NEVER_STARTED
     assert RunStateReader(folder).read().status.message == "The run did not start within 120 s."
     assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
 
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, -130.0, 0.0, 130.0, 7200.0, 1e8])
 def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
-    folder: JobFolder, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+    folder: OpenJob, ahead_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
@@ -82,9 +83,9 @@ def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
     for disk.age_s, reason in ((50, None), (200, UnrecordedEnd.NEVER_STARTED)):
         for _ in range(2):
             if reason is None:
-                assert reap(folder, disk) is None
+                assert reap(OpenJob(folder.path, disk)) is None
                 assert Mounted().changed_s(attempt) == before
-        assert reap(folder, disk) is reason
+        assert reap(OpenJob(folder.path, disk)) is reason
 
 
 @pytest.mark.parametrize("victims", ["F4", "F5"])
@@ -110,7 +111,7 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
     assert reap(run.folder) is None
 
 
-def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: JobFolder) -> None:
+def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: OpenJob) -> None:
     gone = replace(process_identity.own(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, gone.to_dict())
     old = folder.attempt(1).path.stat().st_mtime - 200
@@ -145,7 +146,7 @@ def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_ki
 
 
 def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
-    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+    folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = replace(process_identity.own(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, gone.to_dict())
@@ -162,4 +163,4 @@ def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
 
 def test_a_folder_that_is_away_reaps_nothing(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
-        reap(JobFolder(tmp_path / "nothing"))
+        reap(OpenJob(tmp_path / "nothing", MOUNTED))

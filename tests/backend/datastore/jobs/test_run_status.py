@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
     RunFacts,
@@ -31,6 +32,7 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.queue.entry import QueueEntry
+from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.waiting import wait_for
 
@@ -53,8 +55,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> JobFolder:
-    folder = JobFolder(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}")
+def folder(tmp_path: Path) -> OpenJob:
+    folder = OpenJob(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}", MOUNTED)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
     replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
@@ -97,7 +99,7 @@ def saved(run: int, epoch: int, step: int) -> Checkpoint:
     ],
 )
 def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
-    folder: JobFolder,
+    folder: OpenJob,
     status: tuple[int, int],
     history: bytes | None,
     checkpoints: tuple[Checkpoint, ...],
@@ -118,7 +120,7 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
 def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = JobFolder(tmp_path / "jobs" / "waits")
+    folder = OpenJob(tmp_path / "jobs" / "waits", MOUNTED)
     folder.attempts.mkdir(parents=True)
     placement = (Placement(THIS_COMPUTER, 1),)
     entry = QueueEntry("waits", "waits", 1, placement, machine="", host="")
@@ -146,7 +148,7 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
 
 
 def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_ones_see(
-    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+    folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
     last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
@@ -210,7 +212,7 @@ def test_m07_nothing_stays_starting_for_more_than_120_s_without_a_supervisor(
 
 
 def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock(
-    folder: JobFolder, clock: Clock
+    folder: OpenJob, clock: Clock
 ) -> None:
     reader = RunStateReader(folder, clock)
     assert reader.read().doubt == ""
@@ -240,7 +242,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
 def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
-    folder: JobFolder, content: bytes
+    folder: OpenJob, content: bytes
 ) -> None:
     reader = RunStateReader(folder)
     assert reader.read().problems == ()
@@ -253,16 +255,14 @@ def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
-def test_f35_a_broken_status_is_told_at_the_first_look_too(
-    folder: JobFolder, content: bytes
-) -> None:
+def test_f35_a_broken_status_is_told_at_the_first_look_too(folder: OpenJob, content: bytes) -> None:
     folder.status.write_bytes(content)
     found = RunStateReader(folder).read()
     assert found.state is JobState.STARTING
     assert "status.json cannot be read" in found.problems[0]
 
 
-def test_a_broken_supervisor_record_ends_no_run(folder: JobFolder) -> None:
+def test_a_broken_supervisor_record_ends_no_run(folder: OpenJob) -> None:
     folder.attempt(1).supervisor.write_text("{}")
     found = RunStateReader(folder).read()
     assert found.state is JobState.TRAINING
@@ -270,7 +270,7 @@ def test_a_broken_supervisor_record_ends_no_run(folder: JobFolder) -> None:
 
 
 def test_f32_a_data_root_that_is_away_is_no_news_and_no_failure(
-    folder: JobFolder, tmp_path: Path
+    folder: OpenJob, tmp_path: Path
 ) -> None:
     reader = RunStateReader(folder)
     reader.read()
@@ -284,10 +284,10 @@ def test_f32_a_data_root_that_is_away_is_no_news_and_no_failure(
 
 def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
-        RunStateReader(JobFolder(tmp_path / "nothing")).read()
+        RunStateReader(OpenJob(tmp_path / "nothing", MOUNTED)).read()
 
 
-def test_f10_a_reused_pid_is_not_the_supervisor(folder: JobFolder) -> None:
+def test_f10_a_reused_pid_is_not_the_supervisor(folder: OpenJob) -> None:
     reused = replace(process_identity.own(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, reused.to_dict())
     assert RunStateReader(folder).read().state is JobState.ERROR
@@ -311,7 +311,7 @@ def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: 
     assert not run.folder.mpirun_log.exists()
 
 
-def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: JobFolder) -> None:
+def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: OpenJob) -> None:
     for run, state in ((1, JobState.INTERRUPTED), (2, JobState.ERROR)):
         folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())

@@ -14,14 +14,14 @@ import pytest
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.library.imports import import_version
-from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind, LibraryItem
+from tests.fakes.mounted_root import mounted
 
 
 def import_now(
     root: Path, source: Path, name: str = "digits", kind: Kind = Kind.DATASET
 ) -> LibraryItem:
-    return import_version(DataRoot(root), kind, source, name, Progress())[0]
+    return import_version(mounted(root), kind, source, name, Progress())[0]
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from backend.datastore.access.hashes import MANIFEST, manifest, read_manifest
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.imports import import_version
 from backend.datastore.library.staging import make_staging, stagings
-from backend.records.base.layout import DataRoot
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
@@ -34,6 +33,7 @@ from tests.backend.datastore.library.import_rig import (
     make_zip,
     refused,
 )
+from tests.fakes.mounted_root import mounted
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_importing_again_makes_the_next_version_and_leaves_the_first(
 
 
 def test_a_number_that_was_removed_is_not_given_again(root: Path, source: Path) -> None:
-    data_root = DataRoot(root)
+    data_root = mounted(root)
     import_now(root, source)
     import_now(root, source)
     folder = library_files.VersionFolder(data_root, Kind.DATASET, "digits", 2)
@@ -133,7 +133,7 @@ def test_f45_two_desktops_that_import_one_name_at_once_get_two_versions(
         thread.join()
     assert sorted(versions) == list(range(1, 41))
     for version in versions:
-        folder = library_files.VersionFolder(DataRoot(root), Kind.DATASET, "digits", version)
+        folder = library_files.VersionFolder(mounted(root), Kind.DATASET, "digits", version)
         assert library_files.read_item(folder).version == version
 
 
@@ -336,9 +336,9 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
             import_now(root, source, name)
     else:
         item = import_now(root, source, name)
-        folder = library_files.VersionFolder(DataRoot(root), Kind.DATASET, name, item.version)
+        folder = library_files.VersionFolder(mounted(root), Kind.DATASET, name, item.version)
         assert library_files.read_item(folder) == item
-        assert name in library_files.names(DataRoot(root), Kind.DATASET)
+        assert name in library_files.names(mounted(root), Kind.DATASET)
     assert set(os.listdir(tmp_path)) == {"root", "empty"}
 
 
@@ -352,7 +352,7 @@ def test_cancelling_leaves_nothing(root: Path, source: Path) -> None:
                 self.cancel()
 
     with pytest.raises(Cancelled):
-        import_version(DataRoot(root), Kind.DATASET, source, "digits", ImpatientProgress())
+        import_version(mounted(root), Kind.DATASET, source, "digits", ImpatientProgress())
     assert everything(root) == {}
 
 
@@ -363,7 +363,7 @@ def test_progress_tells_bytes_of_bytes(root: Path, source: Path) -> None:
         def report(self, done: float, total: float, what: str) -> None:
             told.append((done, total, what))
 
-    item, _ = import_version(DataRoot(root), Kind.DATASET, source, "digits", Notes())
+    item, _ = import_version(mounted(root), Kind.DATASET, source, "digits", Notes())
     copying = [done for done, total, what in told if what == "Copying files"]
     assert copying == sorted(copying)
     assert copying[-1] == item.bytes
@@ -463,7 +463,7 @@ def test_f43_a_killed_import_is_never_listed_and_swept_by_the_next(
         importer = subprocess.run(command, capture_output=True, text=True, check=False)
         assert importer.returncode == -signal.SIGKILL, importer.stderr
         half += any(name.startswith(".") for name in _names(root / "datasets"))
-        for folder in library_files.found(DataRoot(root), Kind.DATASET):
+        for folder in library_files.found(mounted(root), Kind.DATASET):
             item = library_files.read_item(folder)
             assert len(contents(folder.content)) == item.files == files
             assert (

@@ -12,11 +12,11 @@ from backend.base.progress import Progress
 from backend.datastore.library.imports import import_source, inspect
 from backend.datastore.library.project_detection import inspect as recognised
 from backend.datastore.library.project_detection import recognise
-from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import EXAMPLE
 from tests.backend.datastore.library.import_rig import contents, make_zip
+from tests.fakes.mounted_root import mounted
 
 MODEL, LOADER, DATASET = Kind.MODEL, Kind.LOADER, Kind.DATASET
 APART = ("model/bks_model.py", "loader/bks_dataset.py")
@@ -164,7 +164,7 @@ def brought(root: Path, source: Path) -> dict[Kind, Path]:
     root.mkdir(exist_ok=True)
     for kind, part in project.parts.items():
         content = inspect(kind, source, Progress(), part)
-        item, _ = import_source(DataRoot(root), kind, content, "p", "there", Progress())
+        item, _ = import_source(mounted(root), kind, content, "p", "there", Progress())
         found[kind] = root / kind.folder / "p" / f"v{item.version}" / kind.content
     return found
 

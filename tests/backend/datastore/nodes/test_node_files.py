@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.datastore.access import untrusted
+from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.datastore.nodes.files import StatusWatch
 from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.reading import (
     Cpu,
     Finding,
@@ -30,6 +30,7 @@ from backend.records.nodes.reading import (
     NodeReading,
     Presence,
 )
+from tests.fakes.mounted_root import mounted
 
 READING = NodeReading(
     name="gpu1",
@@ -57,8 +58,8 @@ READING = NodeReading(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> DataRoot:
-    root = DataRoot(tmp_path)
+def root(tmp_path: Path) -> OpenRoot:
+    root = mounted(tmp_path)
     root.node("gpu1").path.mkdir(parents=True)
     return root
 
@@ -67,7 +68,7 @@ Write = Callable[..., "NodeReading | Finding"]
 
 
 @pytest.fixture
-def read_back(root: DataRoot) -> Write:
+def read_back(root: OpenRoot) -> Write:
     """What is read after somebody wrote a reading with other values in it."""
 
     def write(**other: Any) -> NodeReading | Finding:
@@ -85,20 +86,20 @@ def refusal(found: NodeReading | Finding) -> str:
     return found.sentence
 
 
-def test_what_an_agent_writes_is_read_back_whole(root: DataRoot, read_back: Write) -> None:
+def test_what_an_agent_writes_is_read_back_whole(root: OpenRoot, read_back: Write) -> None:
     assert read_back() == READING
     mine = Probe("gpu1", root.path).read()
     replace_json(root.node("gpu1").status, mine.to_dict())
     assert node_files.read_status(root, "gpu1") == mine
 
 
-def test_no_status_yet_is_said(root: DataRoot) -> None:
+def test_no_status_yet_is_said(root: OpenRoot) -> None:
     assert refusal(node_files.read_status(root, "gpu1")) == (
         "The agent of gpu1 has not written a status yet."
     )
 
 
-def test_f59_a_terabyte_is_not_read(root: DataRoot) -> None:
+def test_f59_a_terabyte_is_not_read(root: OpenRoot) -> None:
     with root.node("gpu1").status.open("wb") as file:
         file.truncate(2**40)
     assert "larger than 1000000 bytes" in refusal(node_files.read_status(root, "gpu1"))
@@ -119,7 +120,7 @@ def test_f59_a_terabyte_is_not_read(root: DataRoot) -> None:
     ],
     ids=["empty", "half", "list", "null", "bytes", "deep", "deeper", "long number", "surrogate"],
 )
-def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: DataRoot, content: bytes) -> None:
+def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
     root.node("gpu1").status.write_bytes(content)
     sentence = refusal(node_files.read_status(root, "gpu1"))
     assert sentence.startswith("The agent of gpu1 writes a status that cannot be used: ")
@@ -179,7 +180,7 @@ def test_f59_a_long_complaint_is_cut_and_printable(read_back: Write) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link to a device"])
-def test_f59_what_is_no_plain_file_is_not_waited_for(root: DataRoot, kind: str) -> None:
+def test_f59_what_is_no_plain_file_is_not_waited_for(root: OpenRoot, kind: str) -> None:
     path = root.node("gpu1").status
     {
         "fifo": lambda: os.mkfifo(path),
@@ -232,16 +233,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(root: DataRoot, clock: Clock) -> StatusWatch:
+def watch(root: OpenRoot, clock: Clock) -> StatusWatch:
     return StatusWatch(root, clock)
 
 
-def beat(root: DataRoot, number: int, **other: Any) -> None:
+def beat(root: OpenRoot, number: int, **other: Any) -> None:
     replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **other).to_dict())
 
 
 def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next(
-    root: DataRoot, watch: StatusWatch, clock: Clock
+    root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 1)
     assert watch.read("gpu1").presence is None
@@ -261,7 +262,7 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
 
 
 def test_a_status_that_is_a_year_old_is_never_called_online(
-    root: DataRoot, watch: StatusWatch, clock: Clock
+    root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 900)
     assert watch.read("gpu1").presence is None
@@ -272,7 +273,7 @@ def test_a_status_that_is_a_year_old_is_never_called_online(
 
 @pytest.mark.parametrize("off_s", [600, -600, 10**9])
 def test_f44_the_clock_of_a_node_is_not_looked_at(
-    root: DataRoot, watch: StatusWatch, clock: Clock, off_s: int
+    root: OpenRoot, watch: StatusWatch, clock: Clock, off_s: int
 ) -> None:
     path = root.node("gpu1").status
     for number in range(1, 6):
@@ -284,7 +285,7 @@ def test_f44_the_clock_of_a_node_is_not_looked_at(
 
 
 def test_f44_the_desktops_own_wall_clock_may_jump(
-    root: DataRoot, watch: StatusWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    root: OpenRoot, watch: StatusWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(root, 1)
     watch.read("gpu1")
@@ -294,7 +295,7 @@ def test_f44_the_desktops_own_wall_clock_may_jump(
     assert watch.read("gpu1").presence is Presence.ONLINE
 
 
-def test_an_agent_that_counts_anew_lives(root: DataRoot, watch: StatusWatch, clock: Clock) -> None:
+def test_an_agent_that_counts_anew_lives(root: OpenRoot, watch: StatusWatch, clock: Clock) -> None:
     beat(root, 500)
     watch.read("gpu1")
     clock.now += 20
@@ -304,7 +305,7 @@ def test_an_agent_that_counts_anew_lives(root: DataRoot, watch: StatusWatch, clo
 
 @pytest.mark.parametrize(("interval_s", "limit_s"), [(1e9, 180), (0.0, 3), (10.0, 30)])
 def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
-    root: DataRoot, watch: StatusWatch, clock: Clock, interval_s: float, limit_s: float
+    root: OpenRoot, watch: StatusWatch, clock: Clock, interval_s: float, limit_s: float
 ) -> None:
     for number in (1, 2):
         beat(root, number, interval_s=interval_s)
@@ -316,7 +317,7 @@ def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
 
 
 def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told(
-    root: DataRoot, watch: StatusWatch, clock: Clock
+    root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):
         beat(root, number)
@@ -331,7 +332,7 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told
 
 
 def test_a_node_that_is_set_up_anew_begins_anew(
-    root: DataRoot, watch: StatusWatch, clock: Clock
+    root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):
         beat(root, number)

@@ -39,7 +39,7 @@ def fetched(remote_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]
     services.jobs.queries.show(view.id)
     folder = services.data_root.job(view.id)
     for record in services.jobs.queries.checkpoints(view.id):
-        services.access.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
+        services.data_root.files.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
     services.library.list(Kind.MODEL)
     return services, folder, services.library.open_content(Kind.MODEL, "tiny")
 
@@ -66,7 +66,7 @@ def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
     assert not source.exists()
     assert len(services.jobs.queries.checkpoints(folder.job_id)) == 2
 
-    services.access.bring_file(first, Progress())
+    services.data_root.files.bring_file(first, Progress())
     assert first.read_bytes() == PAYLOAD
     assert services.library.open_content(Kind.MODEL, "tiny") == source
     assert (source / "bks_model.py").exists()
@@ -79,7 +79,7 @@ def test_what_is_asked_for_is_wanted_anew(fetched: tuple[Services, JobFolder, Pa
         unwanted_for(path, 31 * DAY_S)
     services.library.open_content(Kind.MODEL, "tiny")
     for path in kept[1:]:
-        services.access.bring_file(path, Progress())
+        services.data_root.files.bring_file(path, Progress())
     services.library.open_content(Kind.LOADER, "tiny")
     assert [path.exists() for path in kept] == [True, True, True]
 
@@ -107,7 +107,7 @@ def test_what_the_data_root_has_no_more_or_otherwise_stays(
     (there / first).unlink()
     shutil.rmtree(remote_place.root / "models" / "tiny" / "v1" / "src")
     (remote_place.root / "models" / "tiny" / "v1" / "src").mkdir()
-    freed = services.access.clear()
+    freed = services.data_root.files.clear()
     assert freed == len(PAYLOAD)
     assert weights(folder) == [first]
     assert (source / "bks_model.py").exists()
@@ -155,7 +155,7 @@ def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
     found = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    room = services.access.room()
+    room = services.data_root.files.room()
     assert room is not None
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
@@ -166,7 +166,7 @@ def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
     assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
     assert weights(folder) == []
-    after = services.access.room()
+    after = services.data_root.files.room()
     assert after is not None
     assert after.fetched_bytes == 0
     told = next(one for one in services.nodes.doctor() if one.check == "mirror")

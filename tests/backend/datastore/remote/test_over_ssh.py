@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes import registry, ssh_reading
 from backend.services.nodes.registry import NodeRegistry
@@ -23,6 +22,7 @@ from backend.ssh.interface import CommandResult, HostKeyUnknown, Unreachable
 from backend.ssh.ssh_config import Hop
 from tests.backend.ssh.sshd_rig import USER, Sshd
 from tests.fakes.local_shell import LocalShell
+from tests.fakes.mounted_root import mounted
 from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
 
@@ -31,7 +31,7 @@ pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 
 @pytest.fixture
 def service(tmp_path: Path, sshd: Sshd) -> NodeRegistry:
-    made = NodeRegistry(DataRoot(tmp_path), tmp_path / "desktop", sshd.ssh_config)
+    made = NodeRegistry(mounted(tmp_path), tmp_path / "desktop", sshd.ssh_config)
     made.trust(sshd.host_key)
     return made
 

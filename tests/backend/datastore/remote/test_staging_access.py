@@ -46,6 +46,7 @@ from tests.backend.services.staged_rig import (
     stocked,
 )
 from tests.backend.ssh.sshd_rig import Sshd
+from tests.fakes.mounted_root import MOUNTED
 from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = [
@@ -90,7 +91,7 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     assert state.reading is not None
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
-    (far,) = services.access._remote.values()  # type: ignore[attr-defined]
+    (far,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
     wait_for(lambda: not far._asking.is_alive(), "the look before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
@@ -194,7 +195,7 @@ def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: Carrie
     assert (record.name, record.is_latest) == (name, True)
     assert not Path(record.path).exists(), "files come when they are asked for"
     assert services.jobs.queries.log(view.id, 0).text == "hello\n"
-    verify(record, access=services.access)
+    verify(services.data_root.files, record)
     assert Path(record.path).read_bytes() == PAYLOAD
 
 
@@ -227,7 +228,7 @@ def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
     found = services.jobs.queries.checkpoints(view.id)
     assert [one.name for one in found] == names
     for one in found:
-        verify(one)
+        verify(MOUNTED, one)
 
 
 @pytest.mark.slow
@@ -239,7 +240,7 @@ def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> No
     assert services.jobs.queries.show(view.id).state is JobState.INTERRUPTED
     comes_home(blind.data.job(view.id))
     (record,) = services.jobs.queries.checkpoints(view.id)
-    verify(record)
+    verify(MOUNTED, record)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder, DataRoot
+from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import (
@@ -186,7 +187,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
         post_webhook(hook.url, message)
 
     def work() -> None:
-        telling = NotificationDelivery(attempt, MESSAGE, both, send)
+        telling = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
         start.wait()
         telling.poll()
 
@@ -196,7 +197,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
     for thread in threads:
         thread.join()
     assert len(hook.posts) == 2, "one to each place"
-    late = NotificationDelivery(attempt, MESSAGE, both, send)
+    late = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
     assert late.poll() is None
     assert len(hook.posts) == 2
 
@@ -209,12 +210,13 @@ def test_s16_of_two_processes_exactly_one_tells(
         "from backend.node.notifications.delivery import NotificationDelivery\n"
         "from backend.node.notifications.transport import post_webhook\n"
         "from backend.records.base.layout import AttemptFolder\n"
+        "from backend.records.base.local_files import LocalFiles\n"
         "from backend.records.notifications.notification import NotificationTarget, RunEndMessage\n"
         "sys.stdin.read(1)\n"
         "message = RunEndMessage('job-1', 2, 'ERROR', 'Failed', 'digits', 'Why.')\n"
         "targets = (NotificationTarget('webhook', 'aa11'),)\n"
         "NotificationDelivery(AttemptFolder(Path(sys.argv[1])), message, targets,\n"
-        "        lambda _t, m: post_webhook(sys.argv[2], m)).poll()\n"
+        "        lambda _t, m: post_webhook(sys.argv[2], m), LocalFiles()).poll()\n"
     )
     desks = [
         subprocess.Popen(
@@ -238,7 +240,7 @@ def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: Attemp
         if answers:
             raise answers.pop()
 
-    telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, monotonic=clock)
+    telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock)
     waits = []
     while (wait := telling.poll()) is not None:
         waits.append(wait)
@@ -266,7 +268,12 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             raise error
 
         telling = NotificationDelivery(
-            attempt, MESSAGE, (NotificationTarget("webhook", key),), send, monotonic=clock
+            attempt,
+            MESSAGE,
+            (NotificationTarget("webhook", key),),
+            send,
+            LocalFiles(),
+            monotonic=clock,
         )
         while (wait := telling.poll()) is not None:
             clock.now += wait
@@ -286,7 +293,7 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
     alive = process_identity.own().to_dict()
     held_by(attempt, alive)
     telling = NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
     )
     assert telling.poll() is not None
     assert sent == []
@@ -300,7 +307,12 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
     far = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
     clock, sent = Clock(), []
     telling = NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), monotonic=clock
+        attempt,
+        MESSAGE,
+        (TARGET,),
+        lambda target, _: sent.append(target),
+        LocalFiles(),
+        monotonic=clock,
     )
     for tries in range(3):
         record = {"by": far, "state": "trying", "tries": tries, "why": ""}
@@ -318,7 +330,7 @@ def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) ->
     attempt.delivery_file("aa11", 1).write_text("")
     sent: list[NotificationTarget] = []
     assert NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
     ).poll()
     assert sent == []
 

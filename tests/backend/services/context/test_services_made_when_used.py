@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from backend.datastore.access.root_access import MOUNTED
 from backend.services.context.container import Services, open_services
 
 SERVICES = sorted({n for n in vars(Services) if n[0] != "_"} - {"close", "make_all", "trash"})
@@ -26,14 +25,12 @@ def test_any_service_may_be_the_first(services: Services, name: str) -> None:
     first = getattr(services, name)
     services.make_all()
     assert getattr(services, name) is first
-    # A service that got no access of its own would take the data root for mounted.
-    shares = {getattr(vars(services)[one], "_access", None) for one in SERVICES}
-    assert shares <= {None, services.access}
-    assert MOUNTED not in shares
+    roots = {getattr(vars(services)[one], "_root", None) for one in SERVICES}
+    assert roots == {None, services.data_root}
 
 
-def test_opening_makes_none_but_the_access(services: Services, tmp_path: Path) -> None:
-    assert [name for name in SERVICES if name in vars(services)] == ["access"]
+def test_opening_makes_none(services: Services, tmp_path: Path) -> None:
+    assert not [name for name in SERVICES if name in vars(services)]
     assert not (tmp_path / "here").exists()
 
 

@@ -358,14 +358,14 @@ def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
     view, run = started(place, one)
     first = add_checkpoint(run, 4)
     add_checkpoint(run, 8)
-    mark = one.access.replace_json
+    mark = one.data_root.files.replace_json
 
     def too_late(path: Path, value: object) -> None:
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / first).with_suffix(suffix).unlink()
         mark(path, value)
 
-    monkeypatch.setattr(one.access, "replace_json", too_late)
+    monkeypatch.setattr(one.data_root.files, "replace_json", too_late)
     with pytest.raises(BackendError, match="has just removed the checkpoint"):
         one.jobs.keep(view.id, first)
     assert list(run.folder.checkpoints.glob("*.keep")) == []

@@ -10,8 +10,9 @@ import tomli_w
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.services.jobs.logs import AllLogs, LogService
+from tests.fakes.mounted_root import mounted
 from tests.waiting import LIMIT_S
 
 CONFIG = {
@@ -28,7 +29,7 @@ CONFIG = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    folder = DataRoot(tmp_path).job("a")
+    folder = mounted(tmp_path).job("a")
     folder.logs.mkdir(parents=True)
     folder.config.write_bytes(tomli_w.dumps(CONFIG).encode())
     replace_json(folder.meta, {"schema": 1, "pins": {}, "created": "2026-11-21T07:00:00Z"})
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> JobFolder:
 
 @pytest.fixture
 def logs(folder: JobFolder, tmp_path: Path) -> LogService:
-    return LogService(DataRoot(tmp_path))
+    return LogService(mounted(tmp_path))
 
 
 def write(path: Path, text: str) -> None:

@@ -18,7 +18,6 @@ from backend.catalogue.store import open_catalogue
 from backend.datastore.access import hashes
 from backend.datastore.jobs.files import JobFile, create_job
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import JobConfig, Optimizer, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -28,6 +27,7 @@ from backend.records.library.preview import ItemFault, ModelCheck, Preview
 from backend.services.context.container import Services, default_catalogue, open_services
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
+from tests.fakes.mounted_root import mounted
 from tests.job_views import changed
 
 CONFIG = JobConfig(
@@ -79,9 +79,9 @@ def source(tmp_path: Path) -> Path:
 
 def a_job(root: Path, item: LibraryItem, state: JobState = JobState.CREATED) -> JobFile:
     pins = {item.kind.value: Pin(item.name, item.version, item.sha256)}
-    file = create_job(DataRoot(root), CONFIG, pins)
+    file = create_job(mounted(root), CONFIG, pins)
     if state is not JobState.CREATED:
-        folder = DataRoot(root).job(file.id)
+        folder = mounted(root).job(file.id)
         replace_json(folder.status, RunStatus(state, run=1).to_dict())
     return file
 

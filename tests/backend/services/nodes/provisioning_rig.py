@@ -13,13 +13,13 @@ from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.provisioning import cluster_key
 from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
-from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.nodes.provisioning import DesktopPlaces, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
 from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
 from tests.backend.provisioning.test_wheelhouse import built
+from tests.fakes.mounted_root import mounted
 
 NAMES = ("gpu1", "gpu2", "gpu3")
 HOST_KEY = cluster_key.make_key().public
@@ -37,7 +37,7 @@ class Cluster:
     gathered: int = 0
 
     def __post_init__(self) -> None:
-        self.root = DataRoot(self.folder / "root")
+        self.root = mounted(self.folder / "root")
         self.root.path.mkdir()
         (self.folder / "horovod").mkdir()
         built(self.folder / "horovod")

@@ -16,12 +16,13 @@ from keyring.backends.null import Keyring as Null
 from keyring.errors import KeyringLocked
 
 from backend.base.errors import BackendError
-from backend.records.base.layout import DataRoot
+from backend.datastore.access.root_access import OpenRoot
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from backend.ssh.system_keyring import SystemKeyring
 from tests.backend.ssh.sshd_rig import Sshd, make_key
+from tests.fakes.mounted_root import mounted
 
 pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 PASSPHRASE = "korrekt-pferd-batterie"
@@ -36,13 +37,13 @@ def no(key: HostKey) -> bool:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> DataRoot:
+def root(tmp_path: Path) -> OpenRoot:
     (tmp_path / "data").mkdir()
-    return DataRoot(tmp_path / "data")
+    return mounted(tmp_path / "data")
 
 
 @pytest.fixture
-def open_service(tmp_path: Path, root: DataRoot, sshd: Sshd) -> Callable[[], NodeRegistry]:
+def open_service(tmp_path: Path, root: OpenRoot, sshd: Sshd) -> Callable[[], NodeRegistry]:
     return lambda: NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config)
 
 
@@ -51,12 +52,12 @@ def service(open_service: Callable[[], NodeRegistry]) -> NodeRegistry:
     return open_service()
 
 
-def everything_under(root: DataRoot) -> list[Path]:
+def everything_under(root: OpenRoot) -> list[Path]:
     return sorted(root.path.rglob("*"))
 
 
 def test_a_node_is_added_found_again_looked_at_and_removed(
-    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: DataRoot
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
     asked: list[HostKey] = []
 
@@ -87,7 +88,7 @@ def test_a_node_is_added_found_again_looked_at_and_removed(
 
 
 def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
-    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: DataRoot
+    open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
     one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
     assert one.no_share
@@ -117,7 +118,7 @@ def test_a_relative_key_is_found_from_any_folder(
 
 
 def test_f56_only_a_yes_lets_a_node_in(
-    service: NodeRegistry, sshd: Sshd, root: DataRoot, tmp_path: Path
+    service: NodeRegistry, sshd: Sshd, root: OpenRoot, tmp_path: Path
 ) -> None:
     with pytest.raises(HostKeyUnknown):
         service.add("gpu1", sshd.address, accept=no)
@@ -151,7 +152,7 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
 @pytest.mark.parametrize("contact", ["open_shell", "inspect", "connect", "add", "at once"])
 @pytest.mark.parametrize("is_right", [True, False])
 def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
-    root: DataRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
+    root: OpenRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
 ) -> None:
     NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add("gpu1", sshd.address, accept=yes)
     fingerprint = sshd.fingerprint if is_right else "SHA256:other"
@@ -180,7 +181,7 @@ def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
 
 
 def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
-    root: DataRoot, tmp_path: Path, sshd: Sshd
+    root: OpenRoot, tmp_path: Path, sshd: Sshd
 ) -> None:
     service = NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
     service.add("gpu1", sshd.address, accept=no)
@@ -194,7 +195,7 @@ def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     service.open_shell("gpu1").close()
 
 
-def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root: DataRoot) -> None:
+def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root: OpenRoot) -> None:
     sshd.stop()
     with pytest.raises(Unreachable):
         service.add("gpu1", sshd.address, accept=yes)
@@ -216,7 +217,7 @@ def test_a_look_that_fails_changes_nothing(service: NodeRegistry, sshd: Sshd) ->
 
 @pytest.mark.parametrize("name", ["a/b", "..", "-n", "CON", "a\nb", "x" * 101, "this-computer"])
 def test_f54_a_name_that_cannot_be_one_is_refused_before_anybody_is_asked(
-    service: NodeRegistry, root: DataRoot, name: str
+    service: NodeRegistry, root: OpenRoot, name: str
 ) -> None:
     def no_one(key: HostKey) -> bool:
         raise AssertionError("asked")
@@ -271,7 +272,7 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
 
 
 def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
-    service: NodeRegistry, sshd: Sshd, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, root: OpenRoot
 ) -> None:
     address = locked(sshd)
     for person, times in ((Person("a", "b", "c"), 3), (Person(""), 1), (Person("a", ""), 2)):
@@ -306,7 +307,7 @@ def test_a_node_that_does_not_see_the_data_root_is_added_without(
 
 
 def test_the_address_of_the_ranks_stays_while_the_node_has_it(
-    service: NodeRegistry, sshd: Sshd, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, root: OpenRoot
 ) -> None:
     from backend.datastore.nodes.files import write_entry
 
@@ -318,7 +319,7 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
 
 
 def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
-    service: NodeRegistry, sshd: Sshd, tmp_path: Path, root: DataRoot
+    service: NodeRegistry, sshd: Sshd, tmp_path: Path, root: OpenRoot
 ) -> None:
     mounted = tmp_path / "mounted"
     mounted.symlink_to(root.path)

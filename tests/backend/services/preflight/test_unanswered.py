@@ -17,7 +17,6 @@ from backend.base.errors import BackendError
 from backend.cli.commands.job.preflight import lines as finding_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import parse_job
 from backend.records.nodes.preflight import Preflight
 from backend.services.preflight import checks as words
@@ -29,6 +28,7 @@ from backend.services.preflight.run import PreflightRun
 from backend.ssh.interface import Unreachable
 from tests.backend.services.preflight.test_without_horovod import FACTS, node
 from tests.conftest import LogWatch
+from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job
 from tests.waiting import LIMIT_S
 from widgets.jobs.preflight import preflight_text
@@ -104,7 +104,7 @@ class Nodes:
         assert config is not None
         cluster: Any = SimpleNamespace(list=lambda: entries, open_shell=self.open_shell, peers=list)
         context = PreflightContext(
-            DataRoot(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
+            mounted(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
         self.run = PreflightRun(context, config, 0)
         return self.run.fly(lambda: False)

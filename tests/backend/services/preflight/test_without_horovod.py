@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from backend.provisioning.code_archive import bundle_name
-from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER, parse_job
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
@@ -19,6 +18,7 @@ from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import PreflightFixes
 from backend.services.preflight.run import PreflightRun
+from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job
 
 FACTS = NodeFacts(
@@ -50,7 +50,7 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
     assert config is not None
     cluster: Any = SimpleNamespace(list=lambda: entries)
     context = PreflightContext(
-        DataRoot(Path("/lab/ring")), cluster, cluster, lambda: "/usr/bin/python3"
+        mounted(Path("/lab/ring")), cluster, cluster, lambda: "/usr/bin/python3"
     )
     return PreflightRun(context, config, 0)
 
@@ -154,7 +154,7 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
     service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
-    context = PreflightContext(DataRoot(Path("/lab/ring")), cluster, service, lambda: "")
+    context = PreflightContext(mounted(Path("/lab/ring")), cluster, service, lambda: "")
     mender = PreflightFixes(context)
     missing = findings(run("allreduce", LACKS))
     assert mender.fix(missing, lambda news: None) == {}

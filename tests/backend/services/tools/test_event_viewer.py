@@ -15,37 +15,38 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
+from backend.datastore.access.root_access import OpenRoot
 from backend.node.system.start_supervisor import CODE_ROOT, own_environment
-from backend.records.base.layout import DataRoot
 from backend.services.tools import event_viewer
 from backend.services.tools.event_viewer import EventViewers
 from backend.training.tensorboard import EventFile
+from tests.fakes.mounted_root import mounted
 from tests.waiting import LIMIT_S, wait_for
 
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from backend.records.base.layout import DataRoot
 from backend.services.tools.event_viewer import EventViewers
-print(EventViewers(DataRoot(Path(sys.argv[1]))).open("job"), flush=True)
+from tests.fakes.mounted_root import mounted
+print(EventViewers(mounted(Path(sys.argv[1]))).open("job"), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> DataRoot:
-    return DataRoot(tmp_path)
+def root(tmp_path: Path) -> OpenRoot:
+    return mounted(tmp_path)
 
 
 @pytest.fixture
-def viewers(root: DataRoot) -> Iterator[EventViewers]:
+def viewers(root: OpenRoot) -> Iterator[EventViewers]:
     found = EventViewers(root)
     yield found
     found.close()
 
 
 @pytest.fixture
-def events(root: DataRoot) -> None:
+def events(root: OpenRoot) -> None:
     file = EventFile(root.job("job").tensorboard)
     file.write([(1, {"loss": 0.5}), (2, {"loss": 0.25})])
     file.close()
@@ -83,7 +84,7 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
 
 
 @pytest.mark.usefixtures("events")
-def test_a_server_ends_with_the_program_that_was_killed(root: DataRoot) -> None:
+def test_a_server_ends_with_the_program_that_was_killed(root: OpenRoot) -> None:
     argv = [sys.executable, "-c", OWNER, str(root.path)]
     owner = subprocess.run(argv, cwd=CODE_ROOT, capture_output=True, text=True, check=False)
     url = owner.stdout.strip()

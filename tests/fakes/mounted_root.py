@@ -1,0 +1,13 @@
+"""A data root that this computer mounts, without staged roots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.datastore.access.root_access import Mounted, OpenRoot
+
+MOUNTED = Mounted()
+
+
+def mounted(path: Path) -> OpenRoot:
+    return OpenRoot(path, MOUNTED)
