@@ -152,7 +152,7 @@ class JobController(QObject):
 
     def resume_with(self, job_id: str, settings: Mapping[str, Any]) -> None:
         """Resume from the newest checkpoint with another batch size or learning rate."""
-        resume = partial(self._jobs.lifecycle.resume, **settings)
+        resume = partial(self._jobs.lifecycle.resume, changes=settings)
         self._starts.start(self._request(job_id, resume))
 
     @Slot(str)

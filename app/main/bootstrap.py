@@ -568,5 +568,5 @@ def _short(path: Path | RemoteRoot) -> str:
         return path.label
     try:
         return f"~/{expanded(path).absolute().relative_to(Path.home())}"
-    except ValueError:
+    except ValueError:  # It is not in the home folder.
         return str(path)

@@ -57,7 +57,8 @@ class Preferences:
         """The theme choice; the system's if the file holds an unknown value."""
         try:
             return ThemeChoice(self.theme)
-        except ValueError:
+        except ValueError as error:
+            swallowed(error)
             return ThemeChoice.SYSTEM
 
     @property

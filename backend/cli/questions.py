@@ -35,5 +35,5 @@ def secret(question: str) -> str:
     """Read a secret, hidden; "" at the end of the input."""
     try:
         return getpass.getpass(question)
-    except EOFError:
+    except EOFError:  # No answer, which the caller reports.
         return ""

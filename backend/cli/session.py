@@ -102,7 +102,7 @@ class Session:
             sys.stdout.flush()
         except BackendError as error:
             return self._failed(error)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # By the user.
             print_note("Interrupted.")
             return FAILED
         except BrokenPipeError:

@@ -81,7 +81,7 @@ LOADED = [
     (
         "strategy.servers",
         {"strategy": {"name": "downpour"}},
-        "A job with 1 server needs 2 processes or more, one of them to train; it has 1.",
+        "Servers must be fewer than the processes, so that one trains; the job has 1.",
     ),
     (
         "strategy.policy",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.services.preflight import checks as words
+from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, environment, fault, read_only_over, rewritten
@@ -19,14 +19,14 @@ GPUS_FILE = "/run/gpus"
 # The machine.
 
 
-@fault(words.HOME)
+@fault(names.HOME)
 def home_disk_full(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].fill_disk()
     yield
     ready[node].free_disk()
 
 
-@fault(words.HOME)
+@fault(names.HOME)
 def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(
         ready,
@@ -37,14 +37,14 @@ def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "umount -l /home/lab")
 
 
-@fault(words.SHARED_MEMORY)
+@fault(names.SHARED_MEMORY)
 def shared_memory_tiny(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "mount -o remount,size=1m /dev/shm")
     yield
     as_root(ready, node, "mount -o remount,size=50% /dev/shm")
 
 
-@fault(words.OPEN_FILES)
+@fault(names.OPEN_FILES)
 def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
     yield
@@ -53,28 +53,28 @@ def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].start_sshd()
 
 
-@fault(words.CLOCK)
+@fault(names.CLOCK)
 def clock_ahead(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].set_clock(600)
     yield
     ready[node].set_clock(0)
 
 
-@fault(words.GPUS)
+@fault(names.GPUS)
 def gpu_not_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 1")
     yield
     describe_gpus(ready, node)
 
 
-@fault(words.GPUS)
+@fault(names.GPUS)
 def gpu_busy(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 2", "process 1 1 18432")
     yield
     describe_gpus(ready, node)
 
 
-@fault(words.GPUS)
+@fault(names.GPUS)
 def gpu_lost(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 2", "lost 1")
     yield
@@ -110,20 +110,20 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
 # The data root.
 
 
-@fault(words.DATA_ROOT)
+@fault(names.DATA_ROOT)
 def data_root_unmounted(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].unmount_share()
     yield
     ready[node].mount_share()
 
 
-@fault(words.DATA_ROOT)
+@fault(names.DATA_ROOT)
 def data_root_read_only(ready: ReadyCluster, node: str) -> Iterator[None]:
     with read_only_over(ready, node, ready.cluster.data_root):
         yield
 
 
-@fault(words.DATA_ROOT)
+@fault(names.DATA_ROOT)
 def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     root = ready.cluster.data_root
     as_root(ready, node, f"mount -t tmpfs tmpfs {root}; mkdir {root}/jobs; chmod 777 {root}")
@@ -131,7 +131,7 @@ def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"umount -l {root}")
 
 
-@fault(words.DISK, shared=True)
+@fault(names.DISK, shared=True)
 def data_root_full(ready: ReadyCluster, node: str) -> Iterator[None]:
     full = ready.cluster.share / "full"
     room = os.statvfs(ready.cluster.share)

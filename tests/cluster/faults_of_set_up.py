@@ -8,39 +8,39 @@ from collections.abc import Iterator
 
 from backend.records.base.folder_modes import make_folder
 from backend.records.base.layout import DataRoot
-from backend.services.preflight import checks as words
+from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten
 from tests.waiting import wait_for
 
 
-@fault(words.PYTORCH)
+@fault(names.PYTORCH)
 def torch_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{environment(ready, node)}/{SITE}/torch"):
         yield
 
 
-@fault(words.HOROVOD)
+@fault(names.HOROVOD)
 def horovod_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{environment(ready, node)}/{SITE}/horovod"):
         yield
 
 
-@fault(words.PYTORCH)
+@fault(names.PYTORCH)
 def another_torch(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/{SITE}/torch/version.py"
     with rewritten(ready, node, path, "sed \"s/^__version__ = .*/__version__ = '2.9.0'/\""):
         yield
 
 
-@fault(words.OPEN_MPI)
+@fault(names.OPEN_MPI)
 def mpirun_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{environment(ready, node)}/bin/mpirun"):
         yield
 
 
-@fault(words.OPEN_MPI)
+@fault(names.OPEN_MPI)
 def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
     as_root(ready, node, f"chmod -x {path}")
@@ -48,13 +48,13 @@ def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"chmod +x {path}")
 
 
-@fault(words.OPEN_MPI)
+@fault(names.OPEN_MPI)
 def prted_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{environment(ready, node)}/bin/prted"):
         yield
 
 
-@fault(words.OPEN_MPI)
+@fault(names.OPEN_MPI)
 def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
     with moved(ready, node, path):
@@ -65,20 +65,20 @@ def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
         as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
 
 
-@fault(words.PROGRAM)
+@fault(names.PROGRAM)
 def program_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{bundle(ready, node)}/backend/node/run/rank_guard.py"
     with rewritten(ready, node, path, "cat; echo '# changed'"):
         yield
 
 
-@fault(words.PROGRAM)
+@fault(names.PROGRAM)
 def program_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, bundle(ready, node)):
         yield
 
 
-@fault(words.PYTHON)
+@fault(names.PYTHON)
 def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     folder = f"{ready.home}/environments"
     as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
@@ -87,20 +87,20 @@ def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None
     as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
 
 
-@fault(words.PYTHON)
+@fault(names.PYTHON)
 def python_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, "/usr/bin/python3.11"):
         yield
 
 
-@fault(words.AGENT)
+@fault(names.AGENT)
 def agent_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready.stop_agent(node)
     yield
     ready.revive()
 
 
-@fault(words.LEFTOVERS)
+@fault(names.LEFTOVERS)
 def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
     jobs = DataRoot(ready.cluster.share).jobs
     make_folder(jobs, exist_ok=True)

@@ -14,14 +14,14 @@ from pathlib import Path
 from backend.provisioning.code_archive import PACKAGE, bundle_name
 from backend.records.base.folder_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
-from backend.services.preflight import checks as words
+from backend.services.preflight import names
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten
 
 _CHANGE = "# older"
 
 
-@fault(words.PROGRAM)
+@fault(names.PROGRAM)
 def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Set up by a Ringmaster before this one, and nothing of it is damaged."""
     here = bundle(ready, node)
@@ -54,13 +54,13 @@ def _name_of_older() -> str:
         return bundle_name(package)
 
 
-@fault(words.BETWEEN)
+@fault(names.BETWEEN)
 def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
         yield
 
 
-@fault(words.DATA_ROOT)
+@fault(names.DATA_ROOT)
 def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
     """It was not mounted when the node was looked at, and is now."""
 

@@ -17,7 +17,7 @@ from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig, Placement, parse_job
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
-from backend.services.preflight import checks as words
+from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import settings_texts
 from backend.ssh.interface import Shell, Unreachable
@@ -121,14 +121,14 @@ def test_every_fault_is_seeded_and_there_are_thirty() -> None:
     assert len(FAULTS) >= 30
     # Too many processes have a test of their own, and MPI for Python is imported as Horovod is.
     found = {check for fault in FAULTS.values() for check in fault.checks}
-    assert found == set(words.BY_NAME) - {words.PROCESSES, words.MPI4PY}
+    assert found == set(checks.BY_NAME) - {names.PROCESSES, names.MPI4PY}
 
 
 def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
     found = ready_cluster.services.preflight.run(config())
     assert_well(ready_cluster, found)
     checked = {finding.check for finding in found.findings}
-    assert checked == set(words.BY_NAME) - {words.GPUS, words.MPI4PY}
+    assert checked == set(checks.BY_NAME) - {names.GPUS, names.MPI4PY}
 
 
 @slow
@@ -183,7 +183,7 @@ def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_p
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
         found = preflight.run(job)
-    assert told_of(found) == {(words.GPUS, (node,)) for node in NODES}
+    assert told_of(found) == {(names.GPUS, (node,)) for node in NODES}
     busy = next(finding for finding in found.faults if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.sentence
     assert "holds 18 GiB" in busy.sentence
@@ -196,7 +196,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     ready_cluster["node2"].stop_sshd()
     found = preflight.run(config())
     assert [placement.node for placement in found.smaller] == ["node1", "node3"]
-    finding = only(found, words.SSH)
+    finding = only(found, names.SSH)
     assert finding.fix is Fix.LEAVE_OUT
     (error,) = preflight.fix_all((finding,)).values()
     assert "cannot fix this" in error.sentence
@@ -244,7 +244,7 @@ def test_only_what_was_mended_is_asked_again(ready_cluster: ReadyCluster) -> Non
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
         after = preflight.check_again(config(), before, ("node2",))
-    assert told_of(after) == {(words.AGENT, ("node3",))}
+    assert told_of(after) == {(names.AGENT, ("node3",))}
     assert after.nodes == NODES
     assert [one.node for one in after.smaller] == ["node1", "node2"]
 
@@ -254,7 +254,7 @@ def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: Ready
     with ssh_settings_missing(ready_cluster, "node1"):
         found = ready_cluster.services.preflight.run(config())
     assert found.passed, found.faults
-    told = [one.sentence for one in found.findings if one.check == words.SETTINGS]
+    told = [one.sentence for one in found.findings if one.check == names.SETTINGS]
     assert told == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
 
 
@@ -273,7 +273,7 @@ def test_a_connection_that_breaks_while_settings_are_read_is_told(
 
     monkeypatch.setattr(preflight_run, "settings_texts", broken_at_last)
     found = ready_cluster.services.preflight.run(config())
-    assert told_of(found) == {(words.SETTINGS, ("node1",))}
+    assert told_of(found) == {(names.SETTINGS, ("node1",))}
 
 
 @slow
@@ -282,7 +282,7 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
     with jobs_for_their_owner_alone(ready_cluster):
         before = preflight.run(config())
         assert {(one.check, one.nodes, one.fix) for one in before.faults} == {
-            (words.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES
+            (names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES
         }
         assert before.smaller == ()
         assert not preflight.fix_all(before.faults[:1])
@@ -317,8 +317,8 @@ def test_another_gpu_is_taken_where_one_is_free(
 def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     found = preflight.run(config("node1", "gpu99", processes=100))
-    assert told_of(found) == {(words.PROCESSES, ("node1",)), (words.NODE, ("gpu99",))}
-    finding = only(found, words.PROCESSES)
+    assert told_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
+    finding = only(found, names.PROCESSES)
     fitting = placement_after(config("node1", processes=100).placement, finding)
     assert found.smaller == fitting
     assert preflight.run(replace(config(), placement=fitting)).passed
@@ -334,4 +334,4 @@ def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
 def test_a_job_on_this_computer_alone_waits_for_nobody(ready_cluster: ReadyCluster) -> None:
     found = ready_cluster.services.preflight.run(config("this-computer"))
     assert_well(ready_cluster, found)
-    assert words.SSH not in {finding.check for finding in found.findings}
+    assert names.SSH not in {finding.check for finding in found.findings}

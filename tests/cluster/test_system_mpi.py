@@ -18,7 +18,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.preflight import Preflight
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.preflight import checks as words
+from backend.services.preflight import names
 from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster
@@ -105,7 +105,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     assert (there.mpirun, there.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
     found = look(stocked)
     assert found.passed, found.faults
-    assert words.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
+    assert names.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
 
     view = run(*NODES)
     assert makes_steps(view)
@@ -146,7 +146,7 @@ def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) 
         (fault,) = look(stocked).faults
     finally:
         stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
-    assert (fault.check, fault.nodes) == (words.OPEN_MPI, ("node2",))
+    assert (fault.check, fault.nodes) == (names.OPEN_MPI, ("node2",))
     assert "/usr/bin/orted on node2 cannot be executed" in fault.sentence
 
 
@@ -159,7 +159,7 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
     for name in odd:
         node_files.write_entry(root, entries_before[name])
     found = look(stocked)
-    faults = [fault for fault in found.faults if fault.check == words.OPEN_MPI]
+    faults = [fault for fault in found.faults if fault.check == names.OPEN_MPI]
     assert faults == list(found.faults)
     versions = {name: BROUGHT if name in odd else DEBIANS for name in NODES}
     others = [name for name in NODES[1:] if versions[name] != versions["node1"]]

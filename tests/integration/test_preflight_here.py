@@ -24,7 +24,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from backend.services.preflight import checks as words
+from backend.services.preflight import machine, names
 from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.fakes.command_line import call
 from tests.fakes.mounted_root import MOUNTED
@@ -36,8 +36,8 @@ def test_it_passes_and_leaves_nothing(services: Services) -> None:
     found = services.preflight.run(job.config, job.id)
     assert found.passed, found.faults
     assert {finding.check for finding in found.findings} == {
-        *(words.NODE, words.OPEN_MPI, words.DATA_ROOT, words.DISK, words.SHARED_MEMORY),
-        *(words.OPEN_FILES, words.PROCESSES, words.LEFTOVERS),
+        *(names.NODE, names.OPEN_MPI, names.DATA_ROOT, names.DISK, names.SHARED_MEMORY),
+        *(names.OPEN_FILES, names.PROCESSES, names.LEFTOVERS),
     }
     assert [path.name for path in services.data_root.jobs.iterdir()] == [job.id]
 
@@ -51,7 +51,7 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
     faults = {finding.check for finding in without.run(many).faults}
-    assert faults >= {words.OPEN_MPI, words.PROCESSES}
+    assert faults >= {names.OPEN_MPI, names.PROCESSES}
 
 
 def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
@@ -61,7 +61,7 @@ def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
         (fault,) = services.preflight.run(job.config).faults
     finally:
         services.data_root.path.with_name("away").rename(services.data_root.path)
-    assert fault.check == words.DATA_ROOT
+    assert fault.check == names.DATA_ROOT
     assert fault.nodes == ()
 
 
@@ -80,7 +80,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = services.jobs.create(raw_job())
-    monkeypatch.setattr(words, "LEAST_OPEN_FILES", 10**9)
+    monkeypatch.setattr(machine, "LEAST_OPEN_FILES", 10**9)
     assert call(services, "job", "preflight", job.id, "--fix", "--canary") == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in told
@@ -92,7 +92,7 @@ def test_no_run_begins_without_a_look(services: Services) -> None:
     job = services.jobs.create(raw_job())
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),))
-    assert [fault.check for fault in refused.value.found.faults] == [words.NODE]
+    assert [fault.check for fault in refused.value.found.faults] == [names.NODE]
     assert refused.value.config.placement == (Placement("gpu99", 1),)
     view = services.jobs.queries.show(job.id)
     assert (view.run, view.config.placement) == (0, job.config.placement)
@@ -159,7 +159,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.create_and_start(raw)
     (fault,) = refused.value.found.faults
-    assert (fault.check, services.jobs.queries.list()) == (words.DISK, ())
+    assert (fault.check, services.jobs.queries.list()) == (names.DISK, ())
     assert "GB left, and" in fault.sentence
     assert fault.sentence.endswith(need)
 

@@ -20,7 +20,7 @@ from backend.records.nodes.reading import BAD
 from backend.records.queue.entry import Cause, QueueEntry
 from backend.records.queue.scheduling import NodeView, Scene, why_waiting
 from backend.services.context.container import Services
-from backend.services.preflight import checks as words
+from backend.services.preflight import names
 from backend.services.preflight.context import PreflightTarget
 from backend.services.preflight.service import PreflightFailed
 from tests.backend.records.nodes.test_unlisted_holder import GPU, reading
@@ -81,7 +81,7 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     with_files(monkeypatch, 12)
     with pytest.raises(PreflightFailed, match="can take only 12 more files") as refused:
         services.jobs.lifecycle.start(job.id)
-    assert [one.check for one in refused.value.found.faults] == [words.DISK]
+    assert [one.check for one in refused.value.found.faults] == [names.DISK]
     with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
         services.library.import_item(Kind.DATASET, source, "set")
     assert "12 more files" in doctor._data_root(services.data_root.path).sentence
@@ -175,8 +175,8 @@ def test_the_limit_of_open_files_is_enough_for_loader_workers(
 @pytest.mark.parametrize(
     ("facts", "check"),
     [
-        ({"shared_memory": {"free": 8 * MIB, "why": ""}}, words.SHARED_MEMORY),
-        ({"limits": {"open_files": 256, "hard": 256}}, words.OPEN_FILES),
+        ({"shared_memory": {"free": 8 * MIB, "why": ""}}, names.SHARED_MEMORY),
+        ({"limits": {"open_files": 256, "hard": 256}}, names.OPEN_FILES),
     ],
 )
 def test_a_start_on_this_computer_alone_knows_both(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import secrets
 import socket
@@ -31,7 +30,8 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import plain
-from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
+from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
+from backend.records.jobs.settings import CHANGEABLE, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, stop_requested
@@ -40,6 +40,8 @@ from backend.records.library.item import Pin
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
+_CHANGE_KEYS = {"optimizer.lr": "learning_rate"}
+"""Keys of ``placement.json`` that are not the path of the setting."""
 _PUT_BACK = "Restore it from a backup. The other files of the job are unchanged"
 # Without letters and digits that are easily confused.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -177,14 +179,9 @@ def read_job(folder: JobFolder) -> JobFile:
             raise BackendError(
                 f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
             ) from error
-        placement, faults = parse_placement(changed["placement"])
-        config = config if faults else replace(config, placement=placement)
-        batch_size = changed.get("batch_size")
-        if isinstance(batch_size, int) and batch_size > 0:
-            config = replace(config, batch_size=batch_size)
-        rate = changed.get("learning_rate")
-        if isinstance(rate, float) and 0 < rate < math.inf:
-            config = config.with_learning_rate(rate)
+        for path in CHANGEABLE:
+            if (key := _CHANGE_KEYS.get(path, path)) in changed:
+                config = with_changes(config, {path: changed[key]}).config or config
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
         edited = read_json(folder.notes)
@@ -215,10 +212,12 @@ def _config_in(path: Path) -> ParsedJob:
 
 
 def write_placement(folder: OpenJob, config: JobConfig) -> None:
-    """Let the job run with nodes, batch size and learning rate of ``config`` from now on."""
-    raw = {**config.to_dict(), "learning_rate": float(config.optimizer.lr)}
-    kept = ("placement", "batch_size", "learning_rate")
-    folder.files.replace_json(folder.placement, {key: raw[key] for key in kept})
+    """Let the job run with the `CHANGEABLE` settings of ``config`` from now on."""
+    raw = config.to_dict()
+    folder.files.replace_json(
+        folder.placement,
+        {_CHANGE_KEYS.get(path, path): value_at(raw, path) for path in CHANGEABLE},
+    )
 
 
 def write_notes(

@@ -26,9 +26,9 @@ def listed_home() -> Path | None:
         import pwd
 
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except ImportError:
+    except ImportError:  # Windows has no password file.
         return Path.home()
-    except KeyError:
+    except KeyError:  # An account without an entry, as in containers.
         return None
 
 

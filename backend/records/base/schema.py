@@ -65,7 +65,7 @@ def _scalar(kind: Callable[[Any], Any], *accepted: type) -> Reader:
             if not accepted or type(raw) in accepted:
                 return kind(raw)
         except (TypeError, ValueError, OverflowError):
-            pass
+            pass  # The sentence below is clearer.
         raise Misfit(f"must be {_WORDS[kind]}, not {kind_of(raw)}")
 
     return read

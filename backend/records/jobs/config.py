@@ -15,8 +15,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from backend.records.base.validation import (
@@ -29,6 +29,7 @@ from backend.records.base.validation import (
     variable_fault,
 )
 from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.rules import RULES
 from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
@@ -112,7 +113,11 @@ class Optimizer:
     name: str = field(
         metadata=declared("choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer")
     )
-    lr: float = field(metadata=declared("number", "Learning rate", above=0, term="learning rate"))
+    lr: float = field(
+        metadata=declared(
+            "number", "Learning rate", above=0, term="learning rate", is_changeable=True
+        )
+    )
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -210,10 +215,19 @@ class JobConfig:
     loader: str = field(metadata=declared("text", "Loader", section=WHAT, term="loader"))
     epochs: int = field(metadata=declared("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
     batch_size: int = field(
-        metadata=declared("whole", "Batch size, per process", low=1, high=10_000_000, term="batch")
+        metadata=declared(
+            "whole",
+            "Batch size, per process",
+            low=1,
+            high=10_000_000,
+            term="batch",
+            is_changeable=True,
+        )
     )
     optimizer: Optimizer = field(metadata=declared("table"))
-    placement: tuple[Placement, ...] = field(metadata=declared("table", "Nodes", section=WHERE))
+    placement: tuple[Placement, ...] = field(
+        metadata=declared("table", "Nodes", section=WHERE, is_changeable=True)
+    )
     notes: str = field(default="", metadata=declared("text", section=WHAT, is_note=True))
     tags: tuple[str, ...] = field(
         default=(), metadata=declared("texts", section=WHAT, is_note=True)
@@ -338,9 +352,6 @@ class JobConfig:
     def uses_gpus(self) -> bool:
         return any(placement.gpus for placement in self.placement)
 
-    def with_learning_rate(self, rate: float) -> JobConfig:
-        return replace(self, optimizer=replace(self.optimizer, lr=rate))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""
         raw: dict[str, Any] = {}
@@ -414,60 +425,19 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         placement=_placement(top),
     )
     top.done(tuple(declared_in(JobConfig)))
-    for path, sentence in _contradictions(config):
-        top.fault(path, sentence)
+    for rule in RULES:
+        if sentence := rule.fault(config, faults):
+            top.fault(rule.needs[0], sentence)
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
-def _contradictions(config: JobConfig) -> Iterator[tuple[str, str]]:
-    """Find valid settings that do not go together: the path of one, and why."""
-    strategy, optimizer = config.strategy, config.optimizer
-    name, servers, reduction = strategy.name, strategy.servers, strategy.settings.get("reduction")
-    size, workers = config.world_size, config.workers
-    if optimizer.settings.get("nesterov") and not (
-        optimizer.settings.get("momentum", 0) > 0 and not optimizer.settings.get("dampening")
-    ):
-        yield "optimizer.nesterov", "needs momentum above 0 and no dampening."
-    if name == "alone" and size > 1:
-        sentence = "“alone” trains in one process; choose another strategy or one process."
-        yield "strategy.name", sentence
-    if reduction == "adasum" and size & (size - 1):
-        yield "strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}."
-    if reduction == "hierarchical" and size and not config.uses_gpus:
-        yield "strategy.reduction", "“hierarchical” needs GPUs; the job runs on CPUs."
-    if servers and size and workers < 1:
-        yield (
-            "strategy.name" if strategy.has_coordinator else "strategy.servers",
-            f"A job with {servers} server{'s'[: servers > 1]} needs {servers + 1} processes or "
-            f"more, one of them to train; it has {size}.",
-        )
-    elif strategy.settings.get("policy") == "quorum" and size and workers < 4:
-        yield "strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}."
-    # L-BFGS chooses the length of each step itself.
-    if strategy.has_coordinator != (optimizer.name == "lbfgs"):
-        yield "optimizer.name", "“sandblaster” and “lbfgs” need each other."
-    if strategy.has_coordinator:
-        if config.schedule.name != "constant" or config.schedule.warmup_epochs:
-            yield "schedule.name", f"must be “constant” without warm-up for “{name}”."
-        if config.gradient_norm is not None:
-            yield "gradient_norm", f"cannot be used with “{name}”."
-    if (servers or strategy.is_split) and config.mixed_precision:
-        yield "mixed_precision", f"cannot be used with “{name}”."
-    if strategy.is_split:
-        cut = strategy.setting("cut")
-        if cut and size and len(cut) != size - 1:
-            sentence = f"makes {len(cut) + 1} parts, but there {_are(size)}; "
-            yield "strategy.cut", f"{sentence}each part needs one process."
-        if len(set(cut)) < len(cut):
-            yield "strategy.cut", "names a module twice."
-        if config.gradient_norm is not None and strategy.setting("inner_rounds") > 1:
-            yield "gradient_norm", "cannot be used with more than one inner round."
-    if config.mixed_precision and not config.uses_gpus:
-        yield "mixed_precision", "needs GPUs; the job runs on CPUs."
-
-
-def _are(processes: int) -> str:
-    return "is 1 process" if processes == 1 else f"are {processes} processes"
+def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
+    """Check the job with other values of some settings, by their paths."""
+    raw = config.to_dict()
+    for path, value in changes.items():
+        table, _, key = path.rpartition(".")
+        (raw.setdefault(table, {}) if table else raw)[key] = value
+    return parse_job(raw)
 
 
 def declared_in(kind: type) -> dict[str, Setting]:
@@ -555,8 +525,6 @@ def _with_options(
 
 def _checkpoint(table: Table) -> CheckpointPolicy:
     given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
-    if len(given) > 1:
-        table.fault(given[1], f"cannot be used with {given[0]}; give one of them.")
     own = {"every_epochs": None} if given and "every_epochs" not in given else {}
     named = declared_in(CheckpointPolicy)["best_metric"]
     metric = named.take(table, "best_metric", CheckpointPolicy.best_metric)

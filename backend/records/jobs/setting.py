@@ -16,7 +16,12 @@ SECTIONS = (WHAT, WHERE, HOW, KEEP)
 """The sections of the form, in its order."""
 
 
-_WORDS = {"text": "text", "texts": "a list of text values", "flag": "`true`, `false`"}
+_WORDS = {
+    "text": "text",
+    "texts": "a list of text values",
+    "flag": "`true`, `false`",
+    "table": "tables",
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Setting:
         is_rare: The form shows it under "More".
         is_note: It describes the job, and does not change what is trained: it has one value in a
             sweep, and is not compared.
+        is_changeable: A resume may change it, for this and later runs: a checkpoint holds the
+            position in the data in samples.
         is_always_written: It is in a job file even if it has the default, as in those of before;
             the hash of the settings depends on that.
     """
@@ -53,6 +60,7 @@ class Setting:
     section: str = HOW
     is_rare: bool = False
     is_note: bool = False
+    is_changeable: bool = False
     is_always_written: bool = False
 
     def take(self, table: Table, key: str, default: Any) -> Any:

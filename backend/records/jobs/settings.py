@@ -19,6 +19,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
     declared_in,
 )
+from backend.records.jobs.rules import RULES
 from backend.records.jobs.setting import HOW, SECTIONS, Setting
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
@@ -61,6 +62,16 @@ SETTINGS: Mapping[str, Setting] = _in_order()
 _PLACES = {path: number for number, path in enumerate(SETTINGS)}
 NOTES = tuple(path for path, one in SETTINGS.items() if one.is_note)
 """What describes a job, and does not change what is trained."""
+CHANGEABLE = tuple(path for path, one in SETTINGS.items() if one.is_changeable)
+"""What a resume may change."""
+
+
+def value_at(raw: Mapping[str, Any], path: str) -> Any:
+    """Return the value of a setting in a job file; None if it is not given."""
+    value: Any = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def is_named(key: str) -> bool:
@@ -120,11 +131,17 @@ def usual(path: str) -> Any:
     return None if default is MISSING else default
 
 
+def conditions(path: str) -> tuple[str, ...]:
+    """Return the rules of a setting in words, and whether it may change later."""
+    change = ("A resume may change it.",) if path in CHANGEABLE else ()
+    return (*(rule.in_words(label(path)) for rule in RULES if rule.needs[0] == path), *change)
+
+
 def in_markdown() -> str:
     """Return the settings as a table for the guide."""
     rows = ["| Setting, and its path in the job file | Values |", "|---|---|"]
     for path, one in SETTINGS.items():
-        if one.kind == "table":
+        if one.kind == "table" and not one.label:
             continue
         table, _, key = path.rpartition(".")
         options = OPTIONS.get(table, {})
@@ -132,9 +149,10 @@ def in_markdown() -> str:
         defaults = [known[key].default for known in options.values() if key in known]
         texts = {_text(one) for one in defaults or [usual(path)]}
         values = ", ".join(f"`{choice}`" for choice in choices(path)) or one.limits()
+        more = "".join(f". {one.rstrip('.')}" for one in conditions(path))
         default = f"; default {' or '.join(sorted(texts))}" if texts != {""} else ""
         of = f" of {owners}" if owners else ""
-        rows.append(f"| {label(path)}: `{path}`{of} | {values}{default} |")
+        rows.append(f"| {label(path)}: `{path}`{of} | {values}{default}{more} |")
     return "\n".join(rows) + "\n"
 
 

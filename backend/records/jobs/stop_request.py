@@ -70,6 +70,6 @@ def stop_requested(lock: Path, run: int) -> bool:
         return False
     try:
         meant = json.loads(content)["run"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # As `touch` makes it.
         return True
     return not isinstance(meant, int) or meant == run

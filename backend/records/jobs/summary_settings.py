@@ -39,7 +39,7 @@ def comparison(word: str) -> SettingFilter | None:
     name, sign, text = found.groups()
     try:
         return SettingFilter(_WORDS.get(name, name), sign, float(text.replace(",", ".")))
-    except ValueError:
+    except ValueError:  # A word such as “a>b”.
         return None
 
 
@@ -91,5 +91,5 @@ def numbers(lines: Iterable[JobSummary], key: str) -> list[float]:
 def _number(text: str) -> float:
     try:
         return float(text)
-    except ValueError:
+    except ValueError:  # Text has no order among numbers.
         return nan

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from backend.base.log import swallowed
 from backend.records.base.validation import sanitize
 from backend.records.nodes.reading import Gpu, NodeReading
 
@@ -133,7 +134,8 @@ class PastLines:
             )
             told = _number(raw.get("p")), _number(raw.get("n"))
             return PastReading(at_s, *told, gpus, self._every_s)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            swallowed(error)
             return None
 
 

@@ -130,7 +130,7 @@ def webhook_fault(address: str) -> str:
     try:
         parts = urlsplit(address)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
+    except ValueError:  # The sentence below names what is wrong.
         has_host = False
         parts = urlsplit("")
     if (

@@ -201,6 +201,6 @@ def _share(number: int, count: int) -> float:
 def _number(text: str | None) -> float | None:
     try:
         value = float(text or "")
-    except ValueError:
+    except ValueError:  # Text: the axis has choices.
         return None
     return value if math.isfinite(value) else None

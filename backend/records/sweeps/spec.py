@@ -16,7 +16,7 @@ from typing import Any
 
 from backend.records.base.validation import Fault, kind_of, nearest
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.settings import NOTES, OPTIONS, SETTINGS
+from backend.records.jobs.settings import NOTES, OPTIONS, SETTINGS, value_at
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
@@ -369,7 +369,7 @@ def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, .
     points = tuple(points)
     names = {
         f"{part}.name": [dict(point.values).get(f"{part}.name") for point in points]
-        + [_at(sweep.base, f"{part}.name")]
+        + [value_at(sweep.base, f"{part}.name")]
         for part in OPTIONS
     }
     for point in points:
@@ -397,7 +397,7 @@ def _fitting_base(
 
     def stays(path: str) -> bool:
         owner = _OWNERS.get(path, "")
-        was = _at(base, owner)
+        was = value_at(base, owner)
         return _applies(path, chosen, names) and (was is None or chosen.get(owner, was) == was)
 
     return {
@@ -406,12 +406,6 @@ def _fitting_base(
         else value
         for part, value in base.items()
     }
-
-
-def _at(base: Mapping[str, Any], path: str) -> Any:
-    part, _, key = path.partition(".")
-    table = base.get(part)
-    return table.get(key) if isinstance(table, Mapping) else None
 
 
 def _words(paths: Sequence[str]) -> dict[str, str]:

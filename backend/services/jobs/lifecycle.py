@@ -7,9 +7,10 @@ on two desktops) returns the present state; it is not an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
@@ -21,7 +22,8 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
-from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
+from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement, with_changes
+from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, named_checkpoint
@@ -75,7 +77,7 @@ class JobLifecycle:
             return view
         self.bring_home(folder, progress)
         weights = self._at_the_beginning(file, view, start_over)
-        file = _placed(file, placement)
+        file = _changed(file, placement)
         self._preflight.require(file.config, file.id, progress)
         self._checker.placement(file.config)
         return self.run(folder, file, view.run + 1, bool(placement), progress, start_from=weights)
@@ -87,13 +89,11 @@ class JobLifecycle:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
         *,
-        batch_size: int = 0,
-        learning_rate: float = 0.0,
+        changes: Mapping[str, Any] = {},
     ) -> JobView:
         """Continue from a checkpoint, by default `to_resume`; a live job stays as it is.
 
-        A ``placement``, ``batch_size`` or ``learning_rate`` holds for this and later runs: a
-        checkpoint holds the position in the data in samples.
+        A ``placement``, and ``changes`` of `CHANGEABLE` settings, hold for this and later runs.
 
         Raises:
             See `start`.
@@ -104,12 +104,8 @@ class JobLifecycle:
         self.bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         is_earlier = not checkpoint and not record.is_latest
-        file = _placed(file, placement)
-        if batch_size:
-            file = replace(file, config=replace(file.config, batch_size=batch_size))
-        if learning_rate:
-            file = replace(file, config=file.config.with_learning_rate(learning_rate))
-        is_changed = bool(placement or batch_size or learning_rate)
+        file = _changed(file, placement, changes)
+        is_changed = bool(placement or changes)
         self._preflight.require(file.config, file.id, progress)
         self._checker.placement(file.config)
         return self.run(
@@ -130,7 +126,7 @@ class JobLifecycle:
         A job that has run before continues from `to_resume`, unless it starts over.
         """
         folder, file, view = self._reaper.reaped(job_id)
-        file = _placed(file, placement)
+        file = _changed(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
             resume_from = self._checkpoint(folder, file, view, "").path
@@ -295,7 +291,28 @@ def _places(file: JobFile) -> str:
     )
 
 
-def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:
-    if not placement:
+def _changed(
+    file: JobFile, placement: Sequence[Placement], changes: Mapping[str, Any] = {}
+) -> JobFile:
+    """Return the job with other nodes and settings.
+
+    Raises:
+        BackendError: They are not valid, or do not go with its other settings.
+    """
+    if placement:
+        changes = {**changes, "placement": [one.to_dict() for one in placement]}
+    if not changes:
         return file
-    return replace(file, config=replace(file.config, placement=tuple(placement)))
+    fixed = [label(path) for path in changes if path not in CHANGEABLE]
+    if fixed:
+        raise BackendError(
+            f"{fixed[0]} cannot change when a job is resumed.",
+            f"Clone the job. A resume may change: {', '.join(CHANGEABLE)}.",
+        )
+    parsed = with_changes(file.config, changes)
+    if parsed.config is None:
+        raise BackendError(
+            " ".join(fault.named(label(fault.field)) for fault in parsed.faults),
+            "Choose other values; nothing was started.",
+        )
+    return replace(file, config=parsed.config)

@@ -28,7 +28,8 @@ from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, 
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.records.nodes.reading import Orphan
-from backend.services.preflight.checks import BY_NAME, HOROVOD, OPEN_MPI
+from backend.services.preflight import names
+from backend.services.preflight.checks import BY_NAME
 from backend.services.preflight.context import PreflightContext
 from backend.ssh.interface import Shell
 
@@ -126,7 +127,7 @@ class PreflightFixes:
         entry = self._cluster.entry(node)
         entries = self._cluster.list()
         options = options_of(entry)
-        if HOROVOD in checks and options.without_horovod:
+        if names.HOROVOD in checks and options.without_horovod:
             return (node,), replace(options, without_horovod=False)
         for check in checks:
             if plan := _to_be_alike(check, entry, entries):
@@ -266,7 +267,7 @@ def _to_be_alike(
         there = one.installation
         # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
         is_like = there and there.environment == entry.installation.environment
-        if there and (check == OPEN_MPI or is_like):
+        if there and (check == names.OPEN_MPI or is_like):
             found[is_set(one)].append(one)
     odd = min(found.values(), key=len)
     if len(found[True]) == len(found[False]):

@@ -18,7 +18,7 @@ from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
-from backend.services.preflight import checks
+from backend.services.preflight import checks, names, storage
 from backend.services.preflight.context import NodePreflight, PreflightContext, PreflightTarget
 from backend.services.preflight.fixes import OnChange, PreflightFixes
 from backend.services.preflight.limits import PreflightLimits
@@ -156,9 +156,9 @@ class PreflightService:
         with suppress(OSError):
             room = room_of(self._root.path)
             if room.free_files is not None and room.lacks_files():
-                result = checks.no_files(room.free_files)
+                result = storage.no_files(room.free_files)
             elif room.free_bytes < needed:
-                result = checks.no_room(room.free_bytes, needed)
+                result = storage.no_room(room.free_bytes, needed)
         site = PreflightTarget(
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
             leads=True,
@@ -171,7 +171,7 @@ class PreflightService:
         node = NodePreflight(placement, site, replies=replies)
         found = tuple(checks.of_replies(node))
         if result is not None:
-            found = (checks.BY_NAME[checks.DISK].finding(result),)
+            found = (checks.BY_NAME[names.DISK].finding(result),)
         if any(one.blocks for one in found):
             raise PreflightFailed(Preflight((THIS_COMPUTER,), found, 0.0), config)
 

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
+from backend.records.jobs.settings import name_and_unit
 from backend.records.jobs.view import MPIRUN_LOG, JobView
 from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
@@ -381,8 +382,9 @@ class FailureTab(QWidget):
 def _in_words(settings: Mapping[str, Any]) -> str:
     """Return the settings of a resume: ``batch size 16``."""
     return ", ".join(
-        f"{name.replace('_', ' ')} {formats.count(value) if type(value) is int else f'{value:g}'}"
-        for name, value in settings.items()
+        f"{name_and_unit(path)[0].lower()} "
+        f"{formats.count(value) if type(value) is int else f'{value:g}'}"
+        for path, value in settings.items()
     )
 
 

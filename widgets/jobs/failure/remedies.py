@@ -97,7 +97,7 @@ def remedies(
     if too_large and view.config.batch_size > 1:
         resume["batch_size"] = view.config.batch_size // 2
     if cause in OF_LOSS and not away:
-        resume["learning_rate"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
+        resume["optimizer.lr"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
     without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
     return Remedies(
         resume=resume,

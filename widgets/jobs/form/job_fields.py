@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
 from backend.records.jobs.setting import Setting
-from backend.records.jobs.settings import SETTINGS, name_and_unit, usual
+from backend.records.jobs.settings import SETTINGS, conditions, name_and_unit, usual, value_at
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common.buttons import Switch
@@ -130,7 +130,8 @@ class JobFields(QObject):
         self._tips[path] = (term, sentence)
         made = self._fields.get(path)
         if made is not None:
-            made.set_tip(term_tip(made.label(), term, sentence))
+            more = "\n".join(conditions(path))
+            made.set_tip(term_tip(made.label(), term, sentence, more))
 
     def remove(self, path: str) -> None:
         """Remove the field at ``path``, which is about to be deleted."""
@@ -199,9 +200,9 @@ class JobFields(QObject):
             if kind == "choice" and path not in self._left_out
         ]
         for path in names:
-            self._put(self._fields[path].control, _at(raw, path))
+            self._put(self._fields[path].control, value_at(raw, path))
         for path in [one for one in self._fields if one not in names]:
-            self._put(self._fields[path].control, _at(raw, path))
+            self._put(self._fields[path].control, value_at(raw, path))
         self._showing = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
@@ -306,13 +307,6 @@ def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]
         both = isinstance(value, Mapping) and isinstance(kept, Mapping)
         whole[key] = merged(kept, value) if both and kept else value
     return whole
-
-
-def _at(raw: Mapping[str, Any], path: str) -> Any:
-    value: Any = raw
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def _shown(value: Any) -> str:

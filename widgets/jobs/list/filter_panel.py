@@ -115,6 +115,6 @@ def _number(text: str) -> tuple[float | None, bool]:
     """Return the number, and whether the text is a number or empty."""
     try:
         value = float(text.replace(",", ".")) if text.strip() else None
-    except ValueError:
+    except ValueError:  # The caller marks the field.
         return None, False
     return (value, True) if value is None or abs(value) <= 1e300 else (None, False)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from argparse import ArgumentTypeError
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+from backend.base.errors import BackendError
 from backend.cli.command import Word, command
-from backend.cli.parameters import JobId, On, Wait, count
+from backend.cli.parameters import JobId, On, Wait
 from backend.cli.printing import Answer
 from backend.cli.runs import follow, state
 from backend.cli.session import Session
+from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
+from backend.records.sweeps.values import field_kind, read_value
+from backend.services.context.container import Services
 
 
 @command("job start")
@@ -44,14 +47,17 @@ def stop(
     return _started(session, view, wait and view.state.is_live)
 
 
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < math.inf:
-        raise ArgumentTypeError(f"“{text}” should be a number above 0")
-    return rate
+_SETTINGS = [path for path in CHANGEABLE if field_kind(path) != "table"]
+
+
+def _changes(_services: Services, words: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    found = []
+    for word in words:
+        path, is_set, text = word.partition("=")
+        if not is_set:
+            raise BackendError(f"--set {word}: has no “=”.", f"Use --set {word}=VALUE.")
+        found.append((path, read_value(field_kind(path), text)))
+    return tuple(found)
 
 
 @command("job resume")
@@ -62,8 +68,15 @@ def resume(
     wait: Wait = False,
     on: On = (),
     checkpoint: Annotated[str, Word("C", "an older checkpoint")] = "",
-    batch_size: Annotated[int, Word("N", "change the batch size", parse=count)] = 0,
-    learning_rate: Annotated[float, Word("X", "change the learning rate", parse=_rate)] = 0.0,
+    set: Annotated[
+        tuple[tuple[str, Any], ...],
+        Word(
+            "PATH=VALUE",
+            f"change {' or '.join(_SETTINGS)} for this and later runs; may be repeated",
+            parse=str,
+            resolve=_changes,
+        ),
+    ] = (),
 ) -> Answer:
     """Resume from the newest checkpoint."""
     view = session.services.jobs.lifecycle.resume(
@@ -71,8 +84,7 @@ def resume(
         checkpoint,
         on,
         session.progress,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
+        changes=dict(set),
     )
     return _started(session, view, wait)
 

@@ -12,7 +12,10 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share, with_changes
+from backend.records.jobs.rules import RULES, Rule
+from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 
 GOOD: dict[str, Any] = {
@@ -179,10 +182,10 @@ def served(processes: int, **settings: Any) -> dict[str, Any]:
 
 def test_servers_leave_a_process_to_train_and_a_quorum_leaves_one_out() -> None:
     assert faults(served(2, servers=2)) == {
-        "strategy.servers": "strategy.servers: A job with 2 servers needs 3 processes or more, one "
-        "of them to train; it has 2."
+        "strategy.servers": "strategy.servers: must be fewer than the processes, so that one "
+        "trains; the job has 2."
     }
-    assert "A job with 1 server needs 2" in faults(served(1))["strategy.servers"]
+    assert "the job has 1." in faults(served(1))["strategy.servers"]
     assert faults(served(4, policy="quorum")) == {
         "strategy.policy": "strategy.policy: A quorum of 75 % needs 4 workers or more; it has 3."
     }
@@ -213,9 +216,9 @@ def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> 
         (
             {"cut": ["a", "b"]},
             "strategy.cut",
-            "makes 3 parts, but there are 2 processes; each part needs one process.",
+            "must name one module less than there are processes; there are 2.",
         ),
-        ({"cut": ["a", "a"]}, "strategy.cut", "names a module twice."),
+        ({"cut": ["a", "a"]}, "strategy.cut", "must name each module once."),
     ],
 )
 def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
@@ -234,7 +237,57 @@ def test_a_split_network_refuses_what_its_parts_cannot_do() -> None:
     assert found["gradient_norm"] == (
         "gradient_norm: cannot be used with more than one inner round."
     )
-    assert found["mixed_precision"] == "mixed_precision: cannot be used with “consensus”."
+    assert (
+        found["mixed_precision"]
+        == "mixed_precision: cannot be used with servers or a split network; this is “consensus”."
+    )
+
+
+ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
+SPLIT = {"name": "consensus", "inner_rounds": 2}
+COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
+BROKEN = {
+    "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},
+    "one process": {"strategy": {"name": "alone"}},
+    "power of two": {
+        "strategy": {"reduction": "adasum"},
+        "placement": [{"node": "a", "processes": 3}],
+    },
+    "GPUs of a node": {"strategy": {"reduction": "hierarchical"}},
+    "coordinator": {**COORDINATED, "placement": [{"node": "a", "processes": 1}]},
+    "servers": {"strategy": {"name": "downpour", "servers": 2}},
+    "quorum": {"strategy": {"name": "downpour", "policy": "quorum"}},
+    "L-BFGS": {"optimizer": {"name": "lbfgs", "lr": 1.0}},
+    "schedule": {**COORDINATED, "schedule": {"warmup_epochs": 1}},
+    "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
+    "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
+    "half precision": {"strategy": SPLIT, "mixed_precision": True, **ON_GPUS},
+    "GPUs": {"mixed_precision": True},
+    "parts": {"strategy": {**SPLIT, "cut": ["a", "b"]}},
+    "modules": {
+        "strategy": {**SPLIT, "cut": ["a", "a"]},
+        "placement": [{"node": "a", "processes": 3}],
+    },
+    "steps": {"checkpoint": {"every_epochs": 1, "every_steps": 5}},
+    "minutes": {"checkpoint": {"every_steps": 5, "every_minutes": 5}},
+}
+"""Of each rule, a job that breaks it alone."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None:
+    raw = {**GOOD, **BROKEN[rule.name]}
+    parsed = parse_job(raw)
+    assert [fault.field for fault in parsed.faults] == [rule.needs[0]]
+    assert set(rule.needs) <= SETTINGS.keys()
+    assert "{" not in rule.in_words("The setting")
+    for path in rule.needs:
+        assert rule.fault(parsed.draft, [Fault(path, f"{path}: is wrong.")]) == ""
+    assert rule.fault(parsed.draft, [Fault("epochs", "epochs: is wrong.")])
+
+
+def test_each_rule_has_a_name_of_its_own() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES) == len(BROKEN)
 
 
 def test_f51_what_does_not_go_together_is_said() -> None:
@@ -264,6 +317,30 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
     ):
         assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).faults)
     assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
+
+
+OTHER = {
+    "placement": [{"node": "b", "processes": 4}],
+    "batch_size": 7,
+    "optimizer.lr": 0.5,
+}
+
+
+@pytest.mark.parametrize("path", CHANGEABLE)
+def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
+    changes = {path: OTHER[path]}
+    changed_job = with_changes(config(GOOD), changes).config
+    assert changed_job is not None
+    assert value_at(changed_job.to_dict(), path) == OTHER[path]
+    for wrong in (0, -1, "x", None, []):
+        assert with_changes(config(GOOD), {path: wrong}).config is None
+
+
+def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
+    by_two = config(changed("strategy.reduction", "adasum"))
+    three = [{"node": "a", "processes": 3}]
+    found = with_changes(by_two, {"placement": three}).faults
+    assert [fault.field for fault in found] == ["strategy.reduction"]
 
 
 def test_f51_all_faults_are_told_at_once() -> None:

@@ -193,12 +193,20 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     assert name in told.value.remedy
     smaller = view.config.batch_size // 2
     slower = view.config.optimizer.lr / 10
+    for changes, refusal in (
+        ({"batch_size": 0}, "Batch size, per process must be between 1 and"),
+        ({"epochs": 9}, "Epochs cannot change when a job is resumed."),
+    ):
+        with pytest.raises(BackendError, match=refusal):
+            services.jobs.lifecycle.resume(view.id, name, changes=changes)
     changed = services.jobs.lifecycle.resume(
-        view.id, name, batch_size=smaller, learning_rate=slower
+        view.id, name, changes={"batch_size": smaller, "optimizer.lr": slower}
     )
     assert (changed.run, changed.config.batch_size) == (2, smaller)
     seen = other.jobs.queries.show(view.id).config
     assert (seen.batch_size, seen.optimizer.lr) == (smaller, slower), "from now on"
+    # Older versions read these keys, too.
+    assert read_json(run.folder.placement).keys() == {"placement", "batch_size", "learning_rate"}
     launch = read_json(run.folder.launch)
     assert launch["config"]["batch_size"] == smaller
     assert launch["config"]["optimizer"]["lr"] == slower

@@ -6,8 +6,9 @@ from typing import Any
 
 from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import PreflightFinding
-from backend.services.preflight.checks import BY_NAME, HOST_KEY, of_replies
+from backend.services.preflight.checks import BY_NAME, of_replies
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
+from backend.services.preflight.names import HOST_KEY
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 
 

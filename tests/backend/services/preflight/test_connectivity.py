@@ -10,18 +10,11 @@ import pytest
 from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.check import Result
-from backend.services.preflight.checks import (
-    BETWEEN,
-    BY_NAME,
-    DATA_ROOT,
-    PYTHON,
-    PYTORCH,
-    ROUTE,
-    of_replies,
-)
+from backend.services.preflight.checks import BY_NAME, of_replies
 from backend.services.preflight.connectivity import Meeting, busy, log_in_findings, route_findings
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.limits import PreflightLimits
+from backend.services.preflight.names import BETWEEN, DATA_ROOT, PYTHON, PYTORCH, ROUTE
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}

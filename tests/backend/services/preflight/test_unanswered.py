@@ -19,8 +19,7 @@ from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
 from backend.records.jobs.config import parse_job
 from backend.records.nodes.preflight import Preflight
-from backend.services.preflight import checks as words
-from backend.services.preflight import node_probe
+from backend.services.preflight import checks, names, node_probe
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import JobPreflight, PreflightContext
 from backend.services.preflight.limits import VARIABLE, PreflightLimits
@@ -124,7 +123,7 @@ def passed(found: Preflight) -> set[str]:
 def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
     found = nodes.check()
     assert found.passed, found.faults
-    assert passed(found) == {*words.BY_NAME} - {words.GPUS, words.HOROVOD}
+    assert passed(found) == {*checks.BY_NAME} - {names.GPUS, names.HOROVOD}
     assert found.unchecked == ()
 
 
@@ -177,10 +176,10 @@ def test_a_node_that_is_silent_blocks_in_every_view(
     assert sentence in preflight_text.report(found, None)
     assert preflight_text.heading(found) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
-    assert passed(found) == {words.NETWORK, words.PROCESSES}
+    assert passed(found) == {names.NETWORK, names.PROCESSES}
 
 
-PROBES = {check.probe.name: check.probe for check in words.CHECKS if check.probe is not None}
+PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.probe is not None}
 
 
 @pytest.mark.parametrize("probe", PROBES)
@@ -192,7 +191,7 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
         log_watch.expect("gpu2 could not be judged")
     nodes.told = {probe: late}
     found = nodes.check()
-    asked = {check.name: check for check in words.CHECKS if check.probe is PROBES[probe]}
+    asked = {check.name: check for check in checks.CHECKS if check.probe is PROBES[probe]}
     assert passed(found) & asked.keys() == set()
     # No GPU is asked for. Slow imports delay a start, and do not prevent it.
     wrong = [one for one in (*found.faults, *found.warnings) if one.check in asked]
@@ -204,10 +203,10 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
 @pytest.mark.parametrize(
     ("question", "answer", "check", "unknown"),
     [
-        ("leftovers", None, words.LEFTOVERS, {words.LEFTOVERS}),
-        ("leftovers", {"code": 1, "orphans": [], "why": "No module"}, words.LEFTOVERS, set()),
-        ("imports", None, words.MPI4PY, {words.PYTHON, words.PYTORCH, words.MPI4PY}),
-        ("imports", {"code": 124}, words.MPI4PY, {words.PYTHON, words.PYTORCH, words.MPI4PY}),
+        ("leftovers", None, names.LEFTOVERS, {names.LEFTOVERS}),
+        ("leftovers", {"code": 1, "orphans": [], "why": "No module"}, names.LEFTOVERS, set()),
+        ("imports", None, names.MPI4PY, {names.PYTHON, names.PYTORCH, names.MPI4PY}),
+        ("imports", {"code": 124}, names.MPI4PY, {names.PYTHON, names.PYTORCH, names.MPI4PY}),
     ],
 )
 def test_what_never_prevents_a_start_is_a_warning_and_not_green(
@@ -242,11 +241,11 @@ def _unmet(nodes: Nodes) -> None:
 @pytest.mark.parametrize(
     ("happens", "not_green"),
     [
-        (_python_broken, {words.PYTORCH, words.MPI4PY}),
-        (_root_not_seen, {words.DISK, words.AGENT, words.LEFTOVERS}),
-        (_probe_ended, {words.OPEN_MPI, words.AGENT, words.SHARED_MEMORY, words.DISK}),
-        (_probe_broken, {words.OPEN_MPI, words.AGENT, words.SHARED_MEMORY, words.DISK}),
-        (_unmet, {words.ROUTE, words.BETWEEN}),
+        (_python_broken, {names.PYTORCH, names.MPI4PY}),
+        (_root_not_seen, {names.DISK, names.AGENT, names.LEFTOVERS}),
+        (_probe_ended, {names.OPEN_MPI, names.AGENT, names.SHARED_MEMORY, names.DISK}),
+        (_probe_broken, {names.OPEN_MPI, names.AGENT, names.SHARED_MEMORY, names.DISK}),
+        (_unmet, {names.ROUTE, names.BETWEEN}),
     ],
 )
 def test_what_another_fault_hides_is_not_green(
@@ -271,7 +270,7 @@ def test_a_part_that_is_checked_again_brings_what_it_does_not_know(nodes: Nodes)
     nodes.hangs, nodes.began = True, False
     after = whole.after_part(nodes.check(), ("gpu2",))
     assert [one.sentence for one in after.faults] == ["gpu2 has not answered within 25 s."]
-    assert words.AGENT not in passed(after)
+    assert names.AGENT not in passed(after)
     nodes.hangs = False
     nodes.over.set()
     healed = after.after_part(nodes.check(), ("gpu2",))

@@ -13,7 +13,7 @@ from backend.records.jobs.config import THIS_COMPUTER, parse_job
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.preflight import checks as words
+from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import PreflightFixes
@@ -58,8 +58,8 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
 def findings(looked: PreflightRun) -> list[PreflightFinding]:
     """What is said without asking, besides that the nodes were not asked."""
     looked.know()
-    found, _ = words.judge(looked.job)
-    return [one for one in found if not one.ok and one.check != words.NODE]
+    found, _ = checks.judge(looked.job)
+    return [one for one in found if not one.ok and one.check != names.NODE]
 
 
 def known(looked: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
@@ -82,7 +82,7 @@ def known(looked: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
 def test_what_lacks_horovod_is_one_finding_for_each_node_and_only_where_it_matters(
     strategy: str, entries: list[NodeEntry], lacking: list[str]
 ) -> None:
-    assert known(run(strategy, *entries)) == [(words.HOROVOD, (name,)) for name in lacking]
+    assert known(run(strategy, *entries)) == [(names.HOROVOD, (name,)) for name in lacking]
 
 
 def test_the_way_out_is_ddp_or_a_set_up_with_horovod() -> None:
@@ -101,7 +101,7 @@ def test_this_computer_is_judged_by_the_environment_that_trains(
 ) -> None:
     monkeypatch.setattr(preflight_run, "has_horovod", lambda: False)
     (needed,) = findings(run("allreduce", here=True))
-    assert (needed.check, needed.nodes, needed.fix) == (words.HOROVOD, (THIS_COMPUTER,), Fix.NONE)
+    assert (needed.check, needed.nodes, needed.fix) == (names.HOROVOD, (THIS_COMPUTER,), Fix.NONE)
     assert needed.remedy.endswith("or run ./installers/run doctor.")
     assert known(run("ddp", here=True)) == []
 
@@ -129,19 +129,19 @@ def test_what_cannot_be_imported_is_named_and_repaired() -> None:
     looked.know()
     imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}
     looked.job.nodes[0].replies = {"imports": imports}
-    (found,) = words.of_replies(looked.job.nodes[0])
+    (found,) = checks.of_replies(looked.job.nodes[0])
     assert found.sentence == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
-    assert (found.check, found.fix) == (words.MPI4PY, Fix.SET_UP_AGAIN)
+    assert (found.check, found.fix) == (names.MPI4PY, Fix.SET_UP_AGAIN)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "unused"), [("allreduce", {words.MPI4PY}), ("ddp", {words.HOROVOD})]
+    ("strategy", "unused"), [("allreduce", {names.MPI4PY}), ("ddp", {names.HOROVOD})]
 )
 def test_only_what_was_looked_at_is_said_to_be_in_order(strategy: str, unused: set[str]) -> None:
     looked = run(strategy, HAS)
     looked.know()
-    _, unanswered = words.judge(looked.job)
-    assert {words.HOROVOD, words.MPI4PY} - {check for check, _ in unanswered} == unused
+    _, unanswered = checks.judge(looked.job)
+    assert {names.HOROVOD, names.MPI4PY} - {check for check, _ in unanswered} == unused
 
 
 def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() -> None:

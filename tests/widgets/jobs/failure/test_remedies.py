@@ -106,7 +106,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
     detail.show_view(failed("not_a_number"))
     with asks(detail.job_actions, do.RESUME_WITH) as told:
         qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
-    assert told.args == ["a", {"learning_rate": 0.01}]
+    assert told.args == ["a", {"optimizer.lr": 0.01}]
     with asks(detail.job_actions, do.CLONE_WITH) as told:
         qtbot.mouseClick(detail.failure._clone, Qt.MouseButton.LeftButton)
     assert told.args == ["a", {"gradient_norm": 1.0}]

@@ -1,0 +1,183 @@
+"""The conditions on settings that depend on each other; each is one entry of `RULES`.
+
+`parse_job` checks them; the form and the table of settings in the guide show them.
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backend.records.base.validation import Fault
+
+if TYPE_CHECKING:
+    from backend.records.jobs.config import JobConfig
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition on several settings.
+
+    Attributes:
+        name: Identifies it.
+        needs: The paths of the settings that it depends on; the first has the fault. It is not
+            checked while one of them is invalid.
+        is_broken: Returns whether a job breaks it.
+        sentence: As in `Fault`, without the path. Fields such as ``{job.workers}``, which only a
+            job has, follow a semicolon.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    is_broken: Callable[[JobConfig], object]
+    sentence: str
+
+    def fault(self, job: JobConfig, faults: Iterable[Fault]) -> str:
+        """Return why the job breaks it, "" if it does not, or if a setting has a fault."""
+        if any(_is_about(fault, path) for fault in faults for path in self.needs):
+            return ""
+        return self.sentence.format(job=job) if self.is_broken(job) else ""
+
+    def in_words(self, label: str) -> str:
+        """Return it for all jobs, with ``label`` as the name of the first setting."""
+        path, sentence = self.needs[0], self.sentence.partition("; ")[0].rstrip(".")
+        return Fault(path, f"{path}: {sentence}.").named(label)
+
+
+def _is_about(fault: Fault, path: str) -> bool:
+    return path in (fault.field, fault.part) or path.startswith(f"{fault.field}.")
+
+
+def _nesterov(job: JobConfig) -> bool:
+    given = job.optimizer.settings
+    fits = given.get("momentum", 0) > 0 and not given.get("dampening")
+    return bool(given.get("nesterov")) and not fits
+
+
+def _schedule(job: JobConfig) -> bool:
+    is_plain = job.schedule.name == "constant" and not job.schedule.warmup_epochs
+    return job.strategy.has_coordinator and not is_plain
+
+
+def _cut(job: JobConfig) -> tuple[str, ...]:
+    return tuple(job.strategy.setting("cut")) if job.strategy.is_split else ()
+
+
+def _has(job: JobConfig, option: str, value: str) -> bool:
+    return bool(job.strategy.settings.get(option) == value)
+
+
+RULES = (
+    Rule(
+        "nesterov",
+        ("optimizer.nesterov", "optimizer.momentum", "optimizer.dampening"),
+        _nesterov,
+        "needs momentum above 0 and no dampening.",
+    ),
+    Rule(
+        "one process",
+        ("strategy.name", "placement"),
+        lambda job: job.strategy.name == "alone" and job.world_size > 1,
+        "“alone” trains in one process; choose another strategy or one process.",
+    ),
+    Rule(
+        "power of two",
+        ("strategy.reduction", "placement"),
+        lambda job: _has(job, "reduction", "adasum") and job.world_size & (job.world_size - 1),
+        "“adasum” needs 2, 4, 8… processes; there are {job.world_size}.",
+    ),
+    Rule(
+        "GPUs of a node",
+        ("strategy.reduction", "placement"),
+        lambda job: _has(job, "reduction", "hierarchical") and not job.uses_gpus,
+        "“hierarchical” needs GPUs; the job runs on CPUs.",
+    ),
+    Rule(
+        "coordinator",
+        ("strategy.name", "placement"),
+        lambda job: job.strategy.has_coordinator and job.workers < 1,
+        "“sandblaster” needs 2 processes or more; the job has {job.world_size}.",
+    ),
+    Rule(
+        "servers",
+        ("strategy.servers", "strategy.name", "placement"),
+        lambda job: job.strategy.servers and job.workers < 1,
+        "must be fewer than the processes, so that one trains; the job has {job.world_size}.",
+    ),
+    Rule(
+        "quorum",
+        ("strategy.policy", "strategy.servers", "placement"),
+        lambda job: _has(job, "policy", "quorum") and job.workers < 4,
+        "A quorum of 75 % needs 4 workers or more; it has {job.workers}.",
+    ),
+    Rule(
+        # L-BFGS chooses the length of each step itself.
+        "L-BFGS",
+        ("optimizer.name", "strategy.name"),
+        lambda job: job.strategy.has_coordinator != (job.optimizer.name == "lbfgs"),
+        "“sandblaster” and “lbfgs” need each other.",
+    ),
+    Rule(
+        "schedule",
+        ("schedule.name", "schedule.warmup_epochs", "strategy.name"),
+        _schedule,
+        "must be “constant” without warm-up for “sandblaster”.",
+    ),
+    Rule(
+        "gradient norm",
+        ("gradient_norm", "strategy.name"),
+        lambda job: job.strategy.has_coordinator and job.gradient_norm is not None,
+        "cannot be used with “sandblaster”.",
+    ),
+    Rule(
+        "rounds",
+        ("gradient_norm", "strategy.inner_rounds"),
+        lambda job: (
+            job.strategy.is_split
+            and job.gradient_norm is not None
+            and job.strategy.setting("inner_rounds") > 1
+        ),
+        "cannot be used with more than one inner round.",
+    ),
+    Rule(
+        "half precision",
+        ("mixed_precision", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.mixed_precision,
+        "cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+    ),
+    Rule(
+        "GPUs",
+        ("mixed_precision", "placement"),
+        lambda job: job.mixed_precision and not job.uses_gpus,
+        "needs GPUs; the job runs on CPUs.",
+    ),
+    Rule(
+        "parts",
+        ("strategy.cut", "placement"),
+        lambda job: _cut(job) and len(_cut(job)) != job.world_size - 1,
+        "must name one module less than there are processes; there are {job.world_size}.",
+    ),
+    Rule(
+        "modules",
+        ("strategy.cut",),
+        lambda job: len(set(_cut(job))) < len(_cut(job)),
+        "must name each module once.",
+    ),
+    Rule(
+        "steps",
+        ("checkpoint.every_steps", "checkpoint.every_epochs"),
+        lambda job: job.checkpoint.every_steps and job.checkpoint.every_epochs,
+        "cannot be used with every_epochs; give one of them.",
+    ),
+    Rule(
+        "minutes",
+        ("checkpoint.every_minutes", "checkpoint.every_epochs", "checkpoint.every_steps"),
+        lambda job: (
+            job.checkpoint.every_minutes
+            and (job.checkpoint.every_epochs or job.checkpoint.every_steps)
+        ),
+        "cannot be used with every_epochs or every_steps; give one of them.",
+    ),
+)

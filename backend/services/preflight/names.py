@@ -1,0 +1,10 @@
+"""The names of the preflight checks, which also label them; see `PreflightFinding.label`."""
+
+DATA_ROOT, DISK, HOME = "data root", "disk", "home folder"
+PYTHON, PYTORCH, HOROVOD, OPEN_MPI = "Python", "PyTorch", "Horovod", "Open MPI"
+MPI4PY = "MPI for Python"
+PROGRAM, AGENT, NODE, NETWORK = "program", "agent", "node", "common network"
+SSH, HOST_KEY, BETWEEN = "SSH", "host key", "SSH between nodes"
+ROUTE, GPUS, CLOCK = "connections between nodes", "GPUs", "clock"
+SHARED_MEMORY, OPEN_FILES, LEFTOVERS = "shared memory", "open files", "left-over processes"
+PROCESSES, SETTINGS = "processes", "SSH settings"
