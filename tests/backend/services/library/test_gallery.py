@@ -45,8 +45,8 @@ def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Serv
         ({"classes": "1e3"}, "classes must be a whole number"),
         ({"channels": "2"}, "channels must be 1 or 3, not “2”"),
         ({"side": "9"}, "side must be a whole number from 16 to 256, not “9”"),
-        ({"sides": "28"}, "no setting “sides”: did you mean side?"),
-        ({"depth": "3"}, "no setting “depth”"),
+        ({"sides": "28"}, r"no setting “sides” \(did you mean side\?\)\."),
+        ({"depth": "3"}, "no setting “depth”: it has classes, channels, side\\."),
     ],
 )
 def test_a_setting_that_the_entry_cannot_take_adds_nothing(
@@ -81,6 +81,21 @@ def test_each_name_of_the_gallery_is_of_one_entry_and_each_setting_is_a_constant
 )
 def test_a_value_has_the_type_of_the_default(default: object, text: str, value: object) -> None:
     assert CardSetting("x", default).parse("x", text) == value
+
+
+@pytest.mark.parametrize(
+    ("setting", "valid"),
+    [
+        (CardSetting("x", 1, least=1, most=1_000_000), "a whole number from 1 to 1000000"),
+        (CardSetting("x", 0.5, least=0, most=0.9), "a number from 0 to 0.9"),
+        (CardSetting("x", 1, least=2), "a whole number from 2 on"),
+        (CardSetting("x", 1.5), "a number"),
+        (CardSetting("x", "a", ("a", "b")), "a or b"),
+        (CardSetting("x", False), "true or false"),
+    ],
+)
+def test_which_values_are_valid_is_said_in_words(setting: CardSetting, valid: str) -> None:
+    assert setting.valid() == valid
 
 
 def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:
