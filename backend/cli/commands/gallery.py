@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -66,18 +67,20 @@ def _described(entry: GalleryEntry) -> Iterator[Part]:
     facts = [("Title", card.title), ("Task", card.task), ("About", card.about)]
     facts += [("Source", card.source)] + ([("Note", card.note)] if card.note else [])
     if entry.figures is not None:
-        layers = entry.figures.layers
+        layers, relative = entry.figures.layers, entry.figures.relative_complexity
+        weights = layers.parameters * 4
         facts += [
             ("Parameters", f"{layers.parameters:,}"),
-            ("Weights", in_bytes(layers.parameters * 4)),
+            ("Weights", f"{in_bytes(weights)} ({in_bytes(weights, is_binary=True)})"),
             ("Multiply-adds", f"{layers.multiply_adds:,}" if layers.multiply_adds else "unknown"),
-            ("Complexity", f"{entry.figures.relative_complexity:.3g} of AlexNet"),
+            ("Complexity", f"{relative:.3g} times AlexNet's" if relative else "no convolutions"),
             ("Activations", f"{in_bytes(layers.activation_bytes)} a sample"),
         ]
     yield Facts(facts)
     if card.settings:
         yield ""
         rows = (
-            (key, str(one.default), one.valid(), one.label) for key, one in card.settings.items()
+            (key, json.dumps(one.default).strip('"'), one.valid(), one.meaning)
+            for key, one in card.settings.items()
         )
         yield Table(("SETTING", "DEFAULT", "VALID", "MEANS"), rows, "")

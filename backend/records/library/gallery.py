@@ -34,6 +34,10 @@ class CardSetting:
     most: float | None = None
     help: str = ""
 
+    @property
+    def meaning(self) -> str:
+        return f"{self.label}: {self.help}" if self.help else self.label
+
     def parse(self, name: str, text: str) -> Value:
         """Return the value of a typed text for the setting ``name``.
 
@@ -72,8 +76,8 @@ class CardSetting:
             return "text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.least is None or self.most is None:
-            return kind if self.least is None else f"{kind} from {self.least:g} on"
-        return f"{kind} from {self.least:g} to {self.most:g}"
+            return kind if self.least is None else f"{kind} from {self.least:.9g} on"
+        return f"{kind} from {self.least:.9g} to {self.most:.9g}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Card(Record, what="card", rules=STRICT):
         source: The paper or thesis with its table or section.
         task: Such as "classification" or "detection".
         note: Where the source is open or wrong, and what was chosen.
+        parts: Files of ``resources/gallery/parts`` that its code imports.
         settings: By the name of the constant in the source, in lower case.
     """
 
@@ -93,6 +98,7 @@ class Card(Record, what="card", rules=STRICT):
     source: str
     task: str
     note: str = ""
+    parts: tuple[str, ...] = ()
     settings: Mapping[str, CardSetting] = field(default_factory=dict)
 
     def values(self, given: Mapping[str, str]) -> dict[str, Value]:
@@ -103,8 +109,8 @@ class Card(Record, what="card", rules=STRICT):
         """
         for key in given.keys() - self.settings.keys():
             near = nearest(key, tuple(self.settings))
-            known = f"did you mean {near}?" if near else f"it has {', '.join(self.settings)}"
-            raise ValueError(f"{self.title} has no setting “{key}”: {known}")
+            known = f" (did you mean {near}?)" if near else f": it has {', '.join(self.settings)}"
+            raise ValueError(f"{self.title} has no setting “{key}”{known}")
         values = {key: one.default for key, one in self.settings.items()}
         return {**values, **{key: self.settings[key].parse(key, given[key]) for key in given}}
 

@@ -45,8 +45,8 @@ def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Serv
         ({"classes": "1e3"}, "classes must be a whole number"),
         ({"channels": "2"}, "channels must be 1 or 3, not “2”"),
         ({"side": "9"}, "side must be a whole number from 16 to 256, not “9”"),
-        ({"sides": "28"}, "no setting “sides”: did you mean side?"),
-        ({"depth": "3"}, "no setting “depth”"),
+        ({"sides": "28"}, r"no setting “sides” \(did you mean side\?\)\."),
+        ({"depth": "3"}, "no setting “depth”: it has classes, channels, side\\."),
     ],
 )
 def test_a_setting_that_the_entry_cannot_take_adds_nothing(
@@ -83,6 +83,21 @@ def test_a_value_has_the_type_of_the_default(default: object, text: str, value: 
     assert CardSetting("x", default).parse("x", text) == value
 
 
+@pytest.mark.parametrize(
+    ("setting", "valid"),
+    [
+        (CardSetting("x", 1, least=1, most=1_000_000), "a whole number from 1 to 1000000"),
+        (CardSetting("x", 0.5, least=0, most=0.9), "a number from 0 to 0.9"),
+        (CardSetting("x", 1, least=2), "a whole number from 2 on"),
+        (CardSetting("x", 1.5), "a number"),
+        (CardSetting("x", "a", ("a", "b")), "a or b"),
+        (CardSetting("x", False), "true or false"),
+    ],
+)
+def test_which_values_are_valid_is_said_in_words(setting: CardSetting, valid: str) -> None:
+    assert setting.valid() == valid
+
+
 def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:
     source = "A = 1  # ü A = 1\nif A:\n    A = 3\nB: str = 'x'\n"
     assert with_constants(source, {"a": 2, "b": "it's"}) == (
@@ -90,3 +105,17 @@ def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:
     )
     with pytest.raises(ValueError, match="no constant C"):
         with_constants(source, {"c": 1})
+
+
+def test_an_entry_is_written_with_its_parts_into_a_plain_folder(
+    services: Services, tmp_path: Path
+) -> None:
+    entry = services.gallery.write("tiny-cifar-10", {"activation": "tanh"}, tmp_path / "code")
+    found = {path.name for path in (tmp_path / "code").iterdir()}
+    assert found == {"bks_model.py", *entry.card.parts}
+    assert '\nACTIVATION = "tanh"\n' in (tmp_path / "code/bks_model.py").read_text().replace(
+        "'", '"'
+    )
+    with pytest.raises(BackendError, match="activation must be relu, leaky"):
+        services.gallery.write("tiny-cifar-10", {"activation": "step"}, tmp_path / "other")
+    assert not (tmp_path / "other").exists()

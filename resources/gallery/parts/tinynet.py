@@ -1,0 +1,41 @@
+"""The ten modules of TinyNet.
+
+Source: Deep convolutional networks for image classification (M.Sc. thesis, 2016), section 4.6.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+FILTERS = (
+    *((32, 32), (32, 48)),
+    *((0, 80), (112, 48), (96, 64), (80, 80), (48, 96)),
+    *((0, 96), (176, 160), (176, 160)),
+)
+"""Of each module the filters 1×1 and 3×3. The 0 is that of a max pooling, which halves the side."""
+
+
+class Module(nn.Module):
+    """A 3×3 convolution beside a 1×1 convolution, or of stride 2 beside a max pooling."""
+
+    def __init__(self, inputs: int, ones: int, threes: int, unit: Callable) -> None:
+        super().__init__()
+        if ones:
+            self.paths = nn.ModuleList([unit(inputs, ones, 1), unit(inputs, threes, 3)])
+        else:
+            pool = nn.MaxPool2d(3, stride=2, padding=1)
+            self.paths = nn.ModuleList([pool, unit(inputs, threes, 3, stride=2)])
+        self.outputs = (ones or inputs) + threes
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.cat([path(inputs) for path in self.paths], 1)
+
+
+def tinynet(inputs: int, unit: Callable) -> nn.Sequential:
+    """Return the modules of such units, and after them the mean of each channel: N × 336."""
+    modules = []
+    for ones, threes in FILTERS:
+        modules.append(Module(inputs, ones, threes, unit))
+        inputs = modules[-1].outputs
+    return nn.Sequential(*modules, nn.AdaptiveAvgPool2d(1), nn.Flatten())
