@@ -21,7 +21,7 @@ from backend.services.library.dataset_shapes import recognise
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
-CARD, FIGURES = "card.toml", "figures.json"
+CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 KINDS = (Kind.MODEL, Kind.LOADER)
 
 
@@ -76,6 +76,18 @@ class GalleryService:
             BackendError: There is no such entry, a setting is invalid, or the import failed;
                 nothing was added.
         """
+        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
+            entry = self.write(name, settings, source := Path(made) / name)
+            return self._library.import_item(
+                entry.kind, source, as_name or name, progress, reuse_same=True
+            )
+
+    def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
+        """Write the code of an entry, with its parts and settings, into a new ``folder``.
+
+        Raises:
+            BackendError: There is no such entry, or a setting is invalid; nothing was written.
+        """
         entry = self.show(name)
         try:
             values = entry.card.values(settings)
@@ -83,16 +95,13 @@ class GalleryService:
             raise BackendError(
                 f"{error}.", f"To see them: {COMMAND} gallery show {name}"
             ) from error
-        folder = self._gallery / entry.kind.folder / name
-        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
-            source = Path(made) / name
-            shutil.copytree(folder, source, ignore=shutil.ignore_patterns(FIGURES, "__pycache__"))
-            (source / CARD).unlink()
-            code = source / entry.kind.entry_file
-            code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
-            return self._library.import_item(
-                entry.kind, source, as_name or name, progress, reuse_same=True
-            )
+        source = self._gallery / entry.kind.folder / name
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
+        for part in entry.card.parts:
+            shutil.copyfile(self._gallery / PARTS / part, folder / part)
+        code = folder / entry.kind.entry_file
+        code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+        return entry
 
     def suggest(self, dataset: str) -> Suggestion | None:
         """Return the loader that fits a dataset, by its files' names and first bytes.
