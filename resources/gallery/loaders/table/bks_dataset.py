@@ -13,6 +13,7 @@ import re
 
 import numpy
 import torch
+from splits import divide, files, part_of
 
 TARGET = ""
 TASK = "auto"
@@ -27,7 +28,7 @@ SEED = 1
 
 DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
 ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
-TRAINING, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"}, {"test"}
+OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
 NO_VALUE = {"", "?", "na", "n/a", "nan", "null", "none", "#n/a"}
 NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf", re.IGNORECASE)
 MOST_TEXTS = MOST_CLASSES = 50
@@ -36,13 +37,14 @@ MOST_TEXTS = MOST_CLASSES = 50
 class UserDataset(torch.utils.data.Dataset):
     """The rows to train on: the features as a vector, and a class or a number."""
 
-    part = "training"
+    is_validation = False
 
     def __init__(self, folder: str) -> None:
         self.table = Table(folder)
         if self.table.classes:
             self.classes = self.table.classes
-        rows = numpy.flatnonzero(self.table.is_validation == (self.part == "validation"))
+        held = enumerate(self.table.is_validation)
+        rows = [row for row, is_held in held if is_held is self.is_validation]
         self.features = torch.from_numpy(self.table.features[rows])
         self.targets = torch.from_numpy(self.table.targets[rows])
 
@@ -60,7 +62,7 @@ class UserDataset(torch.utils.data.Dataset):
 class UserValDataset(UserDataset):
     """The rows that the model never trains on."""
 
-    part = "validation"
+    is_validation = True
 
 
 class Table:
@@ -71,38 +73,37 @@ class Table:
         features: A row of 32-bit numbers for each sample.
         targets: The number of a class, or a vector of one number.
         classes: The names of the classes; empty if the target is a number.
-        is_validation: For each row.
+        is_validation: For each row; None: it is in neither set.
     """
 
     def __init__(self, folder: str) -> None:
-        training, validation = choose_files(folder)
-        self.names, columns, place = read_table(training[0])
-        counts = [len(columns[0])]
-        for path in training[1:] + validation:
-            names, more, its_place = read_table(path)
+        tables = read_folder(folder)
+        first, self.names, _, _ = tables[0]
+        for path, names, _, _ in tables:
             if names != self.names:
                 raise ValueError(
-                    f"{os.path.basename(path)} has other columns than "
-                    f"{os.path.basename(training[0])}: {named(names)} and not {named(self.names)}"
+                    f"{path} has other columns than {first}: {named(names)} and not "
+                    f"{named(self.names)}"
                 )
-            columns = [one + other for one, other in zip(columns, more, strict=True)]
-            place += its_place
-            counts.append(len(more[0]))
-        of_target = self.columns_to_use(columns, training[0])
-        is_empty = numpy.array(
-            [[is_missing(cell) for cell in columns[n]] for n in [*self.chosen, of_target]]
-        )
-        keep = self.rows_to_use(is_empty, place)
+        together = zip(*(columns for _, _, columns, _ in tables), strict=True)
+        columns = [[cell for cells in parts for cell in cells] for parts in together]
+        places = [place for table in tables for place in table[3]]
+        parts = [part_of(path) for path, _, _, places in tables for _ in places]
+        of_target = self.columns_to_use(columns, first)
+        keep = self.rows_to_use([columns[n] for n in [*self.chosen, of_target]], places)
         self.point = decimal_sign(columns)
         columns = [[column[row] for row in keep] for column in columns]
-        self.is_validation = self.split(
-            numpy.repeat(range(len(counts)), counts)[keep], len(training)
-        )
+        self.targets, self.classes = self.target_of(columns[of_target])
+        labels = self.targets.tolist() if self.classes else [0] * len(keep)
+        parts = [parts[row] for row in keep]
+        self.is_validation = divide(parts, labels, VALIDATION_SHARE, SEED)
+        is_training = numpy.array([held is False for held in self.is_validation])
+        if not is_training.any():
+            raise ValueError("no row for training has all values")
         self.encoders = [
-            Encoder(self.names[n], columns[n], self.point, ~self.is_validation) for n in self.chosen
+            Encoder(self.names[n], columns[n], self.point, is_training) for n in self.chosen
         ]
         self.features = encode(self.encoders, [columns[n] for n in self.chosen])
-        self.targets, self.classes = self.target_of(columns[of_target])
 
     def columns_to_use(self, columns: list[list[str]], path: str) -> int:
         """Choose the columns of features; return the place of the target."""
@@ -128,30 +129,21 @@ class Table:
         self.chosen = [n for n in used if n != of_target]
         return of_target
 
-    def rows_to_use(self, is_empty: numpy.ndarray, place: list[str]) -> list[int]:
-        """Choose the rows by what is missing; the last row of the array is the target's."""
+    def rows_to_use(self, columns: list[list[str]], places: list[str]) -> list[int]:
+        """Choose the rows by what is missing; the last column is the target."""
+        is_empty = numpy.array([[is_missing(cell) for cell in column] for column in columns])
         if MISSING == "stop" and is_empty.any():
             column, row = (found[0] for found in numpy.nonzero(is_empty))
-            name = self.names[[*self.chosen, -1][column]] if column < len(self.chosen) else "target"
+            names = [f"“{self.names[n]}”" for n in self.chosen] + ["the target"]
             raise ValueError(
-                f"{place[row]}: the value of “{name}” is missing, as are {is_empty.sum() - 1} "
-                'others; set missing to "leave row out" or "mean"'
+                f"{places[row]}: {names[column]} has no value ({is_empty.sum()} are missing in "
+                'all); set missing to "leave row out" or "mean"'
             )
         lacks = is_empty[-1] if MISSING == "mean" else is_empty.any(0)
         keep = numpy.flatnonzero(~lacks).tolist()
         if len(keep) < 2:
             raise ValueError(f"{len(keep)} row(s) have all values, but two or more are needed")
         return keep
-
-    def split(self, file_of_row: numpy.ndarray, training_files: int) -> numpy.ndarray:
-        is_validation = file_of_row >= training_files
-        if not is_validation.any():
-            order = numpy.random.default_rng(SEED).permutation(len(file_of_row))
-            share = round(len(order) * VALIDATION_SHARE)
-            is_validation[order[: min(max(share, 1), len(order) - 1)]] = True
-        if is_validation.all():
-            raise ValueError("no row for training has all values")
-        return is_validation
 
     def target_of(self, cells: list[str]) -> tuple[numpy.ndarray, list[str]]:
         values = numbers(cells, self.point)
@@ -223,29 +215,22 @@ def encode(encoders: list[Encoder], columns: list[list[str]]) -> numpy.ndarray:
     return numpy.concatenate(parts, axis=1).astype(numpy.float32)
 
 
-def choose_files(folder: str) -> tuple[list[str], list[str]]:
-    """Paths of the files for training and for validation."""
-    found = sorted(
-        os.path.join(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith(ENDINGS) and not name.lower().startswith(("readme", "licen"))
-    )
-    tables = [path for path in found if ".txt" not in os.path.basename(path).lower()] or found
-    if not tables:
+def read_folder(folder: str) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
+    """The tables with the same columns, those for training first: path and what is in it."""
+    found = [path for path in files(folder, *ENDINGS) if not OTHER_FILE.search(path)]
+    found = [path for path in found if ".txt" not in path.lower()] or found
+    if not found:
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
-    words = {path: set(re.split(r"[^a-z]+", path[len(folder) :].lower())) for path in tables}
-    training = [path for path in tables if words[path] & TRAINING]
-    validation = [path for path in tables if words[path] & VALIDATION]
-    test = [path for path in tables if words[path] & TEST]
-    others = [path for path in tables if path not in training + validation + test]
-    training = training or others or validation or test
-    names = read_table(training[0])[0]
-    for chosen in (validation, test):
+    training = [path for path in found if part_of(path) == "training"]
+    held = [path for path in found if part_of(path) in ("validation", "test")]
+    training = training or [path for path in found if path not in held] or held
+    tables = [(path, *read_table(os.path.join(folder, path))) for path in training]
+    for path in held if held != training else []:
+        table = (path, *read_table(os.path.join(folder, path)))
         # A test file without the target, as in competitions, cannot measure.
-        if chosen and chosen != training and all(read_table(one)[0] == names for one in chosen):
-            return training, chosen
-    return training, []
+        if table[1] == tables[0][1] or part_of(path) == "validation":
+            tables.append(table)
+    return tables
 
 
 def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[str]], list[str]]:
