@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from pictures import open_picture, readable, tensor_of
 from PIL import Image
-from splits import divide
+from splits import divide, part_of
 
 
 class Sample(NamedTuple):
@@ -115,5 +115,5 @@ def find_picture(known: dict[str, list[str]], name: str, part: str) -> str:
     found = known.get(os.path.basename(wanted), [])
     ending = [path for path in found if f"/{path}".replace(os.sep, "/").endswith(f"/{wanted}")]
     found = ending or found
-    of_part = [path for path in found if part and part in path.lower()]
+    of_part = [path for path in found if part and part_of(path) == part]
     return (of_part or found or [wanted])[0]

@@ -20,7 +20,7 @@ def part_of_folder(name: str) -> str:
 
 def part_of(path: str) -> str:
     """The part that a word in a relative path names, "" if none does."""
-    words = re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[0-9])", path.lower())
+    words = re.findall("t10k|[a-z]+", path.lower())
     return next((PARTS[word] for word in reversed(words) if word in PARTS), "")
 
 

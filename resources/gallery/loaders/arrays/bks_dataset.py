@@ -80,7 +80,7 @@ def is_picture(shape: tuple[int, ...], dtype: numpy.dtype) -> bool:
 
 def prepared(sample: numpy.ndarray) -> torch.Tensor:
     is_bytes = sample.dtype == numpy.uint8
-    values = torch.from_numpy(numpy.asarray(sample, numpy.float32) / (255 if is_bytes else 1))
+    values = torch.from_numpy(numpy.array(sample, numpy.float32)) / (255 if is_bytes else 1)
     if values.ndim == 3 and values.shape[2] in (1, 3, 4) and values.shape[0] not in (1, 3, 4):
         values = values.permute(2, 0, 1).contiguous()
     return values[None] if values.ndim == 2 and is_bytes else values
@@ -137,10 +137,9 @@ def read_folder(folder: str) -> dict[str, dict[str, numpy.ndarray]]:
 def load(path: str) -> dict[str, numpy.ndarray]:
     """The arrays of a file by name; that of an .npy file has the name ""."""
     try:
-        found = numpy.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(found, numpy.ndarray):
-            return {"": found}
-        with found:
+        if path.lower().endswith(".npy"):
+            return {"": numpy.load(path, mmap_mode="r", allow_pickle=False)}
+        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as found:
             return {key: found[key] for key in found.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{os.path.basename(path)} cannot be read: {error}") from error

@@ -239,13 +239,18 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
     if path.lower().endswith(".parquet"):
         import pyarrow.parquet
 
-        table = pyarrow.parquet.read_table(path)
+        try:
+            table = pyarrow.parquet.read_table(path)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file} cannot be read: {error}") from error
         cells = [["" if v is None else str(v) for v in one.to_pylist()] for one in table.columns]
         if not table.num_rows or not cells:
             raise ValueError(f"{file} has no rows")
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
     text = text_of(path)
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(text), skipinitialspace=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=None), delimiter=delimiter_of(text), skipinitialspace=True
+    )
     rows, places = [], []
     try:
         for row in reader:
@@ -302,7 +307,7 @@ def is_header(rows: list[list[str]]) -> bool:
     first, below = rows[0], rows[1:]
     if any(NUMBER.fullmatch(cell) for cell in first):
         return False
-    if any(NUMBER.fullmatch(cell) for row in below for cell in row):
+    if not below or any(NUMBER.fullmatch(cell) for row in below for cell in row):
         return True
     return all(
         cell not in column for cell, column in zip(first, zip(*below, strict=True), strict=True)
