@@ -145,7 +145,7 @@ class Suggestion:
         settings: Typed values, as `GalleryService.add` takes them.
         sentence: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
         facts: Settings of a network for this data, where they are known from the files: classes,
-            channels, side (of a picture, in pixels), inputs (columns of features).
+            channels, side (of a picture, in pixels), features (numbers in a sample).
     """
 
     entry: str
