@@ -137,3 +137,23 @@ class GalleryEntry:
     name: str
     card: Card
     figures: CardFigures | None = None
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A loader of the gallery that fits the files of a dataset.
+
+    Attributes:
+        entry: Its name in the gallery.
+        title: The shape of the data, as in "This looks like CIFAR-10".
+        settings: Typed values, as `GalleryService.add` takes them.
+        sentence: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
+        facts: Settings of a network for this data, where they are known from the files: classes,
+            channels, side (of a picture, in pixels), features (numbers in a sample).
+    """
+
+    entry: str
+    title: str
+    settings: Mapping[str, str]
+    sentence: str
+    facts: Mapping[str, int] = field(default_factory=dict)

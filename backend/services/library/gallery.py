@@ -13,10 +13,11 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
-from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Value
+from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Suggestion, Value
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
+from backend.services.library.dataset_shapes import recognise
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
@@ -101,6 +102,14 @@ class GalleryService:
         code = folder / entry.kind.entry_file
         code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
         return entry
+
+    def suggest(self, dataset: str) -> Suggestion | None:
+        """Return the loader that fits a dataset, by its files' names and first bytes.
+
+        Raises:
+            BackendError: There is no such dataset, or the data root is not available.
+        """
+        return recognise(*self._library.first_bytes(Kind.DATASET, dataset))
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:

@@ -1,0 +1,311 @@
+"""Recognises the shape of a dataset by the names and first bytes of its files.
+
+`_SHAPES` has one entry for each loader of the gallery, the most specific first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from posixpath import commonpath
+from typing import NamedTuple
+
+from backend.base.log import swallowed
+from backend.records.library.gallery import Suggestion
+from backend.records.library.item import FileEntry
+
+Read = Callable[[str, int], bytes]
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing"])
+_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_NO_VALUE = frozenset(["", "?", "na", "n/a", "nan", "null", "none", "#n/a"])
+_HEAD = 64 << 10
+_LONG_HEAD = 1 << 20
+_MOST_CLASSES = 50
+"""Of a column of whole numbers, as in the loader of tables."""
+_MOST_SIDE = 128
+_BOXES = {"channels": 3, "side": 256}
+
+
+class _Found(NamedTuple):
+    detail: str
+    settings: Mapping[str, str] = {}
+    facts: Mapping[str, int] = {}
+
+
+class _Listing:
+    """The files of a dataset; names are compared in lower case."""
+
+    def __init__(self, files: Sequence[FileEntry], read: Read) -> None:
+        self.read = read
+        self.paths = [PurePosixPath(one.path) for one in files if one.bytes]
+        self.names = Counter(path.name.lower() for path in self.paths)
+
+    def ending(self, *endings: str) -> list[PurePosixPath]:
+        return [path for path in self.paths if path.name.lower().endswith(endings)]
+
+    def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
+        """Return the first bytes of a file, unpacked if it is gzipped."""
+        found = self.read(str(path), max(limit_bytes, 4096))
+        if found[:2] != b"\x1f\x8b":
+            return found[:limit_bytes]
+        return zlib.decompressobj(wbits=31).decompress(found, limit_bytes)
+
+    def pictures(self) -> list[PurePosixPath]:
+        return self.ending(*_PICTURES)
+
+
+def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
+    """Return the loader that fits, None if none does; files that cannot be read fit none.
+
+    Args:
+        files: All files of the dataset.
+        read: Returns at most so many first bytes of a file.
+    """
+    listing = _Listing(files, read)
+    for entry, title, find in _SHAPES:
+        try:
+            found = find(listing)
+        except (OSError, ValueError, LookupError, zlib.error, struct.error, csv.Error) as error:
+            swallowed(error)
+            continue
+        if found is not None:
+            sentence = f"This looks like {title}: {found.detail}."
+            facts = dict(found.facts)
+            if "side" in facts:
+                facts["features"] = facts["channels"] * facts["side"] ** 2
+            return Suggestion(entry, title, found.settings, sentence, facts)
+    return None
+
+
+def _cifar(listing: _Listing, folder: str, training: list[str], test: str) -> _Found | None:
+    detail = f"{_count(len(training), 'training file')} and 1 for testing"
+    for ending in ("", ".bin"):
+        if all(f"{name}{ending}" in listing.names for name in (*training, test)):
+            return _Found(detail)
+    for path in listing.ending(".tar.gz", ".tgz", ".tar"):
+        if listing.head(path, 4096).startswith(folder.encode()):
+            return _Found(f"the archive {path.name}")
+    return None
+
+
+def _cifar_10(listing: _Listing) -> _Found | None:
+    batches = [f"data_batch_{number}" for number in range(1, 6)]
+    found = _cifar(listing, "cifar-10-batches-", batches, "test_batch")
+    return found and found._replace(facts={"classes": 10, "channels": 3, "side": 32})
+
+
+def _cifar_100(listing: _Listing) -> _Found | None:
+    if "train" in listing.names and "meta" not in listing.names:
+        return None
+    found = _cifar(listing, "cifar-100-", ["train"], "test")
+    return found and found._replace(facts={"classes": 100, "channels": 3, "side": 32})
+
+
+def _idx(listing: _Listing) -> _Found | None:
+    pictures, labels = [], []
+    for path in listing.paths:
+        if "idx" in path.name.lower() or "ubyte" in path.name.lower():
+            head = listing.head(path, 16)
+            if head[:3] == b"\0\0\x08" and head[3] == 3:
+                pictures.append((path, struct.unpack_from(">3I", head, 4)))
+            elif head[:4] == b"\0\0\x08\x01":
+                labels.append(path)
+    if not pictures or len(pictures) != len(labels):
+        return None
+    path, (count, height, width) = next((one for one in pictures if _trains(one[0])), pictures[0])
+    numbers = {label for one in labels for label in listing.head(one, _LONG_HEAD)[8:]}
+    facts = {"classes": len(numbers), "channels": 1}
+    return _Found(
+        f"{_count(count, 'picture')} of {height} × {width} pixels in {path.name}",
+        {"exchange": "true"} if "emnist" in path.name.lower() else {},
+        facts | ({"side": height} if height == width else {}),
+    )
+
+
+def _coco(listing: _Listing) -> _Found | None:
+    pictures = len(listing.pictures())
+    for path in listing.ending(".json") if pictures else ():
+        head = listing.head(path, _LONG_HEAD)
+        if re.search(rb'"(bbox|categories)"\s*:|"images"\s*:\s*\[\s*\{', head):
+            facts = dict(_BOXES)
+            with contextlib.suppress(ValueError, LookupError, TypeError):  # It may be cut off.
+                facts["classes"] = len(json.loads(head)["categories"])
+            return _Found(f"{path.name} and {_count(pictures, 'picture')}", facts=facts)
+    return None
+
+
+def _voc(listing: _Listing) -> _Found | None:
+    notes = listing.ending(".xml")
+    if not notes or not listing.pictures() or b"<annotation" not in listing.head(notes[0], 1024):
+        return None
+    pictures = _count(len(listing.pictures()), "picture")
+    return _Found(f"{_count(len(notes), 'XML file')} with objects and {pictures}", facts=_BOXES)
+
+
+def _icdar(listing: _Listing) -> _Found | None:
+    stems = {path.stem.lower() for path in listing.pictures()}
+    notes = [
+        path
+        for path in listing.ending(".txt")
+        if path.stem.lower() in stems or path.stem.lower().removeprefix("gt_") in stems
+    ]
+    line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
+    if not notes or not re.match(line, listing.head(notes[0], 1024), re.MULTILINE):
+        return None
+    detail = f"{_count(len(notes), 'text file')} with regions, named like their pictures"
+    return _Found(detail, facts={"classes": 1, **_BOXES})
+
+
+def _image_folder(listing: _Listing) -> _Found | None:
+    by_class = _by_class(listing.pictures())
+    if len(by_class) < 2:
+        return None
+    paths = [path for own in by_class.values() for path in own]
+    some = [paths[0], paths[len(paths) // 2], paths[-1]]
+    sizes = [_picture_size(listing.head(path)) for path in some]
+    channels = max(size[0] for size in sizes)
+    side = min(max(min(size[1] for size in sizes), 16), _MOST_SIDE)
+    held = {part for path in paths for part in path.parts[:-1] if _is_split(part)}
+    split = " and folders for training and validation" if len(held) > 1 else ""
+    return _Found(
+        f"{_count(len(paths), 'picture')} in {len(by_class)} classes "
+        f"({_some(sorted(by_class))}){split}",
+        {"channels": str(channels), "side": str(side)},
+        {"classes": len(by_class), "channels": channels, "side": side},
+    )
+
+
+def _is_split(folder: str) -> bool:
+    return folder.lower().rstrip("0123456789") in _SPLITS
+
+
+def _by_class(pictures: Sequence[PurePosixPath]) -> dict[str, list[PurePosixPath]]:
+    """Return the pictures by the folder below that of a split, or below what all have in common."""
+    folders = [(path, path.parts[:-1]) for path in pictures]
+    split = [one for one in folders if any(map(_is_split, one[1]))]
+    shared = commonpath([path.parent for path in pictures]) if pictures else ""
+    above = len(PurePosixPath(shared).parts)
+    found: dict[str, list[PurePosixPath]] = {}
+    for path, parts in split or folders:
+        place = next((n for n, part in enumerate(parts) if _is_split(part)), above - 1)
+        if len(parts) > place + 1:
+            found.setdefault(parts[place + 1], []).append(path)
+    return found
+
+
+def _picture_size(head: bytes) -> tuple[int, int]:
+    """Return channels and the shorter side, of a PNG or JPEG file; otherwise 3 and 64."""
+    if head[:8] == b"\x89PNG\r\n\x1a\n":
+        width, height, _, kind = struct.unpack_from(">IIBB", head, 16)
+        return (1 if kind in (0, 4) else 3), min(width, height)
+    place = 2
+    while head[:2] == b"\xff\xd8" and place + 10 <= len(head):
+        _, mark, length, _, height, width, parts = struct.unpack_from(">BBHBHHB", head, place)
+        if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
+            return (1 if parts == 1 else 3), min(width, height)
+        place += 2 + length
+    return 3, 64
+
+
+def _arrays(listing: _Listing) -> _Found | None:
+    found = listing.ending(".npz", ".npy")
+    for path in found:
+        head = listing.head(path)
+        if head[:4] == b"PK\3\4":
+            (method,) = struct.unpack_from("<H", head, 8)
+            head = head[30 + sum(struct.unpack_from("<HH", head, 26)) :]
+            if method == zipfile.ZIP_DEFLATED:
+                head = zlib.decompressobj(wbits=-15).decompress(head, _HEAD)
+        form = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:_HEAD])
+        if form is not None and path.stem[:1].lower() != "y":
+            shape = [int(length) for length in form[2].split(b",") if length.strip()]
+            return _Found(_some([one.name for one in found]), facts=_array_facts(shape[1:]))
+    return None
+
+
+def _array_facts(shape: Sequence[int]) -> dict[str, int]:
+    """Return the facts about a sample."""
+    if len(shape) == 1:
+        return {"features": shape[0]}
+    height, *others = [length for length in shape if length not in (1, 3)] or [0]
+    if len(shape) == 3 and others == [height]:
+        return {"channels": min(shape), "side": height}
+    return {"channels": 1, "side": height} if list(shape) == [height, height] else {}
+
+
+def _table(listing: _Listing) -> _Found | None:
+    tables = listing.ending(".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+    if not tables or listing.pictures():
+        return None
+    path = next((one for one in tables if _trains(one)), tables[0])
+    names = _some([one.name for one in tables])
+    head = listing.head(path, _LONG_HEAD)
+    if head[:4] == b"PAR1" or b"\0" in head:
+        return _Found(names)
+    lines = head.decode("utf-8-sig", "replace").splitlines()
+    if len(head) >= _LONG_HEAD - 4:
+        lines = lines[:-1]
+    for delimiter in "\t;|, ":
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
+            return _columns(names, rows)
+    return _Found(names) if lines else None
+
+
+def _columns(names: str, rows: list[list[str]]) -> _Found:
+    """Return what is found in the first rows of a table, the first of which may be names."""
+    body = rows[1:] or rows
+    columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
+    known = [[cell for cell in one if cell.casefold() not in _NO_VALUE] for one in columns]
+    is_missing = sum(map(len, known)) < sum(map(len, columns))
+    more = ", some values missing, which become the mean of their column" if is_missing else ""
+    features = [
+        1 if all(map(_NUMBER.fullmatch, one)) else len(set(one)) for one in known[:-1] if one
+    ]
+    if rows[0][0] == "":  # The index that pandas writes.
+        features = features[1:]
+    facts = {"features": sum(features)}
+    classes = set(known[-1])
+    is_text = not all(map(_NUMBER.fullmatch, classes))
+    is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
+    if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MOST_CLASSES)):
+        facts["classes"] = len(classes)
+    return _Found(
+        f"{names} with {len(columns)} columns{more}",
+        {"missing": "mean"} if is_missing else {},
+        facts,
+    )
+
+
+def _trains(path: PurePosixPath) -> bool:
+    return "train" in path.name.lower()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+_SHAPES: tuple[tuple[str, str, Callable[[_Listing], _Found | None]], ...] = (
+    ("cifar-10", "CIFAR-10", _cifar_10),
+    ("cifar-100", "CIFAR-100", _cifar_100),
+    ("idx", "IDX files, the form of MNIST", _idx),
+    ("coco", "boxes in COCO's form", _coco),
+    ("voc", "boxes in Pascal VOC's form", _voc),
+    ("icdar", "text regions in ICDAR's form", _icdar),
+    ("image-folder", "pictures in a folder for each class", _image_folder),
+    ("arrays", "NumPy arrays", _arrays),
+    ("table", "a table", _table),
+)

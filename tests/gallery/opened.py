@@ -1,0 +1,37 @@
+"""Data of the gallery's loaders, opened as a rank of a job opens it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backend.training.user_code import load_loader
+from tests.gallery.figures import gallery_here
+
+GALLERY = gallery_here()
+_numbers = itertools.count()
+
+
+class Opened(NamedTuple):
+    """The user's datasets: training and validation."""
+
+    training: Any
+    validation: Any
+
+
+def open_data(name: str, folder: Path, code: Path, **settings: object) -> Opened:
+    """Open ``folder`` with a loader whose code is written below ``code``."""
+    written = code / f"code-{next(_numbers)}"
+    GALLERY.write(name, {key: str(value) for key, value in settings.items()}, written)
+    loader = load_loader(written)
+    training, validation = loader.training(folder), loader.validation(folder)
+    return Opened(training.user_dataset, validation.user_dataset)
+
+
+def files(folder: Path, **content: str | bytes) -> Path:
+    for name, one in content.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(one if isinstance(one, bytes) else one.encode())
+    return folder

@@ -1,0 +1,481 @@
+"""The loaders of picture files: by class, and with boxes in the forms of COCO, VOC and ICDAR."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from backend.training.user_code import UserCodeError, load_loader
+from tests.gallery.opened import GALLERY, Opened, files, open_data
+
+Content = dict[str, bytes | str]
+
+
+def picture(
+    mode: str = "RGB", size: tuple[int, int] = (20, 10), colour: Any = None, form: str = "PNG",
+    **options: Any,
+) -> bytes:  # fmt: skip
+    made = io.BytesIO()
+    Image.new(mode, size, 0 if colour is None else colour).save(made, form, **options)
+    return made.getvalue()
+
+
+def by_class(*classes: str, each: int = 5, folder: str = "") -> Content:
+    return {
+        f"{folder}{name}/{number}.png": picture(colour=(number, place * 50, 0))
+        for place, name in enumerate(classes)
+        for number in range(each)
+    }
+
+
+def names_of(data: Any) -> list[str]:
+    return sorted(data.classes[int(label)] for _, label in data)
+
+
+@pytest.mark.parametrize("above", ["", "flowers/", "a/b/flowers/"])
+def test_without_sets_a_share_of_each_class_is_for_validation(tmp_path: Path, above: str) -> None:
+    folder = files(tmp_path / "d", **by_class("rose", "tulip", "aster", folder=above))
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    assert opened.training.classes == ["aster", "rose", "tulip"]
+    assert names_of(opened.validation) == ["aster", "rose", "tulip"]
+    assert len(opened.training) == 12
+    assert opened.training[0][0].shape == (3, 8, 8)
+    more = open_data("image-folder", folder, tmp_path, side=8, validation_share=0.4)
+    assert len(more.validation) == 6
+
+
+@pytest.mark.parametrize(
+    ("training", "validation"),
+    [("train", "val"), ("Train", "Validation"), ("training", "valid"), ("train2017", "val2017"),
+     ("train", "test"), ("data/train", "data/testing")],
+)  # fmt: skip
+def test_folders_of_the_usual_names_are_the_sets(
+    tmp_path: Path, training: str, validation: str
+) -> None:
+    content = by_class("a", "b", folder=f"{training}/")
+    content |= by_class("a", "b", each=2, folder=f"{validation}/")
+    content["logo.png"] = picture()
+    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (10, 4)
+
+
+def test_a_test_folder_next_to_one_for_validation_is_in_neither_set(tmp_path: Path) -> None:
+    content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/", each=2)
+    content |= by_class("a", "b", folder="test/", each=3)
+    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (10, 4)
+
+
+def test_a_test_folder_without_classes_is_not_used(tmp_path: Path) -> None:
+    content = by_class("a", "b", folder="train/") | {"test/1.png": picture()}
+    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (8, 2)
+
+
+def test_a_class_of_one_set_only_counts_in_both(tmp_path: Path) -> None:
+    content = by_class("a", "c", folder="train/") | by_class("b", "c", folder="val/")
+    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert opened.training.classes == opened.validation.classes == ["a", "b", "c"]
+    assert set(names_of(opened.training)) == {"a", "c"}
+
+
+def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **by_class("a", "b"), **{"c/notes.txt": "later"})
+    (folder / "d").mkdir()
+    with pytest.warns(UserWarning, match="the folder [cd] has no pictures") as warned:
+        opened = open_data("image-folder", folder, tmp_path)
+    assert {str(one.message)[:12] for one in warned} == {"the folder c", "the folder d"}
+    assert opened.training.classes == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"a.csv": b"1,2"}, "pictures must be in a folder for each class, but none has one"),
+        ({"1.png": picture(), "2.png": picture()}, "but none has one"),
+        (by_class("rose"), "but none has one"),
+        (by_class("rose") | {"1.png": picture()}, "but only “rose” has one"),
+        (by_class("rose", folder="train/"), "but only “rose” has one"),
+    ],
+)
+def test_pictures_that_are_not_by_class_are_one_sentence(
+    tmp_path: Path, content: Content, sentence: str
+) -> None:
+    with pytest.raises(UserCodeError, match=sentence):
+        open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+
+
+def deep_grey() -> bytes:
+    made = io.BytesIO()
+    Image.fromarray(numpy.full((10, 20), 32896, numpy.uint16)).save(made, "PNG")
+    return made.getvalue()
+
+
+def deep_colour() -> bytes:
+    """A PNG of 16 bits in each of three channels, which Pillow reads and does not write."""
+    rows = b"".join(b"\0" + struct.pack(">3H", 65535, 32896, 0) * 20 for _ in range(10))
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 20, 10, 16, 2, 0, 0, 0)),
+              (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]  # fmt: skip
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+
+
+def with_palette() -> bytes:
+    image = Image.new("P", (20, 10), 1)
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    made = io.BytesIO()
+    image.save(made, "PNG", transparency=1)
+    return made.getvalue()
+
+
+WHITE, GREY = (1, 1, 1), (0.502, 0.502, 0.502)
+MODES: dict[str, tuple[bytes, tuple[float, float, float]]] = {
+    "RGB": (picture(colour=(255, 0, 51)), (1, 0, 0.2)),
+    "grey": (picture("L", colour=128), GREY),
+    "one bit": (picture("1", colour=1), WHITE),
+    "16 bits of grey": (deep_grey(), GREY),
+    "16 bits of colour": (deep_colour(), (1, 0.502, 0)),
+    "32-bit TIFF": (picture("F", colour=0.502, form="TIFF"), GREY),
+    "transparent RGBA": (picture("RGBA", colour=(255, 0, 0, 0)), WHITE),
+    "half transparent": (picture("RGBA", colour=(255, 0, 0, 128)), (1, 0.498, 0.498)),
+    "grey with transparency": (picture("LA", colour=(0, 0)), WHITE),
+    "palette": (picture("P", colour=0), (0, 0, 0)),
+    "palette with transparency": (with_palette(), WHITE),
+    "RGB with a transparent colour": (
+        picture(colour=(1, 2, 3), transparency=(1, 2, 3)), WHITE),
+    "CMYK": (picture("CMYK", colour=(0, 255, 255, 0), form="JPEG", quality=100), (1, 0, 0)),
+    "GIF": (picture("P", colour=0, form="GIF"), (0, 0, 0)),
+    "WebP": (picture(colour=(255, 255, 255), form="WEBP"), WHITE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_picture_of_any_mode_becomes_colour_or_grey(tmp_path: Path, mode: str) -> None:
+    content, colour = MODES[mode]
+    folder = files(tmp_path / "d", **{"a/1.png": content, "b/2.png": content})
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    sample = opened.training[0][0]
+    assert sample.dtype == torch.float32
+    assert sample[:, 4, 4].tolist() == pytest.approx(colour, abs=0.02)
+    grey = open_data("image-folder", folder, tmp_path, side=8, channels=1).training[0][0]
+    assert grey.shape == (1, 8, 8)
+    red, green, blue = colour
+    assert float(grey[0, 4, 4]) == pytest.approx(
+        0.299 * red + 0.587 * green + 0.114 * blue, abs=0.02
+    )
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_picture_is_turned_as_its_exif_says(tmp_path: Path, orientation: int) -> None:
+    """The upper left corner is bright once the picture is upright."""
+    upright = numpy.zeros((32, 32), numpy.uint8)
+    upright[:16, :16] = 255
+    image = Image.fromarray(upright)
+    undo = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
+            6: "ROTATE_90", 7: "TRANSVERSE", 8: "ROTATE_270"}  # fmt: skip
+    if orientation in undo:
+        image = image.transpose(Image.Transpose[undo[orientation]])
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    made = io.BytesIO()
+    image.save(made, "JPEG", quality=95, exif=exif)
+    folder = files(tmp_path / "d", **{"a/1.jpg": made.getvalue(), "b/2.jpg": made.getvalue()})
+    sample = open_data("image-folder", folder, tmp_path, side=16, channels=1).training[0][0][0]
+    assert sample[:6, :6].min() > 0.9
+    assert max(sample[10:].max(), sample[:, 10:].max()) < 0.1
+
+
+NOISE = numpy.random.default_rng(1).integers(0, 256, (64, 64, 3), numpy.uint8)
+
+
+def noise(form: str) -> bytes:
+    made = io.BytesIO()
+    Image.fromarray(NOISE).save(made, form)
+    return made.getvalue()
+
+
+DAMAGED = {
+    "empty": b"",
+    "text": b"this is no picture",
+    "JPEG cut off": noise("JPEG")[:-900],
+    "PNG cut off": noise("PNG")[:-900],
+    "PNG with a changed byte": noise("PNG")[:60] + b"?" + noise("PNG")[61:],
+    "GIF cut off": noise("GIF")[:-900],
+    "WebP cut off": noise("WEBP")[:-900],
+    "TIFF cut off": noise("TIFF")[:-9000],
+    "a head alone": noise("PNG")[:20],
+    "zeros": bytes(100),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, how: str) -> None:
+    content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/")
+    folder = files(tmp_path / "d", **content, **{"train/a/bad.jpg": DAMAGED[how]})
+    stop = GALLERY.write("image-folder", {}, tmp_path / "stop")
+    assert stop.card.settings["bad_pictures"].default == "stop"
+    data = load_loader(tmp_path / "stop").training(folder)
+    with pytest.raises(UserCodeError, match=r"a/bad\.jpg cannot be read \(.+\): remove or replace"):
+        [data.item(index) for index in range(len(data))]
+    opened = open_data("image-folder", folder, tmp_path, bad_pictures="skip")
+    assert len([opened.training[index] for index in range(len(opened.training))]) == 10
+
+
+def test_a_large_jpeg_is_read_as_exactly_as_a_small_one(tmp_path: Path) -> None:
+    ramp = numpy.linspace(0, 255, 2000).astype(numpy.uint8)[None].repeat(1000, 0)
+    made = io.BytesIO()
+    Image.fromarray(ramp).save(made, "JPEG", quality=95)
+    folder = files(tmp_path / "d", **{"a/1.jpg": made.getvalue(), "b/2.jpg": made.getvalue()})
+    sample = open_data("image-folder", folder, tmp_path, side=16, channels=1).training[0][0][0]
+    assert sample[8].tolist() == pytest.approx(numpy.linspace(0.266, 0.734, 16), abs=0.02)
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+BOXES: list[tuple[str, str, tuple[float, float, float, float]]] = [
+    ("1.png", "cat", (2, 3, 10, 8)),
+    ("1.png", "dog", (0, 0, 20, 10)),
+    ("2.png", "dog", (15, 5, 20, 10)),
+]
+"""Picture, class, and left, top, right and bottom in a picture of 20 × 10."""
+Boxes = list[tuple[str, str, tuple[float, float, float, float]]]
+
+
+def coco(boxes: Boxes, pictures: int = 6, folder: str = "images/", **image: Any) -> Content:
+    names = sorted({name for _, name, _ in boxes})
+    ids = {name: 3 * place + 7 for place, name in enumerate(names)}
+    images = [
+        {"id": n * 11, "file_name": f"{n}.png", "width": 20, "height": 10, **image}
+        for n in range(1, pictures + 1)
+    ]
+    notes = [
+        {"image_id": int(file[:-4]) * 11, "category_id": ids[name], "id": place,
+         "bbox": [x1, y1, x2 - x1, y2 - y1], "iscrowd": 0}
+        for place, (file, name, (x1, y1, x2, y2)) in enumerate(boxes)
+    ]  # fmt: skip
+    content = {
+        "images": images,
+        "annotations": notes,
+        "categories": [{"id": number, "name": name} for name, number in ids.items()],
+    }
+    return {"annotations/instances.json": json.dumps(content)} | {
+        f"{folder}{n}.png": picture() for n in range(1, pictures + 1)
+    }
+
+
+def voc(boxes: Boxes, pictures: int = 6, size: bool = True) -> Content:
+    found: Content = {}
+    for n in range(1, pictures + 1):
+        objects = "".join(
+            f"<object><name>{name}</name><bndbox><xmin>{x1 + 1}</xmin><ymin>{y1 + 1}</ymin>"
+            f"<xmax>{x2}</xmax><ymax>{y2}</ymax></bndbox></object>"
+            for file, name, (x1, y1, x2, y2) in boxes
+            if file == f"{n}.png"
+        )
+        of_size = "<size><width>20</width><height>10</height></size>" if size else ""
+        found[f"Annotations/{n}.xml"] = (
+            f"<annotation><filename>{n}.png</filename>{of_size}{objects}</annotation>"
+        )
+        found[f"JPEGImages/{n}.png"] = picture()
+    return found
+
+
+def icdar(boxes: Boxes, pictures: int = 6, form: str = "quadrilateral") -> Content:
+    found: Content = {}
+    for n in range(1, pictures + 1):
+        lines = []
+        for file, text, (x1, y1, x2, y2) in boxes:
+            if file == f"{n}.png":
+                corners = {
+                    "quadrilateral": f"{x1},{y1},{x2},{y1},{x2},{y2},{x1},{y2},{text}, a comma",
+                    "commas": f'{x1}, {y1}, {x2}, {y2}, "{text}"',
+                    "spaces": f'{x1} {y1} {x2} {y2} "{text}"',
+                }[form]
+                lines.append(corners)
+        found[f"gt_{n}.txt"] = "\ufeff" + "\r\n".join(lines)
+        found[f"{n}.png"] = picture()
+    return found
+
+
+FORMS: dict[str, Callable[[Boxes], Content]] = {"coco": coco, "voc": voc, "icdar": icdar}
+
+
+def boxes_of(opened: Opened) -> list[tuple[str, list[float]]]:
+    """Every box with its class, of both sets, sorted."""
+    found = []
+    for data in opened:
+        for _, target in (data[index] for index in range(len(data))):
+            assert target["boxes"].dtype == torch.float32
+            assert target["labels"].dtype == torch.int64
+            boxes = [[round(edge, 3) for edge in box] for box in target["boxes"].tolist()]
+            for box, label in zip(boxes, target["labels"].tolist(), strict=True):
+                found.append((data.classes[label], box))
+    return sorted(found)
+
+
+def wanted(boxes: Boxes, form: str, scale: float) -> list[tuple[str, list[float]]]:
+    return sorted(
+        ("text" if form == "icdar" else name, [round(edge * scale, 3) for edge in box])
+        for _, name, box in boxes
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_boxes_are_read_in_the_pixels_of_the_square_picture(tmp_path: Path, form: str) -> None:
+    folder = files(tmp_path / "d", **FORMS[form](BOXES))
+    opened = open_data(form, folder, tmp_path, side=64)
+    assert boxes_of(opened) == wanted(BOXES, form, 64 / 20)
+    assert (len(opened.training), len(opened.validation)) == (5, 1)
+    assert opened.training.classes == (["text"] if form == "icdar" else ["cat", "dog"])
+    items = [opened.training[index] for index in range(3)]
+    pictures, targets = opened.training.collate(items)
+    assert pictures.shape == (3, 3, 64, 64)
+    assert [set(one) for one in targets] == [{"boxes", "labels"}] * 3
+    path = str(next(folder.rglob("*.png")))
+    assert opened.training.read(path).shape == (3, 64, 64)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_boxes_outside_their_picture_are_clipped_and_empty_ones_left_out(
+    tmp_path: Path, form: str
+) -> None:
+    odd: Boxes = [
+        ("1.png", "a", (5, 5, 40, 30)),  # over two edges
+        ("1.png", "a", (-9, -9, 4, 4)),
+        ("2.png", "b", (30, 20, 40, 30)),  # outside
+        ("2.png", "b", (5, 5, 5, 9)),  # no width
+        ("3.png", "b", (5, 5, 9, 5)),  # no height
+        ("4.png", "a", (-5, -5, 50, 50)),  # around it
+    ]
+    folder = files(tmp_path / "d", **FORMS[form](odd))
+    kept: Boxes = [("", "a", (5, 5, 20, 10)), ("", "a", (0, 0, 4, 4)), ("", "a", (0, 0, 20, 10))]
+    opened = open_data(form, folder, tmp_path, side=40)
+    assert boxes_of(opened) == wanted(kept, form, 2)
+    shapes = {tuple(target["boxes"].shape) for data in opened for _, target in data_of(data)}
+    assert shapes == {(0, 4), (1, 4), (2, 4)}
+
+
+def data_of(data: Any) -> list[Any]:
+    return [data[index] for index in range(len(data))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_half_of_the_training_pictures_are_flipped_with_their_boxes(
+    tmp_path: Path, form: str
+) -> None:
+    one: Boxes = [(f"{n}.png", "a", (2, 3, 10, 8)) for n in range(1, 7)]
+    opened = open_data(
+        form, files(tmp_path / "d", **FORMS[form](one)), tmp_path, side=40, augment="flip"
+    )
+    torch.manual_seed(1)
+    found = {tuple(opened.training[0][1]["boxes"][0].tolist()) for _ in range(30)}
+    assert found == {(4, 6, 20, 16), (20, 6, 36, 16)}
+    assert opened.validation[0][1]["boxes"].tolist() == [[4, 6, 20, 16]]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_missing_picture_is_named_or_skipped(tmp_path: Path, form: str) -> None:
+    content = FORMS[form](BOXES)
+    name = next(name for name in content if name.endswith("3.png"))
+    content[name] = b"" if form == "icdar" else content[name]
+    folder = files(tmp_path / "d", **content)
+    if form != "icdar":
+        (folder / name).unlink()
+    opened = open_data(form, folder, tmp_path)
+    with pytest.raises(ValueError, match=r"3(\.png)? cannot be read"):
+        [data_of(data) for data in opened]
+    skipped = open_data(form, folder, tmp_path, bad_pictures="skip")
+    assert sum(len(data_of(data)) for data in skipped) == 5
+
+
+def test_boxes_are_for_the_picture_as_it_was_annotated(tmp_path: Path) -> None:
+    """Annotated as stored (20 × 10), although a viewer turns it."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for form, content in (("coco", coco(BOXES)), ("voc", voc(BOXES))):
+        turned = {
+            name: picture(exif=exif) if name.endswith(".png") else one
+            for name, one in content.items()
+        }
+        opened = open_data(form, files(tmp_path / form, **turned), tmp_path, side=40)
+        assert boxes_of(opened) == wanted(BOXES, form, 2)
+
+
+@pytest.mark.parametrize("form", ["commas", "spaces"])
+def test_regions_of_2013_have_two_corners(tmp_path: Path, form: str) -> None:
+    content = icdar([("1.png", "cat", (2, 3, 10, 8)), ("2.png", "###", (0, 0, 5, 5))], form=form)
+    opened = open_data("icdar", files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(opened) == [("text", [4, 6, 20, 16])]
+
+
+def test_folders_and_lists_are_the_sets_of_boxes(tmp_path: Path) -> None:
+    content = coco(BOXES, folder="train2017/")
+    content["annotations/instances_train2017.json"] = content.pop("annotations/instances.json")
+    held = coco(BOXES, pictures=2, folder="val2017/")
+    content |= {name: one for name, one in held.items() if name.startswith("val")}
+    content["annotations/instances_val2017.json"] = held["annotations/instances.json"]
+    content["annotations/captions_val2017.json"] = '{"annotations": []}'
+    opened = open_data("coco", files(tmp_path / "coco", **content), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (6, 2)
+    assert {sample.path[:3] for sample in opened.validation.samples} == {"val"}
+
+    lists = {"ImageSets/Main/train.txt": "1\n2\n", "ImageSets/Main/val.txt": "3 1\n",
+             "ImageSets/Main/cat_train.txt": "5 1\n"}  # fmt: skip
+    opened = open_data("voc", files(tmp_path / "voc", **voc(BOXES), **lists), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (2, 1)
+
+    content = {
+        f"ch4_{part}_{'gt' if name.endswith('.txt') else 'images'}/{name}": one
+        for part, count in (("training", 4), ("test", 2))
+        for name, one in icdar(BOXES, count).items()
+    }
+    opened = open_data("icdar", files(tmp_path / "icdar", **content), tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (4, 2)
+
+
+BROKEN: list[tuple[str, Content, str]] = [
+    ("coco", {"a.csv": "1"}, "no JSON file with images, annotations and categories"),
+    ("coco", {"a.json": "{"}, "a.json is no JSON"),
+    ("coco", {"a.json": "[]"}, "no JSON file with images"),
+    ("coco", {"a.json": '{"images": [{}], "annotations": [], "categories": []}'},
+     "a.json is not in COCO's form: KeyError"),
+    ("coco", {"a.json": json.dumps({"images": [], "categories": [], "annotations": [
+        {"image_id": 3, "category_id": 1, "bbox": [1, 1, 1, 1]}]})}, "image 3, which does not"),
+    ("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}], "categories": [],
+        "annotations": [{"image_id": 3, "category_id": 1, "bbox": [1, 1, 1, 1]}]})},
+     "category 1, without a name"),
+    ("coco", {"a.json": json.dumps({"images": [{"id": 3, "file_name": "a"}],
+        "categories": [{"id": 1, "name": "b"}],
+        "annotations": [{"image_id": 3, "category_id": 1, "bbox": ["x", 1, 1, 1]}]})},
+     "a.json is not in COCO's form"),
+    ("voc", {"a.csv": "1"}, "no XML file with an <annotation>"),
+    ("voc", {"a.xml": "<annotation>"}, "a.xml cannot be read: no element found"),
+    ("voc", {"a.xml": "<annotation><object><name>a</name></object></annotation>"},
+     "a.xml cannot be read: <bndbox/xmin> is missing"),
+    ("voc", {"a.xml": voc(BOXES)["Annotations/1.xml"].replace("<xmin>3", "<xmin>x")},  # type: ignore[arg-type]
+     "a.xml cannot be read: could not convert string to float"),
+    ("voc", {"a.xml": "<html></html>"}, "no XML file with an <annotation>"),
+    ("icdar", {"a.csv": "1"}, "no text file with regions that is named like a picture"),
+    ("icdar", {"a.png": picture(), "gt_a.txt": "1,2,3\n"}, "gt_a.txt, line 1 is no region"),
+    ("icdar", {"a.png": picture(), "a.txt": "1,2,3,4,x\n\nhello"}, "line 3 is no region: “hello”"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "content", "sentence"), BROKEN)
+def test_a_broken_description_of_boxes_is_one_sentence(
+    tmp_path: Path, form: str, content: Content, sentence: str
+) -> None:
+    with pytest.raises(UserCodeError, match=sentence):
+        open_data(form, files(tmp_path / "d", **content), tmp_path)

@@ -1,0 +1,170 @@
+"""What a loader is suggested for, it reads, with the suggested settings and the stated facts."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.records.library.gallery import Suggestion
+from backend.records.library.item import FileEntry, Kind
+from backend.services.library.dataset_shapes import recognise
+from tests.gallery import test_array_loaders as arrays
+from tests.gallery import test_picture_loaders as pictures
+from tests.gallery import test_table_loader as tables
+from tests.gallery.opened import GALLERY, files, open_data
+
+Content = Mapping[str, bytes | str]
+
+
+def suggested(content: Content) -> Suggestion | None:
+    held = {name: one.encode() if isinstance(one, str) else one for name, one in content.items()}
+    entries = [FileEntry(name, len(held[name])) for name in sorted(held)]
+    return recognise(entries, lambda path, limit_bytes: held[path][:limit_bytes])
+
+
+def zipped(content: Content) -> Content:
+    return {f"{name}.gz": gzip.compress(one) for name, one in content.items()}  # type: ignore[arg-type]
+
+
+GREY = {f"{name}/{n}.png": pictures.picture("L", (28, 28)) for name in "012" for n in range(5)}
+PHOTOS = {
+    f"{name}/{n}.jpg": pictures.picture("RGB", (300, 200), form="JPEG")
+    for name in "ab"
+    for n in range(5)
+}
+EMNIST = {f"emnist-letters-{name}": one for name, one in arrays.mnist([1, 26, 1, 26]).items()}
+SQUARE = {
+    "train-images-idx3-ubyte": arrays.idx(numpy.zeros((4, 28, 28), numpy.uint8)),
+    "train-labels-idx1-ubyte": arrays.idx(numpy.array([1, 2, 1, 2], numpy.uint8)),
+}
+READ_ME = {"README.md": "1, 2, 3"}
+
+SHAPES: dict[str, tuple[Content, str, str]] = {
+    "CIFAR-10, python": (arrays.cifar_10_python(20), "cifar-10", "5 training files and 1 for"),
+    "CIFAR-10, binary": (arrays.cifar_10_binary(20), "cifar-10", "5 training files and 1 for"),
+    "CIFAR-10, archive": (arrays.archive(arrays.cifar_10_python(20)), "cifar-10", "cifar.tar.gz"),
+    "CIFAR-100, python": (arrays.cifar_100_python(), "cifar-100", "1 training file and 1 for"),
+    "CIFAR-100, binary": (arrays.cifar_100_binary(), "cifar-100", "1 training file and 1 for"),
+    "CIFAR-100, archive": (arrays.archive(arrays.cifar_100_binary()), "cifar-100", "the archive"),
+    "MNIST": (SQUARE, "idx", "4 pictures of 28 × 28 pixels"),
+    "MNIST, gzipped": (zipped(SQUARE), "idx", "4 pictures of 28 × 28 pixels"),
+    "EMNIST": (EMNIST, "idx", "4 pictures of 28 × 20 pixels"),
+    "pictures by class": (PHOTOS, "image-folder", r"10 pictures in 2 classes \(a, b\)\.$"),
+    "grey pictures by class": (GREY, "image-folder", r"15 pictures in 3 classes \(0, 1, 2\)"),
+    "in a folder": (pictures.by_class("a", "b", folder="a/b/"), "image-folder", "2 classes"),
+    "pictures with sets": (
+        pictures.by_class("a", "b", folder="train/") | pictures.by_class("a", "b", folder="val/"),
+        "image-folder", "20 pictures in 2 classes .* folders for training and validation",
+    ),
+    "pictures and notes": (PHOTOS | READ_ME, "image-folder", "2 classes"),
+    "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table", r"iris.csv with 3 columns\.$"),
+    "CSV, semicolons": ({"iris.csv": tables.flowers(";", ",")}, "table", "with 3 columns"),
+    "CSV, gzipped": ({"iris.csv.gz": gzip.compress(tables.flowers().encode())}, "table", "3 col"),
+    "CSV with texts": ({"a.csv": "a,b,c\n1,x,no\n2,y,yes\n3,z,no\n"}, "table", "3 columns"),
+    "CSV of pandas": ({"a.csv": tables.WRITTEN["index of pandas"]}, "table", "4 columns"),
+    "CSV with gaps": ({"a.csv": tables.GAPS}, "table", "some values missing, which become"),
+    "arrays": (arrays.npz(x=arrays.NUMBERS, y=arrays.LABELS), "arrays", "data.npz"),
+    "arrays of pictures": (arrays.npy(x=arrays.PICTURES, y=arrays.LABELS), "arrays", "x.npy"),
+    "COCO": (pictures.coco(pictures.BOXES), "coco", "instances.json and 6 pictures"),
+    "VOC": (pictures.voc(pictures.BOXES), "voc", "6 XML files with objects and 6 pictures"),
+    "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
+    "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
+    tmp_path: Path, shape: str
+) -> None:
+    content, entry, detail = SHAPES[shape]
+    found = suggested(content)
+    assert found is not None
+    assert found.entry == entry
+    assert found.sentence.startswith(f"This looks like {found.title}: ")
+    assert re.search(detail, found.sentence), found.sentence
+    opened = open_data(entry, files(tmp_path / "d", **content), tmp_path, **found.settings)
+    data, _ = opened.training[0]
+    assert len(opened.validation)
+    facts = {"features": data.numel()}
+    if hasattr(opened.training, "classes"):
+        facts["classes"] = len(opened.training.classes)
+    if data.ndim == 3:
+        facts["channels"] = len(data)
+        facts["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
+    assert found.facts.items() <= facts.items()
+    wanted = {"arrays": {"features"}, "table": {"classes", "features"}, "voc": {"channels", "side"}}
+    if shape != "EMNIST":
+        assert wanted.get(entry, {"classes", "channels", "side", "features"}) <= found.facts.keys()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        READ_ME,
+        {"bks_dataset.py": "import torch"},
+        {"1.png": pictures.picture(), "2.png": pictures.picture()},
+        {"rose/1.png": pictures.picture(), "rose/2.png": pictures.picture()},
+        {"1.png": pictures.picture(), "labels.csv": "file,class\n1.png,a\n2.png,b\n"},
+        {"data_batch_1": "", "test_batch": ""},
+        {"notes.xml": "<html/>", "1.png": pictures.picture()},
+        {"train-images-idx3-ubyte": "no", "train-labels-idx1-ubyte": "no"},
+        {"a.tar.gz": gzip.compress(b"cifar")},
+        {"sound.wav": b"RIFF"},
+        {"a.csv": ""},
+        {"x.npy": b"\x93NUMPY"},
+    ],
+)
+def test_nothing_is_suggested_for_other_files(content: Content) -> None:
+    assert suggested(content) is None
+
+
+_NAMES = st.sampled_from(
+    ["train-images-idx3-ubyte", "a.csv", "a.csv.gz", "x.npz", "x.npy", "a/1.png", "b/2.jpg",
+     "a.json", "1.xml", "a/gt_1.txt", "c.tar.gz", "test_batch.bin", "train", "meta", "t.parquet"]
+)  # fmt: skip
+_HEADS = st.sampled_from(
+    [b"", b"\x1f\x8b", b"\0\0\x08\x03", b"\0\0\x08\x01", b"PK\3\4", b"\x89PNG\r\n\x1a\n", b"{",
+     b"\xff\xd8\xff\xe0", b"<annotation", b"1,2,3,4,", b"\x93NUMPY", b"PAR1", b'{"categories":',
+     b'"\n', b"a,b\n1,2\n", b"PK\3\4" + b"\0\0\0\0\x08\0" + b"\xff" * 40]
+)  # fmt: skip
+
+
+@given(held=st.dictionaries(_NAMES, st.tuples(_HEADS, st.binary(max_size=80)), max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_odd_data_never_raises(held: dict[str, tuple[bytes, bytes]]) -> None:
+    suggested({name: head + rest for name, (head, rest) in held.items()})
+
+
+def test_files_that_cannot_be_read_are_no_failure() -> None:
+    def read(path: str, limit_bytes: int) -> bytes:
+        raise PermissionError(path)
+
+    entries = [FileEntry(name, 10) for name in ("a.csv", "train-images-idx3-ubyte", "a/1.png")]
+    assert recognise([*entries, FileEntry("b/2.png", 10)], read) is None
+
+
+def test_only_first_bytes_of_a_few_files_are_read() -> None:
+    content = {f"{name}/{n}.png": pictures.picture() for name in "abc" for n in range(100)}
+    asked: list[int] = []
+
+    def read(path: str, limit_bytes: int) -> bytes:
+        asked.append(limit_bytes)
+        return content[path][:limit_bytes]
+
+    assert recognise([FileEntry(name, 10) for name in sorted(content)], read)
+    assert len(asked) <= 10
+    assert max(asked) <= 1 << 20
+
+
+def test_each_loader_of_the_gallery_for_data_of_a_shape_is_suggested() -> None:
+    found = {entry for _, entry, _ in SHAPES.values()}
+    assert found <= {one.name for one in GALLERY.list(Kind.LOADER)}
+    assert len(found) == 9

@@ -1,0 +1,275 @@
+"""The loader of tables: every form of CSV that programs write, and Parquet."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backend.training.user_code import UserCodeError
+from tests.gallery.opened import Opened, files, open_data
+
+FLOWERS = [(5.5, 1.25, "red"), (4.5, 1.5, "blue"), (6.5, 0.75, "red"), (3.5, 2.5, "green"),
+           (5.0, 1.0, "blue"), (7.5, 2.0, "green")]  # fmt: skip
+
+
+def rows(opened: Opened) -> list[tuple[list[float], object]]:
+    """Every sample as numbers and the name of its class, or its number; sorted."""
+    found: list[tuple[list[float], object]] = []
+    for data in opened:
+        for features, target in (data[index] for index in range(len(data))):
+            names = getattr(data, "classes", None)
+            is_ = names[int(target)] if names else target.tolist()
+            found.append((features.tolist(), is_))
+    return sorted(found, key=lambda one: (one[0], str(one[1])))
+
+
+def flowers(delimiter: str = ",", point: str = ".", header: str = "a,b,colour\n") -> str:
+    lines = [delimiter.join([str(a), str(b), c]) for a, b, c in FLOWERS]
+    return header.replace(",", delimiter) + "\n".join(lines).replace(".", point) + "\n"
+
+
+WRITTEN = {
+    "commas": flowers().encode(),
+    "no header": flowers(header="").encode(),
+    "semicolons": flowers(";").encode(),
+    "decimal comma": flowers(";", ",").encode(),
+    "tabs": flowers("\t").encode(),
+    "tabs and decimal comma": flowers("\t", ",").encode(),
+    "bars": flowers("|").encode(),
+    "spaces": flowers(" ").encode(),
+    "spaces that align": flowers(" ").replace(" ", "    ").encode(),
+    "spaces after commas": flowers(", ").encode(),
+    "BOM": flowers().encode("utf-8-sig"),
+    "BOM without header": flowers(header="").encode("utf-8-sig"),
+    "UTF-16 of Excel": flowers("\t").encode("utf-16"),
+    "ends of lines of Windows": flowers().replace("\n", "\r\n").encode(),
+    "ends of lines of old Macs": flowers().replace("\n", "\r").encode(),
+    "no end of the last line": flowers().rstrip().encode(),
+    "empty lines": flowers().replace("\n", "\n\n").encode(),
+    "empty rows of Excel": flowers().encode() + b",,\n,,\n",
+    "delimiter at the end": flowers().replace("\n", ",\n").encode(),
+    "quotes": flowers().replace("red", '"red"').replace("colour", '"colour"').encode(),
+    "quoted decimal commas": "".join(
+        f'"{a}","{b}",{c}\n'.replace(".", ",") for a, b, c in FLOWERS
+    ).encode(),
+    "gzip": gzip.compress(flowers().encode()),
+    "index of pandas": ("," + "".join(
+        f"{n - 1 if n else ''}{',' if n else ''}{line}\n"
+        for n, line in enumerate(flowers().splitlines())
+    )).encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_a_table_is_read_however_it_was_written(tmp_path: Path, how: str) -> None:
+    name = "flowers.csv.gz" if how == "gzip" else "flowers.csv"
+    opened = open_data(
+        "table", files(tmp_path / "d", **{name: WRITTEN[how]}), tmp_path, scale="none"
+    )
+    assert rows(opened) == sorted(([a, b], c) for a, b, c in FLOWERS)
+    assert opened.training.classes == ["blue", "green", "red"]
+    assert (len(opened.training), len(opened.validation)) == (5, 1)
+
+
+def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
+    table = "a,kind\n1,groß\n2,klein\n3,groß\n4,klein\n".encode("cp1252")
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    assert opened.training.classes == ["groß", "klein"]
+
+
+@pytest.mark.parametrize(
+    ("column", "classes"),
+    [
+        ([1, 2, 3, 1, 2, 3], ["1", "2", "3"]),
+        ([0, 1, 0, 1, 0, 1], ["0", "1"]),
+        ([-1, 1, -1, 1, 1, 1], ["-1", "1"]),
+        (["1.0", "2.0", "2.0", "1.0", "2.0", "1.0"], ["1", "2"]),
+        (["yes", "no", "no", "yes", "no", "no"], ["no", "yes"]),
+        (["5", "5", "b", "b", "5", "b"], ["5", "b"]),
+    ],
+)
+def test_classes_are_found_and_counted_from_0(
+    tmp_path: Path, column: list[object], classes: list[str]
+) -> None:
+    table = "x,y\n" + "".join(f"{n},{one}\n" for n, one in enumerate(column))
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    assert opened.training.classes == opened.validation.classes == classes
+    assert {int(target) for _, target in opened.training} <= set(range(len(classes)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_numbers"),
+    [({}, True), ({"task": "numbers"}, True), ({"task": "classes"}, False)],
+)
+def test_a_target_may_be_a_number(
+    tmp_path: Path, settings: dict[str, str], is_numbers: bool
+) -> None:
+    table = "x,y\n" + "".join(f"{n},{n * 0.5}\n" for n in range(20))
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, **settings)
+    assert hasattr(opened.training, "classes") is not is_numbers
+    if is_numbers:
+        assert opened.training[0][1].shape == (1,)
+        assert sorted(is_ for _, is_ in rows(opened)) == [[n * 0.5] for n in range(20)]
+
+
+def test_the_target_and_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": flowers(header="a,b,colour\n")})
+    opened = open_data("table", folder, tmp_path, target="b", leave_out="a")
+    assert opened.training[0][0].shape == (3,), "one for each colour"
+    assert opened.training[0][1].shape == (1,)
+
+
+def test_texts_among_the_features_become_one_column_each(tmp_path: Path) -> None:
+    table = "size,colour,kind\n1,red,x\n2,blue,y\n3,red,x\n4,green,y\n"
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
+    assert rows(opened)[0] == ([1, 0, 0, 1], "x")
+
+
+def test_features_have_mean_0_and_variance_1_in_training(tmp_path: Path) -> None:
+    table = "x,same,y\n" + "".join(f"{n * n},7,{n % 2}\n" for n in range(100))
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    features = opened.training.features.numpy()
+    numpy.testing.assert_allclose(features.mean(0), [0, 0], atol=1e-6)
+    numpy.testing.assert_allclose(features.std(0), [1, 0], atol=1e-6)
+
+
+GAPS = "a,b,y\n1,2,x\n,4,y\n5,?,x\n7,NaN,y\n9,2,x\n3,2,\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "count"), [("leave row out", 2), ("mean", 5)]
+)  # fmt: skip
+def test_rows_with_missing_values_are_left_out_or_filled(
+    tmp_path: Path, missing: str, count: int
+) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": GAPS})
+    opened = open_data("table", folder, tmp_path, missing=missing, scale="none")
+    found = rows(opened)
+    assert len(found) == count
+    assert numpy.isfinite([features for features, _ in found]).all()
+
+
+def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_is_not(
+    tmp_path: Path,
+) -> None:
+    folder = files(
+        tmp_path / "d",
+        **{"train.csv": flowers(), "val.csv": flowers()[: flowers().index("4.5")] + "9,9,red\n",
+           "test.csv": "a,b\n1,2\n", "README.txt": "about"},
+    )  # fmt: skip
+    opened = open_data("table", folder, tmp_path, scale="none")
+    assert (len(opened.training), len(opened.validation)) == (6, 2)
+    assert [9.0, 9.0] in opened.validation.features.tolist()
+    folder = files(tmp_path / "e", **{"train.csv": flowers(), "test.csv": "a,b\n1,2\n"})
+    opened = open_data("table", folder, tmp_path)
+    assert (len(opened.training), len(opened.validation)) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "sentence"),
+    [
+        ("t.csv", "", "t.csv is empty"),
+        ("t.csv", "\n\n", "t.csv is empty"),
+        ("t.csv", "a,b,c\n", "t.csv has a header and no rows"),
+        ("t.csv", "a\n1\n2\n3\n", r"t.csv has 1 column\(s\) with values"),
+        ("t.csv", "a,b\n,1\n,2\n", r"t.csv has 1 column\(s\) with values"),
+        ("t.csv", "a,b,y\n1,2,x\n1,2\n", "t.csv, line 3 has 2 columns, and the first has 3"),
+        ("t.csv", GAPS, r"t.csv, line 3: “a” has no value \(4 are missing in all\)"),
+        ("t.csv", "a,b,y\n1,2,x\n1,,x\n", "t.csv, line 3: “b” has no value"),
+        ("t.csv.gz", gzip.compress(flowers().encode())[:-12], "t.csv.gz is cut off or damaged"),
+        ("t.csv", "a,y\n" + "".join(f"t{n},{n % 2}\n" for n in range(60)), "“a” has 60 different"),
+        ("t.parquet", b"PAR1 no", "t.parquet cannot be read"),
+        ("picture.png", b"\x89PNG", "the dataset has no CSV, TSV or Parquet file"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, name: str, table: str | bytes, sentence: str
+) -> None:
+    with pytest.raises(UserCodeError, match=sentence):
+        open_data("table", files(tmp_path / "d", **{name: table}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"target": "color"}, "there is no column “color”: there are a, b, colour"),
+        ({"leave_out": "c"}, "there is no column “c”"),
+        ({"target": "a", "leave_out": "a"}, "the target column “a” is left out"),
+        ({"leave_out": "a, b"}, r"1 column\(s\) with values"),
+        ({"task": "numbers"}, "the target is not a number everywhere: “red”"),
+        ({"delimiter": "semicolon"}, r"1 column\(s\) with values"),
+    ],
+)
+def test_a_setting_that_does_not_fit_the_table_is_one_sentence(
+    tmp_path: Path, settings: dict[str, str], sentence: str
+) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": flowers()})
+    with pytest.raises(UserCodeError, match=sentence):
+        open_data("table", folder, tmp_path, **settings)
+
+
+@pytest.mark.parametrize("row", ["5.5,1.25\n", "5.5,1.25,red\n", "b,a\n1.25,5.5\n"])
+def test_a_file_with_a_row_is_tried(tmp_path: Path, row: str) -> None:
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
+    known = [features.tolist() for features, _ in [*opened.training, *opened.validation]]
+    (tmp_path / "new.csv").write_text(row)
+    assert opened.training.read(str(tmp_path / "new.csv")).tolist() in known
+
+
+def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    a, b, colour = (list(column) for column in zip(*FLOWERS, strict=True))
+    (tmp_path / "d").mkdir()
+    parquet.write_table(
+        pyarrow.table({"a": a, "b": b, "colour": colour}), tmp_path / "d/flowers.parquet"
+    )
+    opened = open_data("table", tmp_path / "d", tmp_path, scale="none")
+    assert rows(opened) == sorted(([a, b], c) for a, b, c in FLOWERS)
+
+
+def test_without_pyarrow_a_csv_is_read_and_a_parquet_file_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
+    with pytest.raises(UserCodeError, match=r"The loader needs pyarrow") as raised:
+        open_data("table", files(tmp_path / "e", **{"t.parquet": b"PAR1"}), tmp_path)
+    assert raised.value.package == "pyarrow"
+
+
+_CELL = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
+
+
+@given(
+    table=st.lists(st.tuples(_CELL, _CELL, st.sampled_from("pqr")), min_size=4, max_size=12),
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    has_header=st.booleans(),
+    point=st.sampled_from([".", ","]),
+)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_table_is_read_back(
+    tmp_path: Path,
+    table: list[tuple[float, float, str]],
+    delimiter: str,
+    has_header: bool,
+    point: str,
+) -> None:
+    point = "." if delimiter == "," else point
+    lines = [delimiter.join([repr(a).replace(".", point), repr(b).replace(".", point), c])
+             for a, b, c in table]  # fmt: skip
+    head = [delimiter.join("abc")] if has_header else []
+    (tmp_path / "d").mkdir(exist_ok=True)
+    (tmp_path / "d/t.csv").write_text("\n".join(head + lines))
+    opened = open_data("table", tmp_path / "d", tmp_path, scale="none")
+    wanted = sorted(([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table)
+    assert rows(opened) == wanted
