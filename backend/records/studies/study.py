@@ -31,6 +31,7 @@ class Measure(str, Enum):
     """A measure of a finished job. The value is its name in a study file."""
 
     ERROR = "error"
+    TRAINING_ERROR = "training error"
     EPOCH_TIME = "epoch time"
     GROWTH = "growth"
     RATE = "samples per second"
@@ -50,6 +51,7 @@ TIMED = frozenset({Measure.EPOCH_TIME, Measure.GROWTH, Measure.RATE, Measure.EFF
 """The measures that other programs on the computer change."""
 _UNITS = {
     Measure.ERROR: "%",
+    Measure.TRAINING_ERROR: "%",
     Measure.EPOCH_TIME: "s",
     Measure.GROWTH: "%",
     Measure.EFFICIENCY: "%",
