@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -14,17 +16,25 @@ from backend.training.tools.layers import layers_of, step_by_step
 from backend.training.user_code import load_model
 
 REFERENCE = "alexnet"
+HERE = GalleryService(None)  # type: ignore[arg-type]
+"""The gallery without a library: it lists, shows and writes."""
 
 
-def folder_of(entry: GalleryEntry) -> Path:
-    return GALLERY / entry.kind.folder / entry.name
+def build(name: str, **settings: object) -> torch.nn.Module:
+    """Return the model of an entry. On the device “meta” it costs no memory."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / name
+        HERE.write(name, {key: str(value) for key, value in settings.items()}, folder)
+        return load_model(folder)
 
 
-def sample_of(entry: GalleryEntry) -> torch.Tensor:
-    """Return one picture as the model takes it with its default settings."""
-    settings = entry.card.settings
-    side = int(settings["side"].default)
-    return torch.zeros(1, int(settings["channels"].default), side, side)
+def sample_of(entry: GalleryEntry, samples: int = 1, **settings: object) -> torch.Tensor:
+    """Return pictures, or rows of a table, as the model takes them with such settings."""
+    values = entry.card.values({key: str(value) for key, value in settings.items()})
+    if "features" in values:
+        return torch.zeros(samples, int(values["features"]))
+    side = int(values["side"])
+    return torch.zeros(samples, int(values["channels"]), side, side)
 
 
 def complexity(model: torch.nn.Module, data: torch.Tensor) -> int:
@@ -47,26 +57,24 @@ def complexity(model: torch.nn.Module, data: torch.Tensor) -> int:
 
 def figures(entry: GalleryEntry, reference: int) -> CardFigures:
     """Measure a model. ``reference`` is the complexity of AlexNet."""
-    torch.manual_seed(0)
-    model, data = load_model(folder_of(entry)), sample_of(entry)
-    return CardFigures(
-        layers_of(model, data, 1), float(f"{complexity(model, data) / reference:.4g}")
-    )
+    with torch.device("meta"):
+        model, data = build(entry.name), sample_of(entry)
+        relative = complexity(model, data) / reference
+        return CardFigures(layers_of(model, data, 1), float(f"{relative:.4g}"))
 
 
-def reference_complexity(gallery: GalleryService) -> int:
-    entry = gallery.show(REFERENCE)
-    return complexity(load_model(folder_of(entry)), sample_of(entry))
+def reference_complexity() -> int:
+    with torch.device("meta"):
+        return complexity(build(REFERENCE), sample_of(HERE.show(REFERENCE)))
 
 
-def gallery_here() -> GalleryService:
-    """Return the gallery without a library: it lists and shows."""
-    return GalleryService(None)  # type: ignore[arg-type]
+def as_text(found: Mapping[str, object]) -> str:
+    """Return figures as JSON with a line for each layer."""
+    return json.dumps(found).replace(', {"name"', ',\n{"name"') + "\n"
 
 
 if __name__ == "__main__":
-    gallery = gallery_here()
-    reference = reference_complexity(gallery)
-    for entry in gallery.list(Kind.MODEL):
-        text = json.dumps(figures(entry, reference).to_dict(), indent=1) + "\n"
-        (folder_of(entry) / FIGURES).write_text(text, encoding="utf-8")
+    reference = reference_complexity()
+    for entry in HERE.list(Kind.MODEL):
+        text = as_text(figures(entry, reference).to_dict())
+        (GALLERY / entry.kind.folder / entry.name / FIGURES).write_text(text, encoding="utf-8")

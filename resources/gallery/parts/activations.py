@@ -36,13 +36,14 @@ def activation(name: str, a: float = 7.5) -> nn.Module:
 def first_weights(model: nn.Module, name: str) -> None:
     """Draw the weights of convolutions and linear layers for the activation ``name``.
 
-    Kaiming's for those like ReLU, Xavier's for the others; biases are 0.
+    Kaiming's rule for those like ReLU, Xavier's for the others and for the last layer. Biases
+    are 0.
     """
-    for layer in model.modules():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            if name in LIKE_RELU:
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            else:
-                nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+    layers = [one for one in model.modules() if isinstance(one, (nn.Conv2d, nn.Linear))]
+    for layer in layers:
+        if name in LIKE_RELU and layer is not layers[-1]:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        else:
+            nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

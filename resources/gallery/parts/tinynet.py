@@ -3,11 +3,10 @@
 Source: Deep convolutional networks for image classification (M.Sc. thesis, 2016), section 4.6.
 """
 
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import nn
-from units import unit
 
 FILTERS = (
     *((32, 32), (32, 48)),
@@ -20,7 +19,7 @@ FILTERS = (
 class Module(nn.Module):
     """A 3×3 convolution beside a 1×1 convolution, or of stride 2 beside a max pooling."""
 
-    def __init__(self, inputs: int, ones: int, threes: int, unit: partial) -> None:
+    def __init__(self, inputs: int, ones: int, threes: int, unit: Callable) -> None:
         super().__init__()
         if ones:
             self.paths = nn.ModuleList([unit(inputs, ones, 1), unit(inputs, threes, 3)])
@@ -33,11 +32,10 @@ class Module(nn.Module):
         return torch.cat([path(inputs) for path in self.paths], 1)
 
 
-def modules(inputs: int, act: str, batch_norm: bool, a: float) -> nn.Sequential:
-    """Return the modules, and after them the mean over each channel: N × 336."""
-    layers = []
+def tinynet(inputs: int, unit: Callable) -> nn.Sequential:
+    """Return the modules of such units, and after them the mean of each channel: N × 336."""
+    modules = []
     for ones, threes in FILTERS:
-        module = Module(inputs, ones, threes, partial(unit, act=act, batch_norm=batch_norm, a=a))
-        layers.append(module)
-        inputs = module.outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        modules.append(Module(inputs, ones, threes, unit))
+        inputs = modules[-1].outputs
+    return nn.Sequential(*modules, nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -3,9 +3,11 @@
 Source: Deep convolutional networks for image classification (M.Sc. thesis, 2016), section 5.1.
 """
 
+from functools import partial
+
 import torch
-from activations import first_weights
-from tinynet import modules
+from activations import activation, first_weights
+from tinynet import tinynet
 from torch import nn
 from torch.nn import functional
 from units import unit
@@ -23,8 +25,9 @@ class UserModel(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = unit(CHANNELS, 96, 3, act=ACTIVATION, batch_norm=BATCH_NORM, a=A)
-        self.features = modules(96, ACTIVATION, BATCH_NORM, A)
+        conv = partial(unit, act=partial(activation, ACTIVATION, A), batch_norm=BATCH_NORM)
+        self.first = conv(CHANNELS, 96, 3)
+        self.features = tinynet(96, conv)
         self.classify = nn.Linear(336, CLASSES)
         first_weights(self, ACTIVATION)
 
