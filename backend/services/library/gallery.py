@@ -57,6 +57,26 @@ class GalleryService:
             f"Did you mean “{near}”?" if near else f"To list it: {COMMAND} gallery list",
         )
 
+    def values(
+        self, name: str, settings: Mapping[str, str], kind: Kind | None = None
+    ) -> dict[str, Value]:
+        """Return the value of each setting of an entry.
+
+        Raises:
+            BackendError: There is no such entry of this kind, or a setting is invalid.
+        """
+        entry = self.show(name)
+        if kind is not None and kind is not entry.kind:
+            raise BackendError(
+                f"“{name}” of the gallery is a {entry.kind.value}, not a {kind.value}."
+            )
+        try:
+            return entry.card.values(settings)
+        except ValueError as error:
+            raise BackendError(
+                f"{error}.", f"To see them: {COMMAND} gallery show {name}"
+            ) from error
+
     def add(
         self,
         name: str,
@@ -88,13 +108,7 @@ class GalleryService:
         Raises:
             BackendError: There is no such entry, or a setting is invalid; nothing was written.
         """
-        entry = self.show(name)
-        try:
-            values = entry.card.values(settings)
-        except ValueError as error:
-            raise BackendError(
-                f"{error}.", f"To see them: {COMMAND} gallery show {name}"
-            ) from error
+        entry, values = self.show(name), self.values(name, settings)
         source = self._gallery / entry.kind.folder / name
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
         for part in entry.card.parts:

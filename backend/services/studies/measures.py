@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     accuracy = _known(history, _ACCURACY)
     if len(accuracy):
         found[Measure.ERROR] = 100 * (1 - float(accuracy[-1]))
+    trained = _known(history, "accuracy", history.epochs[-1:])
+    if len(trained):
+        found[Measure.TRAINING_ERROR] = 100 * (1 - float(trained.mean()))
     staleness = _known(history, STALENESS[0])
     if len(staleness):
         found[Measure.STALENESS] = float(staleness.mean())
@@ -33,9 +37,11 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     return found
 
 
-def _known(history: HistoryUpdate, name: str) -> NDArray[np.float64]:
+def _known(history: HistoryUpdate, name: str, epochs: Sequence[int] = ()) -> NDArray[np.float64]:
+    """Return the finite values of a metric, of these epochs or of all."""
     values = np.asarray(history.metrics.get(name, ()), np.float64)
-    return values[np.isfinite(values)]
+    wanted = np.isin(history.epochs[: len(values)], epochs) if len(epochs) else True
+    return values[np.isfinite(values) & wanted]
 
 
 def _epochs(config: JobConfig, history: HistoryUpdate) -> list[NDArray[np.float64]]:

@@ -12,7 +12,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from backend.records.jobs.config import Placement, parse_job
-from backend.records.studies.study import FormName, Study, read_study, sweep_of_study
+from backend.records.studies.study import (
+    FormName,
+    GalleryPart,
+    Study,
+    library_of,
+    read_study,
+    sweep_of_study,
+)
 from backend.records.sweeps.spec import expand
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/studies"
@@ -70,6 +77,33 @@ def test_the_settings_of_a_row_come_after_those_of_the_form_and_of_the_study() -
     assert full[1]["optimizer"] == {"name": "sgd", "lr": 0.2}
 
 
+@pytest.mark.parametrize(
+    ("shared", "own", "name", "settings"),
+    [
+        ({"gallery": "net"}, {}, "net", {}),
+        ({"gallery": "net", "side": 8}, {}, "net", {"side": "8"}),
+        ({"gallery": "net", "side": 8}, {"side": 16}, "net-side-16", {"side": "16"}),
+        ({"gallery": "net"}, {"gallery": "other", "act": "relu"}, "other-relu", {"act": "relu"}),
+        ({"gallery": "net"}, {"bn": True, "a": 7.5}, "net-bn-a-7.5", {"bn": "True", "a": "7.5"}),
+        ({"gallery": "net"}, {"bn": False}, "net", {"bn": "False"}),
+        ({"gallery": "net"}, {"fill": "a/b: c"}, "net-a-b-c", {"fill": "a/b: c"}),
+        ({"gallery": "n" * 80}, {}, "n" * 60, {}),
+    ],
+)
+def test_a_part_of_the_gallery_is_named_by_the_settings_of_its_row(
+    shared: dict[str, Any], own: dict[str, Any], name: str, settings: dict[str, str]
+) -> None:
+    raw = changed("job/model", shared)
+    raw["rows"][0]["job"]["model"] = own
+    study = read_study(raw)
+    part = library_of(study, FormName.SMALL, study.rows[0])["model"]
+    assert isinstance(part, GalleryPart)
+    assert (part.name, dict(part.settings)) == (name, settings)
+    assert jobs(study, FormName.SMALL)[0]["model"] == name
+    made, _ = sweep_of_study(study, FormName.SMALL, (), LIBRARY, {part: "it@7"})
+    assert expand(made).jobs[0].raw["model"] == "it@7"
+
+
 def test_servers_are_added_to_the_workers() -> None:
     one, three = jobs(read_study(RAW), FormName.SMALL)[:2]
     assert one["placement"] == [{"node": "this-computer", "processes": 1}]
@@ -116,6 +150,9 @@ def test_a_row_for_gpus_runs_only_there() -> None:
         ("job/seed", 1, "job.seed is set by the study"),
         ("rows/0/job/placement", [], r"rows\[0\].job.placement is set by the study"),
         ("job/epochs", 0, "the row “one”: epochs: “0” must be"),
+        ("rows/0/job/model", {"side": 8}, "“one”: model must be a name, or a table with “gallery”"),
+        ("rows/0/job/dataset", {"gallery": "x"}, "the row “one”: dataset must be a name$"),
+        ("job/loader", {"gallery": 1}, "the row “one”: loader must be a name, or a table"),
         ("rows/0/workers", 2, "the row “one”: strategy.name: “alone” trains in one process"),
     ],
 )
@@ -135,6 +172,8 @@ paths = st.sampled_from(
         "full/job",
         "job/optimizer",
         "rows/2/job/strategy",
+        "job/model",
+        "full/job/loader",
     ]
 )
 
@@ -151,7 +190,7 @@ def test_any_value_is_read_or_refused_with_a_sentence(path: str, value: Any) -> 
     assert "\n" not in sentence
 
 
-@pytest.mark.parametrize("name", ["epoch-time", "speed-up", "split", "staleness"])
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in GALLERY.glob("*/*.toml")))
 def test_the_small_form_of_each_shipped_study_fits_on_two_cores(name: str) -> None:
     study = read_study(tomllib.loads((GALLERY / name / "study.toml").read_text()))
     for raw in jobs(study, FormName.SMALL):

@@ -22,12 +22,14 @@ def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() ->
         epochs=[1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4],
         metrics={
             "samples_per_second": rate,
+            "accuracy": [0.0] * 9 + [0.5, 1.0, NAN],
             "validation/accuracy": [NAN] * 2 + [0.5] + [NAN] * 8 + [0.75],
             "staleness mean": [NAN, 2.0, 4.0] + [NAN] * 9,
         },
     )
     assert measures_of(config, history) == {
         Measure.ERROR: pytest.approx(25.0),
+        Measure.TRAINING_ERROR: pytest.approx(25.0),
         Measure.STALENESS: 3.0,
         Measure.EPOCH_TIME: 2.0,
         Measure.RATE: 16.0,
