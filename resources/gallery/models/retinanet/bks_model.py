@@ -19,6 +19,7 @@ CLASSES = 1
 CHANNELS = 3
 SIDE = 512
 WIDTH = 256
+FIRST = 64
 GAMMA = 2.0
 ANCHOR = 32
 
@@ -222,18 +223,18 @@ class ResNet(nn.Module):
         is_deep = name == "resnet-50"
         counts = (3, 4, 6, 3) if is_deep else (2, 2, 2, 2)
         self.stem = nn.Sequential(
-            nn.Conv2d(CHANNELS, 64, 7, stride=2, padding=3, bias=False),
-            nn.BatchNorm2d(64),
+            nn.Conv2d(CHANNELS, FIRST, 7, stride=2, padding=3, bias=False),
+            nn.BatchNorm2d(FIRST),
             nn.ReLU(),
             nn.MaxPool2d(3, stride=2, padding=1),
         )
         self.stages = nn.ModuleList()
-        width = 64
+        width = FIRST
         for number, count in enumerate(counts):
             blocks = []
             for place in range(count):
                 stride = 2 if number and not place else 1
-                blocks.append(Block(width, 64 * 2**number, stride, is_deep))
+                blocks.append(Block(width, FIRST * 2**number, stride, is_deep))
                 width = blocks[-1].width
             self.stages.append(nn.Sequential(*blocks))
         self.widths = (width // 4, width // 2, width)
