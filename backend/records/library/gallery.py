@@ -85,6 +85,7 @@ class Card(Record, what="card", rules=STRICT):
         source: The paper or thesis with its table or section.
         task: Such as "classification" or "detection".
         note: Where the source is open or wrong, and what was chosen.
+        parts: Files of ``resources/gallery/parts`` that its code imports.
         settings: By the name of the constant in the source, in lower case.
     """
 
@@ -93,6 +94,7 @@ class Card(Record, what="card", rules=STRICT):
     source: str
     task: str
     note: str = ""
+    parts: tuple[str, ...] = ()
     settings: Mapping[str, CardSetting] = field(default_factory=dict)
 
     def values(self, given: Mapping[str, str]) -> dict[str, Value]:

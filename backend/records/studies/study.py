@@ -6,18 +6,23 @@ Standard library only and Python 3.9: it is read by the rules of records.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from backend.records.base.schema import STRICT, Record
 from backend.records.jobs.config import THIS_COMPUTER, Placement, StrategyConfig
 from backend.records.jobs.torch_options import STRATEGIES
+from backend.records.library.item import KINDS, Kind
 from backend.records.sweeps.spec import BEFORE_ROW, Point, Sweep, expand, leaves
 
 MOST_SEEDS = 100
 LIBRARY_KEYS = ("dataset", "loader", "model")
+GALLERY_KEY = "gallery"
+_NAME_LENGTH = 60
 _OF_THE_STUDY = ("name", "seed", "placement", "tags")
 """Keys of a job file that the study sets itself."""
 
@@ -70,7 +75,8 @@ class StudyRow:
             to the first row of the series.
         x: The place on the plot, by default the number of workers.
         device: "cpu" or "gpu" for a row that runs only there.
-        job: The keys of a job file that differ.
+        job: The keys of a job file that differ. A model or loader may be a table of the gallery's
+            entry and its settings: ``model = { gallery = "lenet-5", side = 16 }``.
     """
 
     name: str
@@ -88,13 +94,18 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class StudyForm:
-    """The size of a study. Without names all rows are part of it; ``job`` comes before a row's."""
+    """The size of a study. Without names all rows are part of it; ``job`` comes before a row's.
+
+    Attributes:
+        published_on: As that of the study, for a form with other data than the published values.
+    """
 
     minutes: float
     seeds: tuple[int, ...] = (1, 2, 3)
     rows: tuple[str, ...] = ()
     job: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    published_on: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,21 @@ class Study(Record, what="study", rules=STRICT):
     def rows_on(self, name: FormName, device: str) -> tuple[StudyRow, ...]:
         """Return the rows of a form that run on CPUs or on GPUs."""
         return tuple(row for row in self.rows_of(name) if row.device in ("", device))
+
+
+@dataclass(frozen=True)
+class GalleryPart:
+    """An entry of the gallery that jobs use with these settings.
+
+    Attributes:
+        name: Its name in the library: that of the entry and the settings that its row has.
+        settings: As typed, by name.
+    """
+
+    kind: Kind
+    entry: str
+    name: str
+    settings: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -199,8 +225,31 @@ def read_study(raw: Mapping[str, Any]) -> Study:
     return study
 
 
+def rows_at(study: Study, form: FormName, places: Sequence[Placement]) -> tuple[StudyRow, ...]:
+    """Return the rows that run on these places, on this computer for ().
+
+    Raises:
+        ValueError: There is none.
+    """
+    device = "gpu" if any(place.gpus for place in places) else "cpu"
+    rows = study.rows_on(form, device)
+    if not rows:
+        raise ValueError(f"no row runs on {device.upper()}s")
+    return rows
+
+
+def library_of(study: Study, form: FormName, row: StudyRow) -> dict[str, str | GalleryPart]:
+    """Return what the jobs of a row name of the library and of the gallery, by the key."""
+    values = _values(study, form, row)
+    return {key: values[key] for key in KINDS if isinstance(values.get(key), (str, GalleryPart))}
+
+
 def sweep_of_study(
-    study: Study, form: FormName, places: Sequence[Placement], library: Mapping[str, str]
+    study: Study,
+    form: FormName,
+    places: Sequence[Placement],
+    library: Mapping[str, str],
+    added: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> tuple[Sweep, tuple[tuple[str, int], ...]]:
     """Return the jobs as a sweep, and the row and the seed of each.
 
@@ -209,16 +258,14 @@ def sweep_of_study(
     Args:
         places: Where the jobs run; () for this computer.
         library: The dataset, loader and model of jobs whose file names none.
+        added: The references of entries of the gallery that are in the library.
 
     Raises:
         ValueError: No row can run on these places, or one needs more processes than they have.
     """
-    device = "gpu" if any(place.gpus for place in places) else "cpu"
-    rows = study.rows_on(form, device)
-    if not rows:
-        raise ValueError(f"no row runs on {device.upper()}s")
+    rows = rows_at(study, form, places)
     cells = [(row, seed) for seed in study.form(form).seeds for row in rows]
-    made = _sweep(study, form, cells, places, library)
+    made = _sweep(study, form, cells, places, library, added)
     return made, tuple((row.name, seed) for row, seed in cells)
 
 
@@ -228,11 +275,14 @@ def _sweep(
     cells: Iterable[tuple[StudyRow, int]],
     places: Sequence[Placement],
     library: Mapping[str, str] = dict.fromkeys(LIBRARY_KEYS, "digits"),
+    added: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> Sweep:
-    shared = [*leaves(study.job), *leaves(study.form(form).job)]
     points = []
     for row, seed in cells:
-        values = dict([*shared, *leaves(row.job)])
+        values = {
+            key: added.get(value, value.name) if isinstance(value, GalleryPart) else value
+            for key, value in _values(study, form, row).items()
+        }
         placement = _placement(row, row.workers + _servers(values), places)
         points.append(
             Point(
@@ -241,6 +291,41 @@ def _sweep(
             )
         )
     return Sweep({"name": study.title, **library}, points=tuple(points))
+
+
+def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
+    """Return the values of a row's jobs by path; an entry of the gallery is a `GalleryPart`.
+
+    Raises:
+        ValueError: A table of a model or loader names no entry.
+    """
+    own = dict(leaves(row.job))
+    values = {**dict(leaves(study.job)), **dict(leaves(study.form(form).job)), **own}
+    for key, kind in KINDS.items():
+        start = f"{key}."
+        paths = [path for path in values if path.startswith(start)]
+        table = {path[len(start) :]: values.pop(path) for path in paths}
+        if not table:
+            continue
+        entry = table.pop(GALLERY_KEY, None)
+        if kind is Kind.DATASET or not isinstance(entry, str) or key in values:
+            raise ValueError(
+                f"the row “{row.name}”: {key} must be a name"
+                + ("" if kind is Kind.DATASET else f", or a table with “{GALLERY_KEY}”")
+            )
+        in_row = [path[len(start) :] for path in own if path in paths]
+        words = [_word(one, table[one]) for one in in_row if one in table]
+        name = re.sub(r"[^\w.]+", "-", "-".join([entry, *filter(None, words)])).strip("-.")
+        settings = tuple((one, str(value)) for one, value in table.items())
+        values[key] = GalleryPart(kind, entry, name[:_NAME_LENGTH], settings)
+    return values
+
+
+def _word(setting: str, value: Any) -> str:
+    """Return a setting in a name: ``relu``, ``depth-8``, ``batch-norm``, "" for false."""
+    if isinstance(value, bool):
+        return setting if value else ""
+    return value if isinstance(value, str) else f"{setting}-{value}"
 
 
 def _servers(values: Mapping[str, Any]) -> int:

@@ -136,14 +136,15 @@ def study_table(
         measured: By id, of the finished jobs.
         busy: The share of the processors that other programs used during a job, where known.
     """
-    rows = study.rows_of(started.form)
+    rows, size = study.rows_of(started.form), study.form(started.form)
+    published_on = size.published_on or study.published_on
     found: dict[tuple[str, int], Measured] = {
         (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
     }
     first: dict[str, StudyRow] = {}
     for row in rows:
         first.setdefault(row.series, row)
-    seeds = study.form(started.form).seeds
+    seeds = size.seeds
 
     def cell(row: StudyRow, measure: Measure) -> Cell:
         base = first[row.series]
@@ -164,9 +165,7 @@ def study_table(
         return TableRow(
             *(row.name, row.series, row.place, len(ids), cells[row.name], row.published),
             tuple(cell(row, measure) for measure in study.also),
-            None
-            if mean is None or row.published is None or study.published_on
-            else mean - row.published,
+            None if mean is None or row.published is None or published_on else mean - row.published,
             study.best
             and mean is not None
             and mean == min(one for one in series if one is not None),
@@ -175,11 +174,10 @@ def study_table(
 
     made = tuple(map(made_of, rows))
     columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *study.also))
-    note = study.form(started.form).note
     return StudyTable(
-        *(study.title, study.question, study.source, note, started.form),
+        *(study.title, study.question, study.source, size.note, started.form),
         *(columns[0], columns[1:], study.x, made, seeds),
-        published_on=study.published_on,
+        published_on=published_on,
     )
 
 

@@ -282,7 +282,9 @@ class Services:
     def studies(self) -> StudyService:
         from backend.services.studies.service import StudyService
 
-        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.access)
+        return StudyService(
+            *(self.data_root, self.library, self.queries, self.sweeps, self.gallery), self.access
+        )
 
     @_made_once
     def gallery(self) -> GalleryService:

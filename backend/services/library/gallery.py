@@ -20,7 +20,7 @@ from backend.services.jobs.job_file import read_job_file
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
-CARD, FIGURES = "card.toml", "figures.json"
+CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 KINDS = (Kind.MODEL, Kind.LOADER)
 
 
@@ -56,6 +56,26 @@ class GalleryService:
             f"Did you mean “{near}”?" if near else f"To list it: {COMMAND} gallery list",
         )
 
+    def values(
+        self, name: str, settings: Mapping[str, str], kind: Kind | None = None
+    ) -> dict[str, Value]:
+        """Return the value of each setting of an entry.
+
+        Raises:
+            BackendError: There is no such entry of this kind, or a setting is invalid.
+        """
+        entry = self.show(name)
+        if kind is not None and kind is not entry.kind:
+            raise BackendError(
+                f"“{name}” of the gallery is a {entry.kind.value}, not a {kind.value}."
+            )
+        try:
+            return entry.card.values(settings)
+        except ValueError as error:
+            raise BackendError(
+                f"{error}.", f"To see them: {COMMAND} gallery show {name}"
+            ) from error
+
     def add(
         self,
         name: str,
@@ -75,23 +95,26 @@ class GalleryService:
             BackendError: There is no such entry, a setting is invalid, or the import failed;
                 nothing was added.
         """
-        entry = self.show(name)
-        try:
-            values = entry.card.values(settings)
-        except ValueError as error:
-            raise BackendError(
-                f"{error}.", f"To see them: {COMMAND} gallery show {name}"
-            ) from error
-        folder = self._gallery / entry.kind.folder / name
         with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
-            source = Path(made) / name
-            shutil.copytree(folder, source, ignore=shutil.ignore_patterns(FIGURES, "__pycache__"))
-            (source / CARD).unlink()
-            code = source / entry.kind.entry_file
-            code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+            entry = self.write(name, settings, source := Path(made) / name)
             return self._library.import_item(
                 entry.kind, source, as_name or name, progress, reuse_same=True
             )
+
+    def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
+        """Write the code of an entry, with its parts and settings, into a new ``folder``.
+
+        Raises:
+            BackendError: There is no such entry, or a setting is invalid; nothing was written.
+        """
+        entry, values = self.show(name), self.values(name, settings)
+        source = self._gallery / entry.kind.folder / name
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
+        for part in entry.card.parts:
+            shutil.copyfile(self._gallery / PARTS / part, folder / part)
+        code = folder / entry.kind.entry_file
+        code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+        return entry
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:

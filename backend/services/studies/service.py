@@ -17,16 +17,20 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
-from backend.records.library.item import Kind
+from backend.records.library.item import KINDS, Kind
 from backend.records.studies.study import (
     LIBRARY_KEYS,
     FormName,
+    GalleryPart,
     GalleryStudy,
     Measure,
     StartedStudy,
     Study,
     StudyJob,
+    StudyRow,
+    library_of,
     read_study,
+    rows_at,
     sweep_of_study,
 )
 from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
@@ -34,6 +38,7 @@ from backend.records.sweeps.spec import SweepMade, sweep_name
 from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.queries import JobQueries
+from backend.services.library.gallery import GalleryService
 from backend.services.library.service import LibraryService
 from backend.services.sweeps.service import SweepService
 
@@ -51,6 +56,7 @@ class StudyService:
         library: LibraryService,
         jobs: JobQueries,
         sweeps: SweepService,
+        parts: GalleryService,
         access: DataRootAccess = MOUNTED,
         gallery: Path = GALLERY,
     ) -> None:
@@ -58,6 +64,7 @@ class StudyService:
         self._library = library
         self._jobs = jobs
         self._sweeps = sweeps
+        self._parts = parts
         self._access = access
         self._gallery = gallery
         self._measured: dict[tuple[str, int, str], dict[Measure, float]] = {}
@@ -113,13 +120,23 @@ class StudyService:
             sweep_of_study(study, form, places, library)
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
+        named = [self._checked(study, form, row) for row in rows_at(study, form, places)]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
+            if all(kind.value in one for one in named):
+                continue
             if (path.parent / kind.value).is_dir():
                 own = path.parent.name
                 library[kind.value] = import_part(self._library, kind, path.parent, own, progress)
-            elif kind.value not in study.job:
+            else:
                 library[kind.value] = import_part(self._library, kind, progress=progress)
-        sweep, cells = sweep_of_study(study, form, places, library)
+        parts = dict.fromkeys(
+            part for one in named for part in one.values() if isinstance(part, GalleryPart)
+        )
+        added = {
+            part: self._parts.add(part.entry, dict(part.settings), part.name, progress).reference
+            for part in parts
+        }
+        sweep, cells = sweep_of_study(study, form, places, library, added)
 
         def remember(made: SweepMade) -> None:
             jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(made.jobs, cells, strict=True))
@@ -223,6 +240,27 @@ class StudyService:
             elif draw is not None:
                 path.write_bytes(draw(table, ending))
         return path
+
+    def _checked(self, study: Study, form: FormName, row: StudyRow) -> dict[str, str | GalleryPart]:
+        """Return what a row names of the library and of the gallery; all of it exists.
+
+        Raises:
+            BackendError: Something does not.
+        """
+        named = library_of(study, form, row)
+        for key, value in named.items():
+            kind = KINDS[key]
+            remedy = ""
+            try:
+                if isinstance(value, GalleryPart):
+                    self._parts.values(value.entry, dict(value.settings), kind)
+                else:
+                    remedy = f"Import the {kind.value} under the name {value} first."
+                    self._library.pin(kind, value)
+            except BackendError as error:
+                where = f"{study.title}, row “{row.name}”"
+                raise BackendError(f"{where}: {error}", remedy or error.remedy) from error
+        return named
 
     def _record(self, sweep: str) -> Path:
         return self._root.studies / f"{sweep}.json"

@@ -111,14 +111,18 @@ def test_the_interval_is_student_s(n: int, t: float) -> None:
     assert (1 - low, high - 1) == (pytest.approx(t, abs=1e-4), pytest.approx(t, abs=1e-4))
 
 
-def test_what_was_measured_on_other_data_has_no_difference_and_says_so() -> None:
-    study = read_study({**RAW, "published_on": "CIFAR-10"})
+@pytest.mark.parametrize("where", ["published_on", "small/published_on"])
+def test_what_was_measured_on_other_data_has_no_difference_and_says_so(where: str) -> None:
+    study = read_study(changed(where, "CIFAR-10"))
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "one", 1),))
     found = study_table(study, started, {"x": {Measure.ERROR: 4.0}})
     assert (found.rows[0].published, found.rows[0].difference) == (3.5, None)
     text = in_markdown(found)
     assert "difference |" not in text
     assert "The published values are for CIFAR-10" in text
+    own = StartedStudy("s-2", FormName.FULL, "", started.jobs)
+    found = study_table(study, own, {"x": {Measure.ERROR: 4.0}})
+    assert found.rows[0].difference == (0.5 if "small" in where else None)
 
 
 def test_the_best_rate_of_each_series_is_marked() -> None:

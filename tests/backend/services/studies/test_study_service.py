@@ -255,3 +255,52 @@ def test_the_command_line_starts_shows_stops_and_exports(
     assert said("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 50
     error = said("study", "show", "other", fails=True)["error"]
     assert error["sentence"] == "There is no started study “other”."
+
+
+def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
+    services: Services, study: Path
+) -> None:
+    small = {"minutes": 1, "seeds": [1], "job": {"model": {"classes": 3}}}
+    rows = [
+        {"name": "one", "job": {"model": {"side": 16}}},
+        {"name": "two", "job": {"model": {"side": 32, "classes": 4}}},
+    ]
+    job = {**STUDY["job"], "model": {"gallery": "lenet-5", "classes": 9}}
+    study.write_text(tomli_w.dumps({**STUDY, "job": job, "rows": rows, "small": small}))
+    first, second = (services.studies.start(str(study)) for _ in range(2))
+    names = ["lenet-5-side-16@1", "lenet-5-side-32-classes-4@1"]
+    assert [view.pins["model"].reference for view in first.jobs] == names
+    assert [view.pins for view in first.jobs] == [view.pins for view in second.jobs]
+    assert first.jobs[0].pins["loader"].reference == "rates@1"
+    code = [services.library.text(Kind.MODEL, name, "bks_model.py") for name in names]
+    assert ["CLASSES = 3\n" in one for one in code] == [True, False]
+    assert ["CLASSES = 4\n" in one for one in code] == [False, True]
+    assert {item.name for item in services.library.list(Kind.MODEL)} == {
+        name.partition("@")[0] for name in names
+    }, "neither the study's own model nor the digits"
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence", "remedy"),
+    [
+        ({"dataset": "cifar-10"}, "There is no dataset “cifar-10”", "under the name cifar-10"),
+        ({"loader": "mine"}, "There is no loader “mine”", "Import the loader"),
+        ({"model": {"gallery": "lenet"}}, "The gallery has no “lenet”", "lenet-5"),
+        ({"model": {"gallery": "lenet-5", "depth": 3}}, "no setting “depth”", "gallery show"),
+        ({"model": {"gallery": "lenet-5", "side": 9}}, "side must be a whole number", "show"),
+        ({"loader": {"gallery": "lenet-5"}}, "is a model, not a loader", ""),
+        ({"model": {"side": 16}}, "model must be a name, or a table with “gallery”", "Change"),
+        ({"dataset": {"gallery": "digits"}}, r"dataset must be a name\.", "Change"),
+    ],
+)
+def test_a_row_that_names_what_is_not_there_makes_nothing(
+    services: Services, study: Path, job: dict[str, Any], sentence: str, remedy: str
+) -> None:
+    good = {"name": "good", "job": {"model": {"gallery": "lenet-5", "side": 16}}}
+    study.write_text(tomli_w.dumps({**STUDY, "rows": [good, {"name": "odd", "job": job}]}))
+    with pytest.raises(BackendError, match=sentence) as error:
+        services.studies.start(str(study))
+    assert "row “odd”" in error.value.sentence
+    assert remedy in error.value.remedy
+    assert not services.jobs.queries.list()
+    assert not any(services.library.list(kind) for kind in Kind)
