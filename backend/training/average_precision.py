@@ -1,4 +1,4 @@
-"""Average precision of detections as COCO defines it (pycocotools: 101 points, 100 boxes a picture).
+"""Average precision of detections as COCO defines it: 101 points of recall, 100 boxes a picture.
 
 Outputs and targets are those of torchvision: a dict for each picture with ``boxes``, ``labels``
 and, of an output, ``scores``. A target may name its ``set``, which is then measured by itself.

@@ -13,6 +13,13 @@ from backend.records.jobs.metric_names import STALENESS, VALIDATION
 from backend.records.studies.study import Measure
 
 _ACCURACY = f"{VALIDATION}accuracy"
+_PRECISIONS = {
+    Measure.AVERAGE_PRECISION: ("AP50", "AP50 of validation"),
+    Measure.STRICT_PRECISION: ("AP75", "AP75 of validation"),
+    Measure.TRAINING_PRECISION: ("AP50 of training",),
+    Measure.TEST_PRECISION: ("AP50 of test",),
+}
+"""The first of these metrics that the history has."""
 
 
 def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, float]:
@@ -21,6 +28,11 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     accuracy = _known(history, _ACCURACY)
     if len(accuracy):
         found[Measure.ERROR] = 100 * (1 - float(accuracy[-1]))
+    for measure, names in _PRECISIONS.items():
+        for name in names:
+            precision = _known(history, f"{VALIDATION}{name}")
+            if len(precision):
+                found.setdefault(measure, 100 * float(precision[-1]))
     staleness = _known(history, STALENESS[0])
     if len(staleness):
         found[Measure.STALENESS] = float(staleness.mean())

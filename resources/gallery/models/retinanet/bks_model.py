@@ -183,8 +183,9 @@ def head(width: int, outputs: int) -> nn.Sequential:
         layers += [nn.Conv2d(width, width, 3, padding=1), nn.ReLU()]
     layers.append(nn.Conv2d(width, outputs, 3, padding=1))
     for layer in layers[::2]:
-        nn.init.normal_(layer.weight, std=0.01)
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         nn.init.zeros_(layer.bias)
+    nn.init.normal_(layers[-1].weight, std=0.01)
     return nn.Sequential(*layers)
 
 
@@ -202,6 +203,10 @@ class Pyramid(nn.Module):
         self.smooth = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in widths)
         self.p6 = nn.Conv2d(widths[-1], width, 3, stride=2, padding=1)
         self.p7 = nn.Conv2d(width, width, 3, stride=2, padding=1)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_uniform_(module.weight, a=1)
+                nn.init.zeros_(module.bias)
 
     def forward(self, stages: list[torch.Tensor]) -> list[torch.Tensor]:
         levels: list[torch.Tensor] = []
