@@ -17,7 +17,7 @@ import torch
 
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
-from backend.training import user_code
+from backend.training import average_precision, user_code
 from backend.training.data import ValidationOrder
 from backend.training.strategies.base import Strategy
 
@@ -127,20 +127,31 @@ class Evaluation:
             if output is None:
                 return None
             loss = user_code.compute_loss(model, output, target)
-        return values_of(loss, user_code.compute_metrics(model, output, target))
+        metrics = user_code.compute_metrics(model, output, target)
+        return BatchValues(loss, metrics, output, target)
 
 
-def values_of(loss: torch.Tensor, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return loss and metrics of a batch under the names of their columns."""
-    return {
-        "loss": float(loss),
-        **{name_of_user_metric(name): value for name, value in metrics.items()},
-    }
+class BatchValues(dict[str, float]):
+    """Loss and metrics of a batch by the names of their columns; of detections, their matches."""
+
+    def __init__(
+        self, loss: torch.Tensor, metrics: Mapping[str, float], output: Any, target: Any
+    ) -> None:
+        super().__init__(loss=float(loss))
+        self.update({name_of_user_metric(name): value for name, value in metrics.items()})
+        self.pictures = average_precision.matches_of(output, target)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BatchValues.__new__, (BatchValues,), vars(self), None, iter(self.items())
 
 
 def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
-    """Return the mean over all samples; ``found`` has the number and the values of each batch."""
+    """Return the mean over all samples; ``found`` has the number and the values of each batch.
+
+    The average precision of detections is no mean of batches: it is that of all their matches.
+    """
     found.sort(key=lambda part: part[0])
+    pictures = [one for _, own in found if isinstance(own, BatchValues) for one in own.pictures]
     names = dict.fromkeys(name for _, values in found for name in values)
     means = {}
     for name in names:
@@ -152,4 +163,6 @@ def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -
         means[VALIDATION + name] = (
             math.fsum(size * value for size, value in parts) / weight if finite else math.nan
         )
+    for name, value in average_precision.means(pictures).items():
+        means.setdefault(VALIDATION + name, value)
     return means

@@ -77,13 +77,15 @@ class Box:
 class PredictedSample:
     """A sample and the output for it; ``output`` is shown like a sample's parts.
 
-    ``file`` is its path below the folder that was given, "" for a sample of a dataset.
+    ``file`` is its path below the folder that was given, "" for a sample of a dataset; ``truth``
+    are the boxes of its target.
     """
 
     sample: SamplePreview
     prediction: str
     guesses: tuple[Guess, ...] = ()
     boxes: tuple[Box, ...] = ()
+    truth: tuple[Box, ...] = ()
     output: tuple[SamplePart, ...] = ()
     file: str = ""
 
@@ -103,6 +105,32 @@ class ClassMeasures:
 
 
 @dataclass(frozen=True)
+class DetectionMeasures:
+    """Average precision of one class at two overlaps (intersection over union).
+
+    ``count`` is the number of its true boxes. ``at_50`` and ``at_75`` are the precisions at a
+    recall of 0, 0.01 … 1; the average precision is their mean.
+    """
+
+    name: str
+    count: int
+    at_50: tuple[float | None, ...]
+    at_75: tuple[float | None, ...]
+
+    @property
+    def ap50(self) -> float | None:
+        return _mean(self.at_50)
+
+    @property
+    def ap75(self) -> float | None:
+        return _mean(self.at_75)
+
+
+def _mean(values: tuple[float | None, ...]) -> float | None:
+    return sum(one or 0.0 for one in values) / len(values) if values else None
+
+
+@dataclass(frozen=True)
 class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """The predictions of a checkpoint, and how good they are.
 
@@ -115,6 +143,8 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """As the job measures a checkpoint; empty for files."""
     classes: tuple[ClassMeasures, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
+    detections: tuple[DetectionMeasures, ...] = ()
+    """Of a model with boxes, on samples with true boxes: each class that has some."""
     mistakes: tuple[PredictedSample, ...] = ()
     """The most confident wrong ones, the most confident first."""
     best: tuple[PredictedSample, ...] = ()
@@ -147,4 +177,9 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
                 for one in self.classes
             ]
             document["confusion"] = self.confusion
+        if self.detections:
+            document["detections"] = [
+                {"class": one.name, "boxes": one.count, "ap50": one.ap50, "ap75": one.ap75}
+                for one in self.detections
+            ]
         return dict(plain(document))

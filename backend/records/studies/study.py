@@ -37,6 +37,10 @@ class Measure(str, Enum):
     RATE = "samples per second"
     EFFICIENCY = "efficiency"
     STALENESS = "staleness"
+    AVERAGE_PRECISION = "average precision"
+    STRICT_PRECISION = "average precision at an overlap of 0.75"
+    TRAINING_PRECISION = "average precision, training set"
+    TEST_PRECISION = "average precision, test set"
 
     @property
     def label(self) -> str:
@@ -56,6 +60,10 @@ _UNITS = {
     Measure.GROWTH: "%",
     Measure.EFFICIENCY: "%",
     Measure.STALENESS: "updates",
+    Measure.AVERAGE_PRECISION: "%",
+    Measure.STRICT_PRECISION: "%",
+    Measure.TRAINING_PRECISION: "%",
+    Measure.TEST_PRECISION: "%",
 }
 
 

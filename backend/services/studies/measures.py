@@ -14,6 +14,13 @@ from backend.records.jobs.metric_names import STALENESS, VALIDATION
 from backend.records.studies.study import Measure
 
 _ACCURACY = f"{VALIDATION}accuracy"
+_PRECISIONS = {
+    Measure.AVERAGE_PRECISION: ("AP50", "AP50 of validation"),
+    Measure.STRICT_PRECISION: ("AP75", "AP75 of validation"),
+    Measure.TRAINING_PRECISION: ("AP50 of training",),
+    Measure.TEST_PRECISION: ("AP50 of test",),
+}
+"""The first of these metrics that the history has."""
 
 
 def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, float]:
@@ -25,6 +32,11 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     trained = _known(history, "accuracy", history.epochs[-1:])
     if len(trained):
         found[Measure.TRAINING_ERROR] = 100 * (1 - float(trained.mean()))
+    for measure, names in _PRECISIONS.items():
+        for name in names:
+            precision = _known(history, f"{VALIDATION}{name}")
+            if len(precision):
+                found.setdefault(measure, 100 * float(precision[-1]))
     staleness = _known(history, STALENESS[0])
     if len(staleness):
         found[Measure.STALENESS] = float(staleness.mean())

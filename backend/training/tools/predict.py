@@ -22,7 +22,7 @@ from backend.training import user_code
 from backend.training.checkpoint import load_checkpoint
 from backend.training.checkpoint_content import put_buffers
 from backend.training.data import BatchIndices, ValidationOrder, loader
-from backend.training.evaluation import mean_of, values_of
+from backend.training.evaluation import BatchValues, mean_of
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
@@ -150,7 +150,7 @@ class _Trial:
             measured.clear()
             self._notes.append(f"There are no metrics: {error.sentence}")
             return
-        measured.append((len(measured), values_of(loss, metrics)))
+        measured.append((len(measured), BatchValues(loss, metrics, output, target)))
 
     def _of_split(self, subject: Subject) -> UserData:
         if self._request.get("split", "validation") == "training":

@@ -25,11 +25,13 @@ from backend.records.jobs.prediction import (
     VALUES,
     Box,
     ClassMeasures,
+    DetectionMeasures,
     Guess,
     PredictedSample,
     Prediction,
 )
 from backend.records.library.preview import SamplePart, SamplePreview
+from backend.training import average_precision
 from backend.training.tools import class_measures
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.batch_form import (
@@ -79,6 +81,7 @@ class PredictionResults:
         self._blanks = [""] * len(top)
         self._shown = set(evenly(count, count if count <= _ALL_SHOWN else _SOME_SHOWN))
         self._outputs: dict[int, Any] = {}
+        self._matches: list[average_precision.PictureMatches] = []
         self._task = ""
         self._classes = 0
         self._rows: list[int] = []
@@ -125,20 +128,20 @@ class PredictionResults:
         self._task = BOXES if is_boxes else VALUES
         for place, row in enumerate(rows):
             if begin + place in self._shown:
-                self._outputs[begin + place] = parts[place]
+                self._outputs[begin + place] = _shown(parts[place]) if is_boxes else parts[place]
             predicted, confidence = self._text(parts[place])
             own = self._target(form, target, place, size)
-            cells = (row, _cell(own), _cell(predicted), confidence, *self._blanks)
+            matched = average_precision.match(parts[place], own)
+            self._matches += [matched] if matched is not None else []
+            words = "" if own is None else _value_text(own, self._names)
+            cells = (row, _cell(words), _cell(predicted), confidence, *self._blanks)
             self._table.writerow([*cells, *map(in_spreadsheet, self._files[row : row + 1])])
 
-    def _target(self, form: BatchForm, target: Any, place: int, size: int) -> str:
+    def _target(self, form: BatchForm, target: Any, place: int, size: int) -> Any:
         try:
-            target = of_sample(target, form.target, place, size)
+            return of_sample(target, form.target, place, size)
         except (LookupError, TypeError, AttributeError):  # Of another form in this batch.
-            target = None
-        if target is None:
-            return ""
-        return _value_text(target, self._names)
+            return None
 
     def _add_classes(self, rows: Sequence[int], shares: torch.Tensor, target: Any) -> None:
         count = shares.shape[1]
@@ -204,6 +207,10 @@ class PredictionResults:
             metrics=dict(metrics),
             shown=self._samples(shown, deadline),
             notes=(*notes, *(self._form.notes if self._form else ()), *self._missing_note()),
+            detections=tuple(
+                DetectionMeasures(self._name(one.label), one.count, *one.curves)
+                for one in average_precision.by_class(self._matches)
+            ),
         )
         return self._with_classes(found, deadline) if self._task == CLASSES else found
 
@@ -271,7 +278,10 @@ class PredictionResults:
         output = self._outputs[place]
         text, _ = self._text(output)
         if self._task == BOXES:
-            return PredictedSample(shown, text, boxes=self._boxes(output, data), file=file)
+            true = target if isinstance(target, Mapping) and not self._files else {}
+            truth = self._boxes(true, data) if "boxes" in true else ()
+            boxes = self._boxes(output, data)
+            return PredictedSample(shown, text, boxes=boxes, truth=truth, file=file)
         return PredictedSample(shown, text, output=_parts("output", output), file=file)
 
     def _item(self, row: int, left_s: float) -> tuple[Any, Any]:
@@ -312,6 +322,11 @@ class PredictionResults:
             Box(name, score, (x1 / width, y1 / height, x2 / width, y2 / height))
             for name, score, (x1, y1, x2, y2) in self._boxes_of(output)
         )
+
+
+def _shown(output: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a detector's output that is shown: the rest may be large."""
+    return {key: output[key] for key in ("boxes", "scores", "labels") if key in output}
 
 
 def _value_text(value: Any, names: list[str]) -> str:

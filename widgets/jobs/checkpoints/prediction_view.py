@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from PySide6.QtCore import QRectF, Qt, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPixmap
@@ -13,6 +14,7 @@ from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.prediction import (
     Box,
     ClassMeasures,
+    DetectionMeasures,
     Guess,
     PredictedSample,
     Prediction,
@@ -28,6 +30,12 @@ from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import R_CELL, S1, S2, S3, S4, TABLE_ROW_H
 from widgets.common.view_style import dress, share_width
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
+from widgets.jobs.checkpoints.precision_recall import (
+    MOST_CLASSES,
+    ColourKeys,
+    PrecisionRecall,
+    line_pen,
+)
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import (
     PartSketch,
@@ -38,8 +46,10 @@ from widgets.library.sample_parts import (
     shape_words,
 )
 
+T = TypeVar("T")
 _PICTURE, _ANSWER_W, _BAR_H, _NAME_SHARE, _FIGURE_W = 136, 272, 24, 0.34, 52
 _ROWS_SHOWN = 9
+_PREDICTED, _TRUE = ("Prediction", 1, False), ("Target", 2, True)
 _GROUPS = {"mistakes": "Mistakes", "shown": "Samples", "best": "Most confident"}
 
 
@@ -87,7 +97,8 @@ class SampleAnswer(Card):
         self._bars = GuessBars()
         self._outputs = col(gap=S2)
         answer = col(self._target, self._bars, self._outputs, STRETCH, gap=S2)
-        sample = col(self._picture, self._sketch, STRETCH, gap=S2)
+        self._keys = ColourKeys(_TRUE, _PREDICTED)
+        sample = col(self._picture, self._keys, self._sketch, STRETCH, gap=S2)
         parts = row(sample, (answer, 1), gap=S4, top=True) if is_wide else col(sample, answer)
         super().__init__(self._title, parts, gap=S2, parent=parent)
         self.setFixedWidth(2 * _ANSWER_W if is_wide else _ANSWER_W)
@@ -97,7 +108,9 @@ class SampleAnswer(Card):
         self._title.set_tip(one.file)
         main = main_part(one.sample)
         picture = scaled(decoded(main), _PICTURE, self.devicePixelRatioF())
-        _draw_boxes(picture, one.boxes)
+        _draw_boxes(picture, one.truth, line_pen(*_TRUE[1:]))
+        _draw_boxes(picture, one.boxes, line_pen(*_PREDICTED[1:]))
+        self._keys.setVisible(bool(one.truth) and not picture.isNull())
         self._picture.setPixmap(picture)
         self._picture.setVisible(not picture.isNull())
         can_be_drawn = main is not None and bool(len(main.values) > 1 or main.rows)
@@ -126,12 +139,12 @@ class SampleAnswer(Card):
                 self._outputs.addWidget(Label(formats.metric(part.values[0]), "strong"))
 
 
-def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...]) -> None:
+def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
     if picture.isNull() or not boxes:
         return
     size = picture.deviceIndependentSize()
     painter = QPainter(picture)
-    painter.setPen(QPen(theme.current().curve(1), 2))
+    painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     for box in boxes:
         if None in box.corners or len(box.corners) != 4:
@@ -178,7 +191,9 @@ class PredictionView(QWidget):
         facts.append(formats.plural(found.samples, "sample"))
         notes = (Label(note, "small", "warn", wrap=True) for note in found.notes)
         measured = (self._matrix_card(), self._class_card())
-        if not found.classes:
+        if found.detections:
+            measured = (self._curve_card(), self._detection_card())
+        elif not found.classes:
             for card in measured:
                 card.hide()
         samples = row(self._answer, STRETCH) if is_one else self._chooser()
@@ -208,29 +223,38 @@ class PredictionView(QWidget):
         return Card(title, self._matrix, STRETCH, gap=S1)
 
     def _class_card(self) -> Card:
-        table = QTableView()
-        self._classes = RowTableModel(
-            (
-                TableColumn[ClassMeasures]("Class", lambda one: one.name),
-                TableColumn[ClassMeasures](
-                    "Samples", lambda one: formats.count(one.count), is_figure=True
-                ),
-                TableColumn[ClassMeasures](
-                    "Precision", _measure(lambda one: one.precision), is_figure=True
-                ),
-                TableColumn[ClassMeasures](
-                    "Recall", _measure(lambda one: one.recall), is_figure=True
-                ),
-                TableColumn[ClassMeasures]("F1", _measure(lambda one: one.f1), is_figure=True),
-            )
+        columns = (
+            TableColumn[ClassMeasures]("Class", lambda one: one.name),
+            TableColumn[ClassMeasures](
+                "Samples", lambda one: formats.count(one.count), is_figure=True
+            ),
+            TableColumn[ClassMeasures](
+                "Precision", _measure(lambda one: one.precision), is_figure=True
+            ),
+            TableColumn[ClassMeasures]("Recall", _measure(lambda one: one.recall), is_figure=True),
+            TableColumn[ClassMeasures]("F1", _measure(lambda one: one.f1), is_figure=True),
         )
-        table.setModel(self._classes)
-        dress(table, "Classes")
-        share_width(table, 0)
-        self._classes.put(self._found.classes)
-        rows = min(_ROWS_SHOWN, len(self._found.classes))
-        table.setMinimumHeight((rows + 1) * TABLE_ROW_H)
-        return Card((table, 1), margins=(0, 0, 0, S1))
+        return _table_card(columns, self._found.classes)
+
+    def _curve_card(self) -> Card:
+        classes = self._found.detections
+        keys = [("Overlap 0.50", 0, False), ("Overlap 0.75", 0, True)]
+        if len(classes) > 1:
+            keys += [(one.name, n, False) for n, one in enumerate(classes[:MOST_CLASSES])]
+        title = Label("Precision by recall", "strong")
+        return Card(title, PrecisionRecall(classes), ColourKeys(*keys), STRETCH, gap=S1)
+
+    def _detection_card(self) -> Card:
+        percent = formats.percent
+        columns = (
+            TableColumn[DetectionMeasures]("Class", lambda one: one.name),
+            TableColumn[DetectionMeasures](
+                "Boxes", lambda one: formats.count(one.count), is_figure=True
+            ),
+            TableColumn[DetectionMeasures]("AP50", lambda one: percent(one.ap50), is_figure=True),
+            TableColumn[DetectionMeasures]("AP75", lambda one: percent(one.ap75), is_figure=True),
+        )
+        return _table_card(columns, self._found.detections)
 
     @Slot(str)
     def _show_group(self, key: str) -> None:
@@ -259,6 +283,18 @@ class PredictionView(QWidget):
     @Slot(object)
     def _show_sample(self, sample: SamplePreview) -> None:
         self._answer.show_sample(self._by_index[sample.index])
+
+
+def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:
+    table = QTableView()
+    model = RowTableModel(columns)
+    model.setParent(table)
+    table.setModel(model)
+    dress(table, "Classes")
+    share_width(table, 0)
+    model.put(rows)
+    table.setMinimumHeight((min(_ROWS_SHOWN, len(rows)) + 1) * TABLE_ROW_H)
+    return Card((table, 1), margins=(0, 0, 0, S1))
 
 
 def _captioned(one: PredictedSample) -> SamplePreview:

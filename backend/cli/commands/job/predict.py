@@ -55,6 +55,14 @@ def _parts(found: Prediction) -> Iterator[Part]:
                 for one in found.classes
             ),
         )
+    elif found.detections:
+        yield Table(
+            ("CLASS", "BOXES", "AP50", "AP75"),
+            (
+                (one.name, str(one.count), *map(in_figures, (one.ap50, one.ap75)))
+                for one in found.detections
+            ),
+        )
     else:
         for one in found.shown[:_ROWS]:
             guesses = ", ".join(

@@ -1,0 +1,180 @@
+"""Average precision equals that of pycocotools, on one rank and on many."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from backend.training.average_precision import OVERLAPS, by_class, match, matches_of, means
+from backend.training.data import ValidationOrder
+from backend.training.evaluation import BatchValues, mean_of
+
+Picture = tuple[dict[str, Any], dict[str, Any]]
+
+
+def pictures(seed: int) -> list[Picture]:
+    """Draw pictures of several classes: detections near true boxes and anywhere, equal scores."""
+    random = numpy.random.default_rng(seed)
+    classes = int(random.integers(1, 5))
+    found = []
+    for _ in range(int(random.integers(1, 8))):
+        true = _boxes(random, int(random.integers(0, 9)))
+        near = true + random.normal(0, random.choice([0.5, 4.0]), true.shape)
+        boxes = numpy.concatenate([near, _boxes(random, int(random.choice([0, 6, 120])))])
+        boxes[:, 2:] = numpy.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+        labels = random.integers(0, classes, len(true))
+        output = {
+            "boxes": torch.from_numpy(boxes),
+            "scores": torch.from_numpy(random.random(len(boxes)).round(int(random.choice([1, 9])))),
+            "labels": torch.from_numpy(
+                numpy.concatenate([labels, random.integers(0, classes, len(boxes) - len(true))])
+            ),
+        }
+        target = {"boxes": torch.from_numpy(true), "labels": torch.from_numpy(labels)}
+        found.append((output, target))
+    return found
+
+
+def _boxes(random: numpy.random.Generator, count: int) -> numpy.ndarray:
+    corner, size = random.uniform(0, 80, (count, 2)), random.uniform(2, 40, (count, 2))
+    return numpy.concatenate([corner, corner + size], 1)
+
+
+def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
+    """Return the average precision by class as pycocotools computes it."""
+
+    def listed(values: Mapping[str, Any], image: int) -> list[dict[str, Any]]:
+        rows = []
+        for number, (x1, y1, x2, y2) in enumerate(values["boxes"].double().tolist()):
+            box = [x1, y1, x2 - x1, y2 - y1]
+            row = {"image_id": image, "category_id": int(values["labels"][number]), "bbox": box}
+            score = {"score": float(values["scores"][number])} if "scores" in values else {}
+            rows.append({**row, **score, "area": box[2] * box[3], "iscrowd": 0})
+        return rows
+
+    truth, found = COCO(), COCO()
+    both = [(listed(o, n), listed(t, n)) for n, (o, t) in enumerate(given)]
+    labels = sorted({row["category_id"] for parts in both for part in parts for row in part})
+    with contextlib.redirect_stdout(io.StringIO()):
+        for coco, side in ((found, 0), (truth, 1)):
+            rows = [row for parts in both for row in parts[side]]
+            coco.dataset = {
+                "images": [{"id": number} for number in range(len(given))],
+                "categories": [{"id": label} for label in labels],
+                "annotations": [{**row, "id": number} for number, row in enumerate(rows, 1)],
+            }
+            coco.createIndex()
+        evaluation = COCOeval(truth, found, "bbox")
+        evaluation.params.iouThrs = numpy.array(OVERLAPS)
+        evaluation.evaluate()
+        evaluation.accumulate()
+    precision = evaluation.eval["precision"][:, :, :, 0, 2]
+    return {
+        label: [float(precision[number, :, place].mean()) for number in range(len(OVERLAPS))]
+        for place, label in enumerate(labels)
+        if precision[0, 0, place] >= 0
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_equals_pycocotools(seed: int) -> None:
+    given = pictures(seed)
+    expected = reference(given)
+    found = by_class(one for pair in given if (one := match(*pair)) is not None)
+    assert {one.label for one in found} == set(expected)
+    for one in found:
+        areas = [one.area(number) for number in range(len(OVERLAPS))]
+        assert areas == pytest.approx(expected[one.label], abs=1e-6)
+
+
+def test_the_reference_finds_some_right_and_some_wrong() -> None:
+    values = [area for seed in range(60) for areas in reference(pictures(seed)).values()
+              for area in areas]  # fmt: skip
+    assert 0.1 < float(numpy.mean(values)) < 0.9
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_ranks_measure_the_same_as_one(ranks: int) -> None:
+    given = pictures(4) * 3
+    order = ValidationOrder(len(given), 2, 0, 1)
+    expected = means(matches_of(*map(list, zip(*given, strict=True))))
+    found = []
+    for rank in range(ranks):
+        for number in ValidationOrder(len(given), 2, rank, ranks).numbers():
+            output, target = zip(*(given[n] for n in order.share(number)), strict=True)
+            values = BatchValues(torch.tensor(1.0), {"share": 0.5}, list(output), list(target))
+            found.append((number, pickle.loads(pickle.dumps(values))))
+    assert mean_of(found, order) == {
+        "validation/loss": 1.0,
+        "validation/share": 0.5,
+        **{f"validation/{name}": value for name, value in expected.items()},
+    }
+
+
+def test_each_set_is_measured_by_itself() -> None:
+    given = pictures(4)
+    named = [(o, {**t, "set": "test"}) for o, t in given] + [
+        ({key: value[:0] for key, value in o.items()}, {**t, "set": "training"}) for o, t in given
+    ]
+    whole = means(matches_of(*map(list, zip(*given, strict=True))))
+    found = means(matches_of(*map(list, zip(*named, strict=True))))
+    assert found == {
+        "AP50 of test": whole["AP50"],
+        "AP75 of test": whole["AP75"],
+        "AP50 of training": 0.0,
+        "AP75 of training": 0.0,
+    }
+
+
+def test_a_metric_of_the_user_of_this_name_stays() -> None:
+    output, target = map(list, zip(*pictures(4), strict=True))
+    values = BatchValues(torch.tensor(1.0), {"AP50": 0.125}, output, target)
+    assert mean_of([(0, values)], ValidationOrder(1, 1, 0, 1))["validation/AP50"] == 0.125
+
+
+BOXES = torch.tensor([[0.0, 0, 4, 4]])
+
+
+@pytest.mark.parametrize(
+    ("output", "target"),
+    [
+        (torch.zeros(2, 3), torch.zeros(2)),
+        ([{"boxes": BOXES}], [{"boxes": BOXES}]),
+        ([{"boxes": BOXES, "scores": torch.ones(1)}], torch.zeros(1)),
+        ([{"boxes": BOXES, "scores": torch.ones(2)}], [{"boxes": BOXES}]),
+        ([{"boxes": BOXES, "scores": torch.ones(1)}] * 2, [{"boxes": BOXES}]),
+        ([{"boxes": torch.ones(1, 5), "scores": torch.ones(1)}], [{"boxes": BOXES}]),
+        ([{"boxes": [[0, 0, 4, 4]], "scores": [1.0]}], [{"boxes": BOXES}]),
+        ([{"boxes": BOXES, "scores": torch.ones(1)}], [{"masks": BOXES}]),
+        ([], []),
+    ],
+)
+def test_another_task_has_none(output: Any, target: Any) -> None:
+    assert means(matches_of(output, target)) == {}
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "precision"),
+    [
+        ([[0.0, 0, 4, 4]], [0.9], 1.0),
+        ([[0.0, 0, 4, 4], [float("nan"), 0, 4, 4]], [0.9, 0.99], 1.0),
+        ([[0.0, 0, 4, 4], [9, 9, 10, 10]], [0.9, float("nan")], 1.0),
+        ([[9.0, 9, 10, 10], [0, 0, 4, 4]], [0.99, 0.9], 0.5),
+        ([[1.0, 1, 1, 1]], [0.9], 0.0),
+        ([], [], 0.0),
+    ],
+)
+def test_odd_detections_count_as_they_should(
+    boxes: list[list[float]], scores: list[float], precision: float
+) -> None:
+    output = {"boxes": torch.tensor(boxes), "scores": torch.tensor(scores)}
+    assert means(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(precision)
