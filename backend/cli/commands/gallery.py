@@ -10,7 +10,10 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
 from backend.cli.commands._library import imported
+from backend.cli.parameters import count
 from backend.cli.printing import Answer, Facts, Part, Table, in_bytes
+from backend.records.base.program_name import COMMAND
+from backend.records.library import depth_plan
 from backend.records.library.gallery import GalleryEntry
 from backend.services.context.container import Services
 
@@ -56,6 +59,32 @@ def add(
         given[key.strip()] = value.strip()
     item = services.gallery.add(entry, given, name, progress)
     return Answer(item, imported(item))
+
+
+@command("gallery plan")
+def plan(
+    *,
+    side: Annotated[int, Word("Z", "the side of a picture", parse=count)],
+    kernel: Annotated[int, Word("K", "the side of a filter", parse=count)],
+    least: Annotated[str, Word("T", "the smallest c-value; default: 1/6")] = "1/6",
+    half: Annotated[bool, "with half the right side that the source prints"] = False,
+) -> Answer:
+    """The deepest plain network for a side and a kernel."""
+    try:
+        found = depth_plan.plan_depth(side, kernel, depth_plan.c_value(least), half=half)
+    except ValueError as error:
+        raise BackendError(str(error)) from error
+    rows = (
+        (str(number), *map(str, (one.convolutions, one.side, one.sees)), f"{one.c_value:.3f}")
+        for number, one in enumerate(found.stages, 1)
+    )
+    settings = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
+    return Answer(
+        found,
+        Table(("STAGE", "CONVOLUTIONS", "SIDE", "SEES", "C-VALUE"), rows),
+        f"{found.depth} convolutions",
+        f"To add it: {COMMAND} gallery add {depth_plan.NETWORK} {settings}",
+    )
 
 
 def _parameters(entry: GalleryEntry) -> str:

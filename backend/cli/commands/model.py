@@ -67,6 +67,28 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
+@command("model variance")
+def variance(
+    services: Services,
+    progress: Progress,
+    reference: Reference,
+    *,
+    dataset: Annotated[str, Word("NAME")],
+    loader: Annotated[str, Word("NAME")],
+) -> Answer:
+    """The variance of activations and gradients by depth: the reason why a model does not train."""
+    found = services.inspection.variance(reference, dataset, loader, progress=progress)
+    rows = (
+        (one.name, one.kind, *map(_short, (one.activation, one.gradient))) for one in found.layers
+    )
+    head = ("NAME", "KIND", "ACTIVATIONS", "GRADIENTS")
+    return Answer(found, Table(head, rows), found.sentence, map(Note, found.warnings))
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
 @command("model weights")
 def weights(
     services: Services,

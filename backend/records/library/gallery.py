@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class CardSetting:
         least: The smallest valid number.
         most: The largest valid number.
         help: What it does, where the label does not say it.
+        pattern: A regular expression that a text must match; "" for any text.
     """
 
     label: str
@@ -33,6 +35,7 @@ class CardSetting:
     least: float | None = None
     most: float | None = None
     help: str = ""
+    pattern: str = ""
 
     @property
     def meaning(self) -> str:
@@ -59,7 +62,9 @@ class CardSetting:
             return False
         if self.choices:
             return value in self.choices
-        if isinstance(value, str | bool):
+        if isinstance(value, str):
+            return not self.pattern or re.fullmatch(self.pattern, value) is not None
+        if isinstance(value, bool):
             return True
         return (self.least is None or value >= self.least) and (
             self.most is None or value <= self.most
@@ -73,7 +78,7 @@ class CardSetting:
         if isinstance(self.default, bool):
             return "true or false"
         if isinstance(self.default, str):
-            return "text"
+            return f"text such as “{self.default}”" if self.pattern else "text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.least is None or self.most is None:
             return kind if self.least is None else f"{kind} from {self.least:.9g} on"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.records.base.schema import Record
 from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
+from backend.records.library.variance import DepthVariance
 from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
@@ -23,6 +26,8 @@ NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."
 _LIMIT_S = 300.0
 _MOST_SAMPLES = 16
 _MOST_BATCH = 1_000_000
+
+_T = TypeVar("_T", bound=Record)
 
 
 class InspectionService:
@@ -44,20 +49,36 @@ class InspectionService:
         """Return the layers of a model, from one forward pass of a batch of the dataset."""
         if not 1 <= batch_size <= _MOST_BATCH:
             raise BackendError(f"A batch size of {batch_size} is not possible.", "Give 1 or more.")
-        items = (
-            self._library.show(Kind.MODEL, model),
-            self._library.show(Kind.DATASET, dataset),
-            self._library.show(Kind.LOADER, loader),
-        )
+        names, what = (model, dataset, loader), "Reading the layers"
+        return self._of_batch("layers", what, ModelLayers, names, batch_size, progress)
 
-        def look() -> ModelLayers:
+    def variance(
+        self, model: str, dataset: str, loader: str, progress: Progress | None = None
+    ) -> DepthVariance:
+        """Return the variances of activations and gradients by depth, of the first samples."""
+        names, what = (model, dataset, loader), "Measuring the variances"
+        return self._of_batch("variance", what, DepthVariance, names, _MOST_SAMPLES, progress)
+
+    def _of_batch(
+        self,
+        tool: str,
+        what: str,
+        record: type[_T],
+        names: tuple[str, str, str],
+        batch_size: int,
+        progress: Progress | None,
+    ) -> _T:
+        """Run a tool on a model, a dataset and a loader, or return what it found before."""
+        kinds = (Kind.MODEL, Kind.DATASET, Kind.LOADER)
+        items = [self._library.show(*one) for one in zip(kinds, names, strict=True)]
+        key = (tool, *(item.sha256 for item in items), str(batch_size))
+
+        def look() -> _T:
             folders = self._folders({item.kind: item.reference for item in items}, progress)
             request = {**folders, "batch_size": batch_size}
-            what = "Reading the layers"
-            return run_tool("layers", request, ModelLayers.from_dict, what, _LIMIT_S, progress)
+            return run_tool(tool, request, record.from_dict, what, _LIMIT_S, progress)
 
-        key = ("layers", *(item.sha256 for item in items), str(batch_size))
-        return self._kept.get(key, ModelLayers.from_dict, look)
+        return self._kept.get(key, record.from_dict, look)
 
     def graph(self, found: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""

@@ -83,6 +83,24 @@ def test_a_table_has_a_total(
     assert total.split() == ["(total)", "29066", "1208320", "57.4", "kB"]
 
 
+def test_the_variances_of_a_model_are_measured_once_and_judged(
+    services: Services,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+    asked = ["model", "variance", "digits", "--dataset", "digits", "--loader", "digits"]
+    assert run([*line, *asked], lambda *_: 1) == 0
+    head, first, *_, sentence = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "KIND", "ACTIVATIONS", "GRADIENTS"]
+    assert first.split()[:2] == ["features.0", "Conv2d"]
+    assert sentence.startswith("Variances stay within a factor of")
+    monkeypatch.setattr(inspection, "run_tool", None)
+    kept = services.inspection.variance("digits", "digits", "digits")
+    assert all(one.activation and one.gradient for one in kept.layers)
+
+
 @pytest.mark.parametrize(
     ("forward", "sentence"),
     [

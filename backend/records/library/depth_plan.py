@@ -1,0 +1,123 @@
+"""The depth planner: how many convolutions fit into the stages of a plain network.
+
+The rule limits how much of the picture a layer sees (DCN, sections 4.2 to 4.6). Its c-value is the
+side of its filter, on the picture, over that of its receptive field. See `plan_depth`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+NETWORK = "planned-network"
+"""The entry of the gallery that has the planned stages."""
+LEAST_C, MOST_SIDE, MOST_KERNEL = Fraction(1, 6), 8192, 99
+_SMALLEST_C = Fraction(1, 100)
+
+
+@dataclass(frozen=True)
+class DepthStage:
+    """Convolutions at one resolution.
+
+    Attributes:
+        side: The side of its pictures; pooling halves it from stage to stage.
+        sees: The receptive field of its last convolution, pooling not counted.
+        c_value: That of its last convolution, the smallest of the stage.
+    """
+
+    convolutions: int
+    side: int
+    sees: int
+    c_value: float
+
+
+@dataclass(frozen=True)
+class DepthPlan:
+    """The deepest network for an input side, a kernel and a smallest c-value."""
+
+    side: int
+    kernel: int
+    least: float
+    half: bool
+    depth: int
+    stages: tuple[DepthStage, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the stages as the network takes them: ``9-4-4-3``."""
+        return "-".join(str(stage.convolutions) for stage in self.stages)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the settings of the entry `NETWORK`."""
+        return {"side": str(self.side), "kernel": str(self.kernel), "stages": self.text}
+
+
+def c_value(text: str) -> Fraction:
+    """Return the smallest c-value from text such as ``1/6`` or ``0.2``.
+
+    Raises:
+        ValueError: It is no number; the message is a sentence.
+    """
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(
+            f"The smallest c-value “{text}” is no number such as 1/6 or 0.2."
+        ) from None
+
+
+def plan_depth(
+    side: int, kernel: int, least: Fraction = LEAST_C, *, half: bool = False
+) -> DepthPlan:
+    """Return the stages a₁ … aₙ with the largest sum, exactly.
+
+    Every stage has a convolution. For each l ≤ n, Σ_{i≤l} aᵢ 2^(i−1) is at most 2^l k / (t (k−1)),
+    as printed in the source, and Σ_{i≤n} aᵢ 2^(i−1) is at most z / (k−1).
+
+    To fill the stages from the first one on is optimal: a convolution moved to an earlier stage
+    with room costs less, and raises no later sum. Of equally deep plans it is the one with the most
+    convolutions in early stages.
+
+    Args:
+        side: z, the side of a picture.
+        kernel: k, the side of a filter.
+        least: t, the smallest c-value.
+        half: Take half the printed right side, 2^(l−1) k / (t (k−1)), for which the relaxed optimum
+            printed in the source holds, and with which no c-value is below t.
+
+    Raises:
+        ValueError: There is no plan; the message is a sentence.
+    """
+    _check(side, kernel, least)
+    room = Fraction(kernel, kernel - 1) / least * (1 if half else 2)
+    stages: list[DepthStage] = []
+    used, cost = 0, 1
+    while True:
+        most = min(room * cost, Fraction(side, kernel - 1))
+        convolutions = (most - used) // cost
+        if not convolutions:
+            break
+        used += convolutions * cost
+        sees = used * (kernel - 1)
+        stages.append(DepthStage(convolutions, -(-side // cost), sees, kernel * cost / sees))
+        cost *= 2
+    depth = sum(stage.convolutions for stage in stages)
+    return DepthPlan(side, kernel, float(least), half, depth, tuple(stages))
+
+
+def _check(side: int, kernel: int, least: Fraction) -> None:
+    if kernel < 2:
+        raise ValueError(
+            f"A kernel of {kernel} sees no neighbours and sets no limit: take 2 or more."
+        )
+    if kernel > MOST_KERNEL:
+        raise ValueError(f"A kernel of {kernel} is too large: take {MOST_KERNEL} or less.")
+    if side < kernel:
+        raise ValueError(
+            f"A side of {side} is smaller than the kernel of {kernel}: enlarge the side."
+        )
+    if side > MOST_SIDE:
+        raise ValueError(f"A side of {side} is too large: take {MOST_SIDE} or less.")
+    if not _SMALLEST_C <= least <= 1:
+        raise ValueError(f"The smallest c-value must be from {_SMALLEST_C} to 1, not {least}.")

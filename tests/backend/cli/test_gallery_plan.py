@@ -1,0 +1,96 @@
+"""``gallery plan`` prints a plan and the command that adds its network, which then trains."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+from backend.cli.main import run
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from backend.training.user_code import load_model
+
+
+@pytest.fixture
+def cli(tmp_path, capsys):
+    def call(*words: str) -> tuple[int, str, str]:
+        places = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+        code = run([*places, *words], lambda *_: 1)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def added(tmp_path: Path, reference: str) -> torch.nn.Module:
+    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    folder = services.library.content(Kind.MODEL, reference)
+    services.close()
+    return load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "stages"),
+    [
+        (("--side", "16", "--kernel", "3"), [8]),
+        (("--side", "16", "--kernel", "3", "--half", "--least", "1/2"), [3, 1]),
+        (("--side", "15", "--kernel", "3", "--least", "1"), [3, 1]),
+        (("--side", "33", "--kernel", "5", "--least", "0.5"), [5, 1]),
+    ],
+)
+def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
+    code, out, _ = cli("gallery", "plan", *words)
+    assert code == 0
+    assert f"{sum(stages)} convolutions" in out
+    _, found, _ = cli("--json", "gallery", "plan", *words)
+    plan = json.loads(found)
+    assert [one["convolutions"] for one in plan["stages"]] == stages
+    command = next(line for line in out.splitlines() if line.startswith("To add it"))
+    typed = shlex.split(command)
+    assert cli(*typed[typed.index("gallery") :], "--set", "classes=4")[0] == 0
+    model = added(tmp_path, "planned-network")
+    convolutions = [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
+    assert len(convolutions) == plan["depth"]
+    output = model(torch.zeros(2, 1, plan["side"], plan["side"]))
+    assert output.shape == (2, 4)
+    model.loss(output, torch.tensor([0, 3])).backward()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--side", "4", "--kernel", "5"), "A side of 4 is smaller than the kernel of 5"),
+        (("--side", "9", "--kernel", "1"), "A kernel of 1 sees no neighbours"),
+        (("--side", "99999", "--kernel", "3"), "A side of 99999 is too large"),
+        (("--side", "32", "--kernel", "3", "--least", "0"), "c-value must be from 1/100 to 1"),
+        (("--side", "32", "--kernel", "3", "--least", "x"), "“x” is no number"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_sentence(cli, words, sentence):
+    code, out, said = cli("gallery", "plan", *words)
+    assert (code, out) == (1, "")
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "stages",
+    ["", "3-", "3-0", "3-x", "-3", "3--2", "1000", "3 2", "0", "-".join("3" * 14)],
+)
+def test_stages_that_are_no_list_of_numbers_add_nothing(cli, stages):
+    code, _, said = cli("gallery", "add", "planned-network", "--set", f"stages={stages}")
+    assert code == 1
+    assert re.search(r"stages must be text such as “18-9-7”, not “", said)
+
+
+@pytest.mark.parametrize("side", [2, 3, 5, 9])
+def test_no_stage_is_too_many_for_a_side(cli, tmp_path, side):
+    """Pooling rounds up, so that a picture of one pixel stays one pixel."""
+    asked = ("--set", f"side={side}", "--set", "stages=1-1-1-1-1")
+    assert cli("gallery", "add", "planned-network", *asked)[0] == 0
+    model = added(tmp_path, "planned-network")
+    assert model(torch.zeros(1, 1, side, side)).shape == (1, 10)

@@ -1,0 +1,145 @@
+"""The depth planner against all plans by brute force, and as properties of random plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.library.depth_plan import (
+    LEAST_C,
+    MOST_KERNEL,
+    MOST_SIDE,
+    DepthPlan,
+    c_value,
+    plan_depth,
+)
+
+MOST_USED = 26
+"""The brute force takes all plans whose weighted sum is at most this."""
+VALUES = tuple(Fraction(text) for text in ("1", "3/4", "0.6", "1/2", "1/3", "0.3", "1/6"))
+
+
+def is_feasible(
+    plan: tuple[int, ...], side: int, kernel: int, least: Fraction, *, half: bool
+) -> bool:
+    """Both conditions of the source, written as they are printed."""
+    sums = [sum(a * 2**i for i, a in enumerate(plan[:stage])) for stage in range(1, len(plan) + 1)]
+    right = Fraction(kernel) / (least * (kernel - 1))
+    return all(
+        used <= Fraction(2) ** (stage - half) * right for stage, used in enumerate(sums, 1)
+    ) and sums[-1] <= Fraction(side, kernel - 1)
+
+
+def all_plans(
+    side: int, kernel: int, least: Fraction, *, half: bool, begin: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Every feasible plan that begins so: each stage has at least one convolution."""
+    for more in count(1):
+        plan = (*begin, more)
+        if not is_feasible(plan, side, kernel, least, half=half):
+            return
+        yield plan
+        yield from all_plans(side, kernel, least, half=half, begin=plan)
+
+
+def stages_of(plan: DepthPlan) -> tuple[int, ...]:
+    return tuple(stage.convolutions for stage in plan.stages)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("kernel", [2, 3, 4, 5, 7])
+def test_no_plan_is_deeper(kernel: int, half: bool) -> None:
+    sides = [kernel, *range(kernel + 1, MOST_USED * (kernel - 1), max(kernel - 2, 2))]
+    for side in sides:
+        for least in VALUES:
+            found = stages_of(plan_depth(side, kernel, least, half=half))
+            plans = list(all_plans(side, kernel, least, half=half))
+            deepest = max(map(sum, plans))
+            assert sum(found) == deepest, (side, least)
+            assert found == max(one for one in plans if sum(one) == deepest)
+
+
+@given(
+    kernel=st.integers(2, MOST_KERNEL),
+    more=st.integers(0, MOST_SIDE - MOST_KERNEL),
+    least=st.fractions(Fraction(1, 100), 1, max_denominator=1000),
+    half=st.booleans(),
+)
+def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
+    kernel: int, more: int, least: Fraction, half: bool
+) -> None:
+    side = kernel + more
+    plan = plan_depth(side, kernel, least, half=half)
+    stages = stages_of(plan)
+    assert (plan.depth, plan.least) == (sum(stages), float(least))
+    assert min(stages) > 0
+    assert is_feasible(stages, side, kernel, least, half=half)
+    assert plan.stages[-1].sees <= side
+    lowest = float(least) * (1 if half else 0.5) - 1e-9
+    assert all(stage.c_value >= lowest for stage in plan.stages)
+    # Neighbours: one convolution more, and two more in exchange for one of another stage.
+    places = range(len(stages) + 1)
+    changes = [{place: 1} for place in places]
+    changes += [{place: 2, other: -1} for place in places for other in places if place != other]
+    for change in changes:
+        changed = [a + change.get(i, 0) for i, a in enumerate((*stages, 0))]
+        neighbour = tuple(changed if changed[-1] else changed[:-1])
+        if min(neighbour) > 0:
+            assert not is_feasible(neighbour, side, kernel, least, half=half)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_the_relaxed_optimum_of_the_source_is_met_where_it_is_whole(m: int, half: bool) -> None:
+    """For k = 3 and t = 1/4: a₁ = k / ((k−1) t) = 6 of half the right side, the others half of it.
+
+    As printed, the right side gives twice as many: the two formulas of the source disagree.
+    """
+    side = 2 ** (m - 1) * 3 * 4 * (1 if half else 2)
+    first = 6 if half else 12
+    found = plan_depth(side, 3, Fraction(1, 4), half=half)
+    assert stages_of(found) == (first, *(first // 2,) * (m - 1))
+
+
+def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
+    plan = plan_depth(128, 3, half=True)
+    assert plan.text == "9-4-4-3"
+    assert [one.side for one in plan.stages] == [128, 64, 32, 16]
+    assert [one.sees for one in plan.stages] == [18, 34, 66, 114]
+    assert plan.stages[0].c_value == pytest.approx(3 / 18)
+    assert plan.settings == {"side": "128", "kernel": "3", "stages": "9-4-4-3"}
+
+
+@pytest.mark.parametrize(
+    ("side", "kernel", "least", "sentence"),
+    [
+        (32, 1, "1/6", "A kernel of 1 sees no neighbours and sets no limit: take 2 or more."),
+        (32, 0, "1/6", "A kernel of 0"),
+        (32, -3, "1/6", "A kernel of -3"),
+        (4, 5, "1/6", "A side of 4 is smaller than the kernel of 5"),
+        (8193, 3, "1/6", "A side of 8193 is too large: take 8192 or less."),
+        (8192, 100, "1/6", "A kernel of 100 is too large"),
+        (32, 3, "0", "must be from 1/100 to 1, not 0."),
+        (32, 3, "-1/6", "must be from 1/100 to 1, not -1/6."),
+        (32, 3, "1.5", "must be from 1/100 to 1, not 3/2."),
+        (32, 3, "1/1000", "must be from 1/100 to 1"),
+        (32, 3, "1/0", "“1/0” is no number such as 1/6 or 0.2."),
+        (32, 3, "nan", "“nan” is no number"),
+        (32, 3, "", "“” is no number"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_sentence(
+    side: int, kernel: int, least: str, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        plan_depth(side, kernel, c_value(least))
+    assert sentence in str(caught.value)
+
+
+def test_the_default_c_value_is_that_of_the_source() -> None:
+    assert Fraction(1, 6) == LEAST_C
