@@ -85,6 +85,7 @@ class Card(Record, what="card", rules=STRICT):
         source: The paper or thesis with its table or section.
         task: Such as "classification" or "detection".
         note: Where the source is open or wrong, and what was chosen.
+        parts: Files of ``resources/gallery/parts`` that its code imports.
         settings: By the name of the constant in the source, in lower case.
     """
 
@@ -93,6 +94,7 @@ class Card(Record, what="card", rules=STRICT):
     source: str
     task: str
     note: str = ""
+    parts: tuple[str, ...] = ()
     settings: Mapping[str, CardSetting] = field(default_factory=dict)
 
     def values(self, given: Mapping[str, str]) -> dict[str, Value]:
@@ -131,3 +133,23 @@ class GalleryEntry:
     name: str
     card: Card
     figures: CardFigures | None = None
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A loader of the gallery that fits the files of a dataset.
+
+    Attributes:
+        entry: Its name in the gallery.
+        title: The shape of the data, as in "This looks like CIFAR-10".
+        settings: Typed values, as `GalleryService.add` takes them.
+        sentence: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
+        facts: Settings of a network for this data, where they are known from the files: classes,
+            channels, side (of a picture, in pixels), inputs (columns of features).
+    """
+
+    entry: str
+    title: str
+    settings: Mapping[str, str]
+    sentence: str
+    facts: Mapping[str, int] = field(default_factory=dict)

@@ -13,14 +13,15 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
-from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Value
+from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Suggestion, Value
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
+from backend.services.library.dataset_shapes import recognise
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
-CARD, FIGURES = "card.toml", "figures.json"
+CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 KINDS = (Kind.MODEL, Kind.LOADER)
 
 
@@ -75,6 +76,18 @@ class GalleryService:
             BackendError: There is no such entry, a setting is invalid, or the import failed;
                 nothing was added.
         """
+        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
+            entry = self.write(name, settings, source := Path(made) / name)
+            return self._library.import_item(
+                entry.kind, source, as_name or name, progress, reuse_same=True
+            )
+
+    def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
+        """Write the code of an entry, with its parts and settings, into a new ``folder``.
+
+        Raises:
+            BackendError: There is no such entry, or a setting is invalid; nothing was written.
+        """
         entry = self.show(name)
         try:
             values = entry.card.values(settings)
@@ -82,16 +95,21 @@ class GalleryService:
             raise BackendError(
                 f"{error}.", f"To see them: {COMMAND} gallery show {name}"
             ) from error
-        folder = self._gallery / entry.kind.folder / name
-        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
-            source = Path(made) / name
-            shutil.copytree(folder, source, ignore=shutil.ignore_patterns(FIGURES, "__pycache__"))
-            (source / CARD).unlink()
-            code = source / entry.kind.entry_file
-            code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
-            return self._library.import_item(
-                entry.kind, source, as_name or name, progress, reuse_same=True
-            )
+        source = self._gallery / entry.kind.folder / name
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
+        for part in entry.card.parts:
+            shutil.copyfile(self._gallery / PARTS / part, folder / part)
+        code = folder / entry.kind.entry_file
+        code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+        return entry
+
+    def suggest(self, dataset: str) -> Suggestion | None:
+        """Return the loader that fits a dataset, by its files' names and first bytes.
+
+        Raises:
+            BackendError: There is no such dataset, or the data root is not available.
+        """
+        return recognise(*self._library.first_bytes(Kind.DATASET, dataset))
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:

@@ -223,6 +223,17 @@ class LibraryService:
         """Return one of the user's files, to be shown; at most a megabyte of it."""
         return library_files.read_text(self._folder(kind, reference), path, self._access)
 
+    def first_bytes(
+        self, kind: Kind, reference: str
+    ) -> tuple[tuple[FileEntry, ...], Callable[[str, int], bytes]]:
+        """Return the files of a version, and a function that reads the first bytes of one."""
+        folder = self._folder(kind, reference)
+
+        def read(path: str, limit_bytes: int) -> bytes:
+            return self._access.read(folder.content / path, 0, limit_bytes)
+
+        return library_files.list_files(folder, self._access), read
+
     def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
         """Return the changes in a version; by default, since the version before it.
 

@@ -90,3 +90,17 @@ def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:
     )
     with pytest.raises(ValueError, match="no constant C"):
         with_constants(source, {"c": 1})
+
+
+def test_an_entry_is_written_with_its_parts_into_a_plain_folder(
+    services: Services, tmp_path: Path
+) -> None:
+    entry = services.gallery.write("tiny-cifar-10", {"activation": "tanh"}, tmp_path / "code")
+    found = {path.name for path in (tmp_path / "code").iterdir()}
+    assert found == {"bks_model.py", *entry.card.parts}
+    assert '\nACTIVATION = "tanh"\n' in (tmp_path / "code/bks_model.py").read_text().replace(
+        "'", '"'
+    )
+    with pytest.raises(BackendError, match="activation must be relu, leaky"):
+        services.gallery.write("tiny-cifar-10", {"activation": "step"}, tmp_path / "other")
+    assert not (tmp_path / "other").exists()

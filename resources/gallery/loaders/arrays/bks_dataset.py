@@ -1,0 +1,146 @@
+"""Reads arrays of samples and targets from .npz and .npy files.
+
+Names say what an array is: x, data, images or features are samples; y, target or labels are
+targets; train, val or test in the name are the set. Without a set a share is drawn for validation.
+"""
+
+import os
+import re
+import zipfile
+import zlib
+
+import numpy
+import torch
+from pictures import augmented, open_picture, tensor_of
+from splits import divide, files, part_of
+
+TASK = "auto"
+AUGMENT = "none"
+VALIDATION_SHARE = 0.2
+SEED = 1
+
+SAMPLES = {"x", "data", "image", "images", "features", "inputs", "input", "samples"}
+TARGETS = {"y", "target", "targets", "label", "labels", "outputs", "output", "classes"}
+
+
+class UserDataset(torch.utils.data.Dataset):
+    """The samples to train on, and a class or a vector of numbers for each."""
+
+    is_validation = False
+
+    def __init__(self, folder: str) -> None:
+        found = read_folder(folder)
+        parts = sorted(found)
+        self.kind = found[parts[0]]["samples"].shape[1:], found[parts[0]]["samples"].dtype
+        for part in parts:
+            if found[part]["samples"].shape[1:] != self.kind[0]:
+                raise ValueError(
+                    f"the {part} samples have another shape than the {parts[0]} samples"
+                )
+        targets, classes = targets_of([found[part]["targets"] for part in parts])
+        if classes:
+            self.classes = classes
+        part_of_row = [part for part in parts for _ in found[part]["samples"]]
+        labels = targets.tolist() if classes else [0] * len(targets)
+        held = divide(part_of_row, labels, VALIDATION_SHARE, SEED)
+        rows = numpy.array([is_held is self.is_validation for is_held in held])
+        samples = numpy.concatenate([found[part]["samples"] for part in parts])
+        self.samples, self.targets = samples[rows], torch.from_numpy(targets[rows])
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        sample = prepared(self.samples[index])
+        if is_picture(*self.kind) and not self.is_validation:
+            sample = augmented(sample, AUGMENT)
+        return sample, self.targets[index]
+
+    def read(self, path: str) -> torch.Tensor:
+        """A sample in an .npy file, or a picture: for "Try it"."""
+        if path.lower().endswith(".npy"):
+            sample = load(path)[""]
+            return prepared(sample[0] if sample.ndim == len(self.kind[0]) + 1 else sample)
+        channels, height, width = prepared(self.samples[0]).shape
+        return tensor_of(open_picture(path, channels).resize((width, height)))
+
+
+class UserValDataset(UserDataset):
+    """The samples that the model never trains on."""
+
+    is_validation = True
+
+
+def is_picture(shape: tuple[int, ...], dtype: numpy.dtype) -> bool:
+    """Whether a sample is a picture: bytes in two dimensions, or with 1, 3 or 4 channels."""
+    if len(shape) == 3:
+        return shape[0] in (1, 3, 4) or shape[2] in (1, 3, 4)
+    return len(shape) == 2 and dtype == numpy.uint8
+
+
+def prepared(sample: numpy.ndarray) -> torch.Tensor:
+    is_bytes = sample.dtype == numpy.uint8
+    values = torch.from_numpy(numpy.asarray(sample, numpy.float32) / (255 if is_bytes else 1))
+    if values.ndim == 3 and values.shape[2] in (1, 3, 4) and values.shape[0] not in (1, 3, 4):
+        values = values.permute(2, 0, 1).contiguous()
+    return values[None] if values.ndim == 2 and is_bytes else values
+
+
+def targets_of(parts: list[numpy.ndarray]) -> tuple[numpy.ndarray, list[str]]:
+    """Class numbers with their names, or 32-bit vectors without names."""
+    targets = numpy.concatenate(parts)
+    targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+    is_rows = TASK != "numbers" and targets.ndim == 2 and targets.shape[1] > 1
+    if is_rows and set(numpy.unique(targets)) == {0, 1} and (targets.sum(1) == 1).all():
+        # One-hot.
+        return targets.argmax(1).astype(numpy.int64), [str(n) for n in range(targets.shape[1])]
+    is_text = targets.dtype.kind in "SU"
+    is_whole = targets.dtype.kind in "biuSU" or bool((targets == numpy.round(targets)).all())
+    as_classes = is_text or (targets.dtype.kind in "biu" or (is_whole and TASK == "classes"))
+    if targets.ndim == 1 and as_classes and (TASK != "numbers" or is_text):
+        found, numbers = numpy.unique(targets, return_inverse=True)
+        texts = [one.decode() if isinstance(one, bytes) else str(one) for one in found.tolist()]
+        return numbers.astype(numpy.int64), [re.sub(r"\.0$", "", text) for text in texts]
+    if TASK == "classes":
+        raise ValueError(f"the targets are no classes, but {targets.dtype} of {targets.shape}")
+    return targets.astype(numpy.float32).reshape(len(targets), -1), []
+
+
+def read_folder(folder: str) -> dict[str, dict[str, numpy.ndarray]]:
+    """The samples and targets of each part: training, validation, test or ""."""
+    found: dict[str, dict[str, numpy.ndarray]] = {}
+    seen = []
+    for path in files(folder, ".npz", ".npy"):
+        for key, array in load(os.path.join(folder, path)).items():
+            name = f"{path}/{key}"
+            words = set(re.split(r"[^a-z]+", (key or os.path.basename(path)).lower()))
+            words |= {word for one in words for word in re.split("train|test|val", one)}
+            kind = "targets" if words & TARGETS else "samples" if words & SAMPLES else ""
+            seen.append(name.rstrip("/"))
+            if kind and array.ndim:
+                own = found.setdefault(part_of(name), {})
+                if kind in own:
+                    raise ValueError(f"there are two arrays of {kind}: {', '.join(seen)}")
+                own[kind] = array
+    # A test set without targets, as in competitions, cannot measure.
+    whole = {part: own for part, own in found.items() if len(own) == 2}
+    if not whole:
+        has = f"it has {', '.join(seen[:10])}" if seen else "it has no .npz or .npy file"
+        raise ValueError(f"the dataset has no arrays named x and y, or data and target: {has}")
+    for part, own in whole.items():
+        if len(own["samples"]) != len(own["targets"]):
+            counts = f"{len(own['samples'])} samples and {len(own['targets'])} targets"
+            raise ValueError(f"there are {counts} {('for ' + part) if part else ''}".strip())
+    return whole
+
+
+def load(path: str) -> dict[str, numpy.ndarray]:
+    """The arrays of a file by name; that of an .npy file has the name ""."""
+    try:
+        found = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, numpy.ndarray):
+            return {"": found}
+        with found:
+            return {key: found[key] for key in found.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{os.path.basename(path)} cannot be read: {error}") from error

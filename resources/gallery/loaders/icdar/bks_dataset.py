@@ -1,0 +1,86 @@
+"""Reads pictures with regions of text, as the ICDAR competitions describe them.
+
+The file of img_1.jpg is gt_img_1.txt or img_1.txt. A line is one region: eight numbers (the
+corners of a quadrilateral) or four (left, top, right, bottom), and the text.
+"""
+
+import os
+import re
+
+from boxes import Boxes, Sample
+from pictures import ENDINGS
+from splits import files, part_of
+
+SIDE = 256
+CHANNELS = 3
+AUGMENT = "none"
+BAD_PICTURES = "stop"
+VALIDATION_SHARE = 0.2
+SEED = 1
+
+NUMBER = r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*"
+LINE = re.compile(rf"({NUMBER}(?:,{NUMBER}){{7}}|{NUMBER}(?:[, ]{NUMBER}){{3}})(?:[, \t](.*))?")
+ILLEGIBLE = "###"
+
+
+class UserDataset(Boxes):
+    """The pictures to train on, with boxes of text: see boxes.py."""
+
+    is_validation = False
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            folder,
+            *find_samples(folder),
+            self.is_validation,
+            side=SIDE,
+            channels=CHANNELS,
+            augment=AUGMENT,
+            bad_pictures=BAD_PICTURES,
+            share=VALIDATION_SHARE,
+            seed=SEED,
+        )
+
+
+class UserValDataset(UserDataset):
+    """The pictures that the model never trains on."""
+
+    is_validation = True
+
+
+def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
+    """The pictures with their regions, and the only class."""
+    regions = {}
+    for path in files(folder, ".txt"):
+        name = os.path.splitext(os.path.basename(path))[0].lower().removeprefix("gt_")
+        regions[part_of(os.path.dirname(path)), name] = path
+    samples = []
+    for path in files(folder, *ENDINGS):
+        name = os.path.splitext(os.path.basename(path))[0].lower()
+        part = part_of(os.path.dirname(path))
+        described = regions.get((part, name)) or regions.get(("", name))
+        if described is not None:
+            boxes = read_regions(os.path.join(folder, described))
+            samples.append(Sample(path, part, boxes, ["text"] * len(boxes)))
+    if not samples:
+        raise ValueError("the dataset has no text file with regions that is named like a picture")
+    return samples, ["text"]
+
+
+def read_regions(path: str) -> list[tuple[float, float, float, float]]:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        lines = file.read().splitlines()
+    boxes = []
+    for place, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        found = LINE.fullmatch(line.strip())
+        if found is None:
+            raise ValueError(
+                f"{os.path.basename(path)}, line {place} is no region: “{line.strip()[:40]}”"
+            )
+        values = [float(value) for value in re.findall(r"[+-]?[0-9.]+", found[1])]
+        if (found[2] or "").strip(' "') != ILLEGIBLE:
+            across, down = values[0::2], values[1::2]
+            boxes.append((min(across), min(down), max(across), max(down)))
+    return boxes

@@ -1,0 +1,106 @@
+"""Reads pictures with the boxes of objects from an XML file for each, in Pascal VOC's form.
+
+Lists in ImageSets/Main (train.txt, val.txt, test.txt) name the sets, or else folders do.
+"""
+
+import os
+from xml.etree import ElementTree
+
+from boxes import Boxes, Sample, find_picture
+from pictures import ENDINGS
+from splits import files, part_of, part_of_folder
+
+SIDE = 256
+CHANNELS = 3
+AUGMENT = "none"
+BAD_PICTURES = "stop"
+VALIDATION_SHARE = 0.2
+SEED = 1
+
+
+class UserDataset(Boxes):
+    """The pictures to train on, with boxes and labels: see boxes.py."""
+
+    is_validation = False
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            folder,
+            *find_samples(folder),
+            self.is_validation,
+            side=SIDE,
+            channels=CHANNELS,
+            augment=AUGMENT,
+            bad_pictures=BAD_PICTURES,
+            share=VALIDATION_SHARE,
+            seed=SEED,
+        )
+
+
+class UserValDataset(UserDataset):
+    """The pictures that the model never trains on."""
+
+    is_validation = True
+
+
+def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
+    """The pictures with their boxes, and the names of the classes."""
+    known: dict[str, list[str]] = {}
+    for path in files(folder, *ENDINGS):
+        for name in (os.path.basename(path), os.path.splitext(os.path.basename(path))[0]):
+            known.setdefault(name, []).append(path)
+    listed = parts_by_name(folder)
+    samples = []
+    for path in files(folder, ".xml"):
+        name = os.path.splitext(os.path.basename(path))[0]
+        part = listed.get(name, "") if listed else part_of(os.path.dirname(path))
+        if part or not listed:
+            sample = read_annotation(folder, path, part, known)
+            if sample is not None:
+                samples.append(sample)
+    if not samples:
+        raise ValueError("the dataset has no XML file with an <annotation> of a picture")
+    return samples, sorted({name for sample in samples for name in sample.names})
+
+
+def parts_by_name(folder: str) -> dict[str, str]:
+    """The set of each picture, by its name without ending, from ImageSets/Main."""
+    found = {}
+    for path in files(folder, ".txt"):
+        part = part_of_folder(os.path.splitext(os.path.basename(path))[0])
+        if part and os.path.basename(os.path.dirname(path)) == "Main":
+            with open(os.path.join(folder, path), encoding="utf-8-sig") as file:
+                found.update({line.split()[0]: part for line in file if line.strip()})
+    return found
+
+
+def read_annotation(
+    folder: str, path: str, part: str, known: dict[str, list[str]]
+) -> Sample | None:
+    try:
+        root = ElementTree.parse(os.path.join(folder, path)).getroot()
+        if root.tag != "annotation":
+            return None
+        boxes, names = [], []
+        for one in root.iter("object"):
+            edges = [number(one, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
+            # Corners count pixels from 1, and the last one is inside.
+            boxes.append((edges[0] - 1, edges[1] - 1, edges[2], edges[3]))
+            names.append((one.findtext("name") or "").strip() or "object")
+        size = None
+        if root.find("size/width") is not None:
+            width, height = (int(number(root, f"size/{edge}")) for edge in ("width", "height"))
+            size = (width, height)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = (root.findtext("filename") or "").strip()
+    name = name if os.path.basename(name) in known else stem
+    return Sample(find_picture(known, name, part), part, boxes, names, size)
+
+
+def number(element: ElementTree.Element, path: str) -> float:
+    text = element.findtext(path)
+    if text is None:
+        raise ValueError(f"<{path}> is missing")
+    return float(text)
