@@ -93,7 +93,7 @@ class GalleryDialog(Dialog):
         self._is_busy = False
         self._make_list()
         self._make_card()
-        self._name = LineEdit(name="Name")
+        self._name = LineEdit(name="Name in the library")
         self._name.textEdited.connect(self._renamed)
         self._name_field = Field("Name in the library", self._name)
         self._answer = TaskStatus("Adding")

@@ -79,7 +79,7 @@ NDSB = GalleryEntry(
         "taken in training and its mean in evaluation. The table has no padding: 3 × 3 kernels "
         "keep the side here, because the sides of the table are else not whole. Dropout is 0.5 "
         "before each linear layer, as the text says, not 0.25, as the figure shows.",
-        {
+        settings={
             "classes": CardSetting("Classes", 121, least=2, most=100_000),
             "side": CardSetting("Side of a picture, pixels", 48, choices=(48, 64, 95)),
             "activation": CardSetting(
