@@ -11,20 +11,24 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base import number_format
 from backend.records.base.account import expanded
+from backend.records.library.gallery import Suggestion
 from backend.records.library.item import Kind, LibraryItem, Together, unused_in_weights
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
+from backend.services.library.gallery import GalleryService
 from backend.services.library.service import LibraryService
 from backend.services.tools.packages import install_package
 from backend.services.tools.tool_process import ToolError
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.toast import Offer
+from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest
 from widgets.library.item_actions import FOLDER, JOB, TRASH
 from widgets.library.library_detail import Trial
@@ -41,17 +45,21 @@ class LibraryController(QObject):
         offered: An `Offer`: such a sentence, and the next step.
         job_wished: Kind and reference to begin a new job with.
         job_of_wished: Names by kind, as in a job file, to begin a new job with.
+        gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and what takes the
+            added item.
     """
 
     changed = Signal()
     offered = Signal(Offer)
     job_requested = Signal(object, str)
     job_of_requested = Signal(object)
+    gallery_requested = Signal(object, object, object)
     _written = Signal(object)
 
     def __init__(
         self,
         library: LibraryService,
+        gallery: GalleryService,
         runner: Runner,
         pages: dict[Kind, LibraryPage],
         window: QWidget,
@@ -59,6 +67,7 @@ class LibraryController(QObject):
     ) -> None:
         super().__init__(parent)
         self._library = library
+        self._gallery = gallery
         self._runner = runner
         self._pages = pages
         self._window = window
@@ -73,6 +82,9 @@ class LibraryController(QObject):
         library.watch(self._written.emit)
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._request_import, kind))
+            page.gallery_requested.connect(
+                partial(self.gallery_requested.emit, kind, GalleryPreset(), self.show_new)
+            )
             page.weights_dropped.connect(self._give_weights)
             page.look_requested.connect(self.refresh)
             page.detail.item_actions.on(TRASH, partial(self._remove, kind))
@@ -86,6 +98,7 @@ class LibraryController(QObject):
             page.detail.text_requested.connect(partial(self._text, kind))
             page.detail.item_actions.on(FOLDER, partial(self._open_folder, kind))
             page.detail.partner_requested.connect(partial(self._import_partner, kind))
+            page.detail.suggestion_requested.connect(self._suggest)
             page.detail.install_requested.connect(partial(self._install, kind))
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
@@ -195,33 +208,36 @@ class LibraryController(QObject):
                 self._not_imported,
             )
             return
-        self._runner.run(
-            "import",
-            lambda: self._library.import_item(
-                request.kind, _path_of(request.source), request.name, progress
-            ),
-            self._imported,
-            self._not_imported,
-        )
+
+        def work() -> tuple[LibraryItem, Suggestion | None]:
+            source = _path_of(request.source)
+            item = self._library.import_item(request.kind, source, request.name, progress)
+            with suppress(BackendError):
+                if item.kind is Kind.DATASET:
+                    return item, self._gallery.suggest(item.reference)
+            return item, None
+
+        self._runner.run("import", work, lambda done: self.show_new(*done), self._not_imported)
 
     def _report_import(self, share: float | None, what: str) -> None:
         if self._dialog.now is not None:
             self._dialog.now.show_progress(share, what)
 
-    def _imported(self, item: LibraryItem) -> None:
-        self._show_imported(item)
+    def show_new(self, item: LibraryItem, suggestion: Suggestion | None = None) -> None:
+        """Open a new item in its page, and offer the next step."""
+        self.open_new(item)
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
-        left_out = f". {item.left_out}" if item.left_out else ""
-        self._offer(
-            f"Imported {item.name} @ {item.version}{left_out}", *self._next_step(item), item
-        )
+        needs_loader = not self._has_loader(item.name)
+        looks = suggestion.sentence if suggestion is not None and needs_loader else ""
+        words = (f"Imported {item.name} @ {item.version}", item.left_out, looks)
+        self._offer(". ".join(filter(None, words)), *self._next_step(item, suggestion), item)
 
     def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
         """Show what was imported; ``known`` existed before, and is reused if it is equal."""
         fresh = [item for item in items if (item.kind, item.reference) not in known]
-        self._show_imported(*items)
+        self.open_new(*items)
         name = items[0].name
         has_data = items[0].kind is Kind.DATASET
         if has_data:
@@ -251,8 +267,8 @@ class LibraryController(QObject):
             page.show_offer(offer)
         self.offered.emit(offer)
 
-    def _show_imported(self, *items: LibraryItem) -> None:
-        """Close the dialog and open the imported item in its page."""
+    def open_new(self, *items: LibraryItem) -> None:
+        """Close the import dialog and open new items in their pages."""
         self._import = None
         if self._dialog.now is not None:
             self._dialog.now.accept()
@@ -262,17 +278,70 @@ class LibraryController(QObject):
                 self._show(item.kind)
             self._pages[item.kind].show_item(item.reference)
 
-    def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
-        """The part that a job with it still needs, or a new job if none is missing."""
+    def _has_loader(self, dataset: str) -> bool:
         loaders = {loader.name for loader in self._items[Kind.LOADER]}
-        readers = {one.loader for one in self._together if one.dataset == item.name}
-        if item.kind is Kind.DATASET and not loaders & {item.name, *readers}:
+        readers = {one.loader for one in self._together if one.dataset == dataset}
+        return bool(loaders & {dataset, *readers})
+
+    def _next_step(
+        self, item: LibraryItem, suggestion: Suggestion | None
+    ) -> tuple[str, Callable[[], object]]:
+        """The part that a job with it still needs, or a new job if none is missing."""
+        if item.kind is Kind.DATASET and not self._has_loader(item.name):
+            if suggestion is not None:
+                return "Use its loader", partial(self._use_loader, item.reference, suggestion)
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
         has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
         if item.kind is Kind.LOADER and not has_own:
             open_dialog = partial(self._open_dialog, prefers_all=False)
             return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
         return "New job with it", partial(self.job_requested.emit, item.kind, item.reference)
+
+    # The loader that the gallery has for a dataset.
+
+    @Slot(str)
+    def _suggest(self, reference: str) -> None:
+        name = _name_of(reference)
+
+        def show(found: Suggestion | None) -> None:
+            if found is not None and not self._has_loader(name):
+                use = partial(self._use_loader, reference, found)
+                preset = GalleryPreset(found.entry, found.settings, name=name)
+                then = partial(self._loader_added, reference)
+                choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
+                offers = (
+                    Offer(found.sentence, "Use its loader", use),
+                    Offer("", "Settings…", choose),
+                )
+                self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
+
+        suggest = partial(self._gallery.suggest, reference)
+        self._runner.run("suggest", suggest, show, log.swallowed)
+
+    def _use_loader(self, reference: str, suggestion: Suggestion) -> None:
+        """Add the loader under the name of the dataset: parts of the same name belong together."""
+        detail = self._pages[Kind.DATASET].detail
+        progress = self._runner.progress(detail.show_trial_progress)
+        entry, settings, name = suggestion.entry, suggestion.settings, _name_of(reference)
+
+        def failed(error: BackendError) -> None:
+            detail.end_trial()
+            self._runner.notify(error.with_remedy)
+
+        add = partial(self._gallery.add, entry, settings, name, progress)
+        self._runner.run("import", add, partial(self._loader_added, reference), failed)
+
+    def _loader_added(self, reference: str, loader: LibraryItem) -> None:
+        detail, name = self._pages[Kind.DATASET].detail, _name_of(reference)
+        detail.end_trial()
+        self.open_new(loader)
+        detail.choose_partner(Kind.LOADER, loader.name)
+        chosen = {Kind.DATASET.value: name, Kind.LOADER.value: loader.name}
+        train = "Train…", partial(self.job_of_requested.emit, chosen)
+        words = f"{name} is read by the loader {loader.name} @ {loader.version}"
+        data = (one for one in self._items[Kind.DATASET] if one.reference == reference)
+        self._offer(words, *train, loader, *data)
+        detail.show_offers(reference, Offer(f"{words}.", *train))
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
@@ -464,6 +533,10 @@ def _imported_words(name: str, items: Sequence[LibraryItem], fresh: Sequence[Lib
         return f"{name} is here already, with the same files."
     new = (f"{item.kind.value.capitalize()} is new: version {item.version}." for item in fresh)
     return " ".join((f"Imported {name}.", *new))
+
+
+def _name_of(reference: str) -> str:
+    return reference.partition("@")[0]
 
 
 def _path_of(source: str) -> Path:

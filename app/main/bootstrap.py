@@ -31,7 +31,7 @@ from backend.records.base.account import expanded
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView, RunUpdate
-from backend.records.library.item import Kind
+from backend.records.library.item import Kind, LibraryItem
 from backend.records.nodes.reading import Finding, NodeState
 from backend.services.tools import tool_process
 from widgets.common import formats
@@ -331,6 +331,7 @@ class Program(QObject):
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
         from app.jobs.trash_controller import JobTrash
+        from app.library.gallery_controller import GalleryController
         from app.library.layers_controller import LayersController
         from app.library.library_controller import LibraryController
         from app.library.scan_controller import ScanController
@@ -359,7 +360,11 @@ class Program(QObject):
         )
         self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
         self._library_controller = LibraryController(
-            services.library, runner, self.library, window, self
+            services.library, services.gallery, runner, self.library, window, self
+        )
+        items = self._library_controller.items
+        self._gallery_controller = GalleryController(
+            services.gallery, services.inspection, runner, items, window, self
         )
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
@@ -441,6 +446,8 @@ class Program(QObject):
         controller.offered.connect(self.window.toast.offer)
         controller.job_requested.connect(drafts.new_job_with)
         controller.job_of_requested.connect(drafts.new_job_of)
+        controller.gallery_requested.connect(self._gallery_controller.choose)
+        self.form.gallery_requested.connect(self._choose_model)
         for page in self.library.values():
             again = page.detail.try_again
             page.detail.package_requested.connect(
@@ -482,6 +489,17 @@ class Program(QObject):
             open_item=self._open_item,
             begin_with=templates.load,
         )
+
+    @Slot()
+    def _choose_model(self) -> None:
+        """Choose a model of the gallery for the job in the form."""
+
+        def added(model: LibraryItem) -> None:
+            self._library_controller.open_new(model)
+            self.form.choose_model(model.name)
+
+        dataset = str(self.form.draft().raw.get("dataset", ""))
+        self._gallery_controller.choose_for_job(dataset, added)
 
     @Slot(str)
     def _take_dropped(self, path: str) -> None:

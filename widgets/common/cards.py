@@ -165,9 +165,11 @@ class EmptyState(QWidget):
 
     Signals:
         pressed: The button was pressed.
+        other_pressed: The other button was pressed.
     """
 
     pressed = Signal()
+    other_pressed = Signal()
 
     def __init__(
         self,
@@ -178,6 +180,7 @@ class EmptyState(QWidget):
         button: str = "",
         button_icon: str = "",
         primary: bool = True,
+        other: str = "",
         hint: str = "",
         parent: QWidget | None = None,
     ) -> None:
@@ -189,16 +192,23 @@ class EmptyState(QWidget):
         self._button = Button(button, kind="primary" if primary else "plain", icon=button_icon)
         self._button.setVisible(bool(button))
         self._button.clicked.connect(self.pressed)
+        self._other = Button(other)
+        self._other.setVisible(bool(other))
+        self._other.clicked.connect(self.other_pressed)
         for label in (self._title, self._sentence, self._hint):
             label.setMaximumWidth(_EMPTY_MOST_W)
         self._box = QVBoxLayout(self)
         self._box.setSpacing(S2)
         self._box.setContentsMargins(S4, S4, S4, S4)
         self._box.addStretch(1)
-        for part in (self._icon, self._title, self._sentence, self._button, self._hint):
-            if part is self._button:
+        buttons = row(STRETCH, self._button, self._other, STRETCH)
+        for part in (self._icon, self._title, self._sentence, buttons, self._hint):
+            if part is buttons:
                 self._box.addSpacing(S2)
-            self._box.addLayout(row(STRETCH, (part, 4 if isinstance(part, Label) else 0), STRETCH))
+                self._box.addLayout(buttons)
+            else:
+                share = 4 if isinstance(part, Label) else 0
+                self._box.addLayout(row(STRETCH, (part, share), STRETCH))
         self._box.addStretch(2)
         self._sync()
 

@@ -57,6 +57,20 @@ def colour_of(kind: str) -> QColor:
     return t.q("line_strong") if number is None else t.curve(number)
 
 
+def paint_strip(painter: QPainter, box: QRectF, graph: LayerGraph, layers: Sequence[Layer]) -> None:
+    """Paint a graph small, from left to right: each layer is a block in the colour of its kind."""
+    kinds = {layer.name: layer.kind for layer in layers}
+    along, across = box.width() / (graph.height or 1), box.height() / (graph.width or 1)
+    length, breadth = max(NODE_H * along, 1.0), NODE_W * across
+    # Nothing overlaps where many layers share few pixels.
+    radius = min(2.0, length / 4)
+    for node in graph.nodes:
+        if node.name in kinds:
+            x, y = box.left() + node.y * along, box.top() + node.x * across
+            block = QRectF(x - length / 2, y - breadth / 2, length, breadth)
+            fill_round(painter, block, colour_of(kinds[node.name]), radius)
+
+
 class _Node(QGraphicsItem):
     """A layer: its name, its kind and the shape of its output, in the colour of its kind."""
 

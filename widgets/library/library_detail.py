@@ -30,6 +30,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, keep_place, row
 from widgets.common.page_stack import Stack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
+from widgets.common.toast import Offer
 from widgets.library.item_actions import AGAIN, JOB, MENU_ACTIONS, ItemAction
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import WORDS
@@ -81,6 +82,7 @@ class LibraryDetail(QWidget):
         text_requested: Reference and path of a source file; answer with `show_text`.
         changes_requested: References of two versions, the newer first; answer `VersionsView`.
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
+        suggestion_requested: A dataset without a loader; answer with `show_offers`.
         install_requested: Install this package; answer with `try_again` or `show_trial_error`.
         package_requested: Ask for the package of this module, then `try_again`.
 
@@ -97,6 +99,7 @@ class LibraryDetail(QWidget):
     text_requested = Signal(str, str)
     changes_requested = Signal(str, str)
     partner_requested = Signal(object)
+    suggestion_requested = Signal(str)
     install_requested = Signal(str)
     package_requested = Signal(str)
 
@@ -191,6 +194,7 @@ class LibraryDetail(QWidget):
         """Preview with this dataset or loader, at once or when the page becomes visible."""
         box = self._dataset_box if kind is Kind.DATASET else self._loader_box
         box.choose(name)
+        self._offer.hide()
         self._shown_for.pop("samples", None)
         self._look_inside()
 
@@ -241,6 +245,19 @@ class LibraryDetail(QWidget):
         if self._concerns(trial):
             self._trial.layers.show_graph(graph)
 
+    def show_offers(self, reference: str, *offers: Offer) -> None:
+        """Show a sentence about the item with the next steps; the first is the likeliest."""
+        if self._is_shown(reference):
+            buttons = [
+                Button(one.button, kind="plain" if n else "primary") for n, one in enumerate(offers)
+            ]
+            for button, one in zip(buttons, offers, strict=True):
+                button.clicked.connect(one.act)
+            looks, _, details = offers[0].text.partition(": ")
+            self._offer.set_finding("idle", looks, details, icon="magic-wand")
+            self._offer.set_actions(buttons)
+            self._offer.show()
+
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
@@ -290,6 +307,8 @@ class LibraryDetail(QWidget):
         self._tabs.chosen.connect(self._tab_chosen)
         self._leaks = Banner()
         self._leaks.hide()
+        self._offer = Banner()
+        self._offer.hide()
         self._banner = PreviewBanner()
         self._banner.class_requested.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
@@ -340,6 +359,7 @@ class LibraryDetail(QWidget):
                 head,
                 self._facts,
                 self._leaks,
+                self._offer,
                 self._tabs,
                 self._banner,
                 self._trial_row,
@@ -372,6 +392,7 @@ class LibraryDetail(QWidget):
         self._version = next((v for v in entry.versions if str(v.version) == wanted), entry.newest)
         self._shown_for.clear()
         self._banner.hide()
+        self._offer.hide()
         self._progress.hide()
         self._trial.clear()
         self._source.clear()
@@ -492,6 +513,9 @@ class LibraryDetail(QWidget):
             (box.itemText(index) for index in range(1, box.count())),
             key=lambda name: name != self._name.text(),
         )
+        if is_loader and self._shown_for.get("offer") != self._reference():
+            self._shown_for["offer"] = self._reference()
+            self.suggestion_requested.emit(self._reference())
         self._trial.ask(words.icon, title, names, f"Import a {words.what}…")
 
     @Slot()
@@ -501,6 +525,7 @@ class LibraryDetail(QWidget):
             self._loader_box.key()
         ):
             return
+        self._offer.hide()
         if self._can_try():
             # The other tabs show the data that was chosen before.
             self._shown_for = {self._tabs.key(): self._reference()}

@@ -48,7 +48,7 @@ from widgets.common.view_style import dress
 from widgets.library.item_actions import AGAIN
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
-from widgets.library.page_texts import WORDS
+from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON, WORDS
 
 _NAME_CHARS = 48
 
@@ -58,11 +58,13 @@ class LibraryPage(QWidget):
 
     Signals:
         import_requested: The name to import under, "" for a new one.
+        gallery_requested: Choose from the gallery.
         weights_dropped: Reference of a model, and the path of a file of weights.
         look_requested: Read the items: the page came to the front, or reading failed before.
     """
 
     import_requested = Signal(str)
+    gallery_requested = Signal()
     weights_dropped = Signal(str, str)
     look_requested = Signal()
 
@@ -175,6 +177,9 @@ class LibraryPage(QWidget):
         self._offer = QWidget()
         self._offer.setLayout(col(self._offer_words, row(self._use_offer, STRETCH), gap=S1))
         self._offer.hide()
+        # Next to its button in an empty place.
+        self._gallery = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
+        self._gallery.clicked.connect(self.gallery_requested)
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
@@ -188,7 +193,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._offer, self._drop, margins=(S4, S2, S4, S4)),
+                col(self._offer, self._gallery, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -203,9 +208,11 @@ class LibraryPage(QWidget):
             f"No {words.title.lower()} yet",
             words.belongs,
             button=f"Import {words.what}…",
+            other="" if self.kind is Kind.DATASET else FROM_GALLERY,
             hint="or drop a folder or a zip here",
         )
         self._empty.pressed.connect(self._import_new)
+        self._empty.other_pressed.connect(self.gallery_requested)
         self._unread = EmptyState(words.icon, "")
         self._unread.pressed.connect(self._look_again)
         self._right = Stack(OPEN_LEAST_W)
@@ -304,6 +311,7 @@ class LibraryPage(QWidget):
         """An empty place shows the text itself, next to the button."""
         for part in (self._add, self._list, self._drop):
             part.setVisible(has_some)
+        self._gallery.setVisible(has_some and self.kind is not Kind.DATASET)
         self._has_none = not has_some
 
     @Slot()

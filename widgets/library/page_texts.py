@@ -35,6 +35,8 @@ WORDS = {
     ),
 }
 
+FROM_GALLERY, GALLERY_ICON = "From the gallery…", "squares-four"
+
 _NAME_CHARS = 40
 _NAMED = 3
 

@@ -15,6 +15,7 @@ from backend.base.progress import Progress
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
+from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
 from widgets.common.buttons import Button
@@ -45,7 +46,9 @@ def pages(qtbot):
 
 @pytest.fixture
 def controller(library, immediately, pages):
-    return LibraryController(library, immediately, pages, pages[Kind.DATASET])
+    return LibraryController(
+        library, GalleryService(library), immediately, pages, pages[Kind.DATASET]
+    )
 
 
 @pytest.fixture
@@ -405,7 +408,9 @@ class InOrder(Immediately):
     def __init__(self, library, pages):
         super().__init__()
         self.waiting = []
-        self.controller = LibraryController(library, self, pages, pages[Kind.DATASET])
+        self.controller = LibraryController(
+            library, GalleryService(library), self, pages, pages[Kind.DATASET]
+        )
 
     def run(self, *task):
         self.waiting.append(task)

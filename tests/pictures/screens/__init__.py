@@ -5,6 +5,7 @@ from tests.pictures.screens import (  # noqa: F401
     dialogs,
     drops,
     frame,
+    from_gallery,
     job,
     jobs,
     library,

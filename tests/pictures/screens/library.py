@@ -141,7 +141,11 @@ def dataset(stage: Stage) -> None:
 
 
 # No loader has read it yet.
-screen("dataset-which-loader", EVERY)(lambda stage: _datasets(stage, "plankton"))
+def show_plankton(stage: Stage) -> LibraryPage:
+    return _datasets(stage, "plankton")
+
+
+screen("dataset-which-loader", EVERY)(show_plankton)
 
 
 @screen("dataset-several-findings")

@@ -47,7 +47,7 @@ def controller(services, immediately, page, qtbot):
     pages = {kind: page if kind is Kind.MODEL else LibraryPage(kind) for kind in Kind}
     for one in pages.values():
         qtbot.addWidget(one)
-    controller = LibraryController(services.library, immediately, pages, page)
+    controller = LibraryController(services.library, services.gallery, immediately, pages, page)
     controller.heard = immediately.heard
     controller.refresh()
     return controller

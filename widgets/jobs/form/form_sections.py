@@ -30,6 +30,7 @@ from widgets.jobs.form.sweep_card import SweepCard
 from widgets.jobs.form.template_strip import TemplateStrip
 from widgets.jobs.form.trial_status import TrialLine
 from widgets.jobs.placement.placement_picker import PlacementPicker
+from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON
 
 SECTION_W = 64
 _A_ROW = 4
@@ -52,6 +53,7 @@ class FormSections(QWidget):
         banner: What is special about this job.
         templates: The templates for a new job; hidden while there are none.
         trial: The result of trying model, dataset and loader together.
+        gallery: Choose a model from the gallery; hidden while one is chosen that fits.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -61,6 +63,8 @@ class FormSections(QWidget):
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
         self.trial = TrialLine()
+        self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON)
+        self._beside_model = beside_field(self.gallery)
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
@@ -100,6 +104,9 @@ class FormSections(QWidget):
         self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
+
+    def show_model_fits(self, fits: bool) -> None:
+        self._beside_model.setVisible(not fits)
 
     def reveal(self, part: QWidget) -> None:
         """Open the section that hides a part of the form."""
@@ -195,7 +202,12 @@ class FormSections(QWidget):
         f = self._fields
         return section(
             "What",
-            _line((f.make("name", ""), 7), (f.pick("model"), 5), (f.start_from("start_from"), 6)),
+            _line(
+                (f.make("name", ""), 7),
+                (f.pick("model"), 5),
+                self._beside_model,
+                (f.start_from("start_from"), 6),
+            ),
             _line(
                 (f.pick("dataset"), 1),
                 (f.pick("loader"), 1),
@@ -285,13 +297,15 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
+    *parts: tuple[Field, int] | QWidget,
+    more: Details | None = None,
+    faults: FaultLine | None = None,
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
     below = faults or FaultLine()
-    below.stand_below(*(field for field, _ in fields))
+    below.stand_below(*(part[0] for part in parts if isinstance(part, tuple)))
     button = beside_field(more.button) if more is not None else None
-    return col(row(*fields, button, gap=S2, top=True), below, gap=0)
+    return col(row(*parts, button, gap=S2, top=True), below, gap=0)
 
 
 def _grid(*fields: Field) -> QGridLayout:

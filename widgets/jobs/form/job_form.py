@@ -67,6 +67,7 @@ class JobForm(QWidget):
         keep_requested: A `JobDraft` to save as a template.
         file_requested: A `JobDraft` to write into a file.
         open_requested: Open a job file; answer with `show_draft`.
+        gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
 
@@ -85,6 +86,7 @@ class JobForm(QWidget):
     keep_requested = Signal(object)
     file_requested = Signal(object)
     open_requested = Signal()
+    gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -134,6 +136,7 @@ class JobForm(QWidget):
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
         self._sections.templates.more.clicked.connect(self.load_requested)
+        self._sections.gallery.clicked.connect(self.gallery_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
         self._sections.trial.try_requested.connect(self.try_requested)
@@ -184,6 +187,11 @@ class JobForm(QWidget):
         """Change the name of the job to one that the user did not type."""
         self._fields.show_one("name", name)
 
+    def choose_model(self, name: str) -> None:
+        """Choose a model that was just added."""
+        self._fields.show_one("model", name)
+        self._changed()
+
     def show_terms(self, terms: Mapping[str, str]) -> None:
         """Set the glossary: a term and its sentence."""
         for path, setting in SETTINGS.items():
@@ -224,6 +232,8 @@ class JobForm(QWidget):
         homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
+        model = self._fields.field("model")
+        self._sections.show_model_fits(bool(self._fields.key("model")) and not model.error())
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]

@@ -1,0 +1,282 @@
+"""The gallery in the window reaches the real library, and what it suggests is offered."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel
+
+from app.library.gallery_controller import GalleryController
+from app.library.library_controller import LibraryController
+from backend.base.errors import BackendError
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from backend.services.library.gallery import GalleryService
+from tests.widgets.library.gallery_samples import LENET, graph_of
+from tests.widgets.library.test_gallery_dialog import button, click_row, line, titles, write
+from widgets.library.gallery_dialog import GalleryPreset
+from widgets.library.library_page import LibraryPage
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def services(tmp_path):
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def pages(qtbot):
+    pages = {kind: LibraryPage(kind) for kind in Kind}
+    for page in pages.values():
+        qtbot.addWidget(page)
+        page.resize(1100, 700)
+    return pages
+
+
+class Inspection:
+    """Lays graphs out at once; ``fault`` is why it cannot."""
+
+    fault = ""
+
+    def graph(self, layers):
+        if self.fault:
+            raise BackendError(self.fault)
+        return graph_of(LENET)
+
+
+@pytest.fixture
+def library(services, immediately, pages):
+    library = LibraryController(
+        services.library, services.gallery, immediately, pages, pages[Kind.DATASET]
+    )
+    library.offers, library.jobs, library.heard = [], [], immediately.heard
+    library.offered.connect(library.offers.append)
+    library.job_of_requested.connect(library.jobs.append)
+    library.refresh()
+    return library
+
+
+@pytest.fixture
+def gallery(services, library, immediately, pages, qtbot):
+    made = GalleryController(
+        services.gallery, Inspection(), immediately, library.items, pages[Kind.MODEL]
+    )
+    library.gallery_requested.connect(made.choose)
+    return made
+
+
+@pytest.fixture
+def flowers(tmp_path):
+    for name in ("daisy", "poppy"):
+        (tmp_path / "flowers" / name).mkdir(parents=True)
+        for number in range(4):
+            picture = QImage(40, 32, QImage.Format.Format_Grayscale8)
+            picture.fill(60 * number)
+            assert picture.save(str(tmp_path / "flowers" / name / f"{number}.png"))
+    return tmp_path / "flowers"
+
+
+def import_folder(library, folder):
+    library.drop(folder)
+    QTest.mouseClick(button(library._dialog.now, "Import"), LEFT)
+
+
+def seen(page):
+    return [one.text() for one in page.findChildren(QLabel) if one.isVisible()]
+
+
+@pytest.mark.parametrize("kind", [Kind.MODEL, Kind.LOADER])
+@pytest.mark.parametrize("has_some", [False, True])
+def test_the_button_of_the_page_adds_what_is_chosen_and_opens_it(
+    gallery, library, pages, services, kind, has_some
+):
+    if has_some:
+        services.gallery.add("lenet-5" if kind is Kind.MODEL else "table", {}, "mine")
+        library.refresh()
+    page = pages[kind]
+    page.show()
+    QTest.mouseClick(button(page, "From the gallery…"), LEFT)
+    dialog = gallery.dialog.now
+    entries = services.gallery.list(kind)
+    assert titles(dialog) == [one.card.title for one in entries]
+    click_row(dialog, entries[-1].card.title)
+    write(dialog, "Name in the library", "other")
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert gallery.dialog.now is None
+    assert page.shown_name == "other"
+    assert [offer.text for offer in library.offers] == ["Imported other @ 1"]
+    assert {one.name for one in library.items(kind)} == {"other"} | (
+        {"mine"} if has_some else set()
+    )
+
+
+def test_datasets_have_no_gallery(library, pages):
+    page = pages[Kind.DATASET]
+    page.show()
+    with pytest.raises(StopIteration):
+        button(page, "From the gallery…")
+
+
+def test_what_cannot_be_added_says_why_in_the_dialog(gallery, library, pages, monkeypatch):
+    def refuse(*_):
+        raise BackendError("The disk is full.", "Free some space.")
+
+    monkeypatch.setattr(GalleryService, "add", refuse)
+    pages[Kind.MODEL].gallery_requested.emit()
+    dialog = gallery.dialog.now
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert "The disk is full. Free some space." in seen(dialog)
+    assert library.items(Kind.MODEL) == ()
+
+
+def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, monkeypatch):
+    def refuse(*_):
+        raise BackendError("card.toml: no title.", "Install Ringmaster again.")
+
+    monkeypatch.setattr(GalleryService, "list", refuse)
+    pages[Kind.MODEL].gallery_requested.emit()
+    assert "card.toml: no title. Install Ringmaster again." in seen(gallery.dialog.now)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "facts"),
+    [
+        ("flowers", {"Classes": "2", "Side of a picture, pixels": "32"}),
+        ("flowers@1", {"Classes": "2", "Side of a picture, pixels": "32"}),
+        ("", {"Classes": "10", "Side of a picture, pixels": "28"}),
+        ("removed", {"Classes": "10", "Side of a picture, pixels": "28"}),
+        ("notes", {"Classes": "10", "Side of a picture, pixels": "28"}),
+    ],
+)
+def test_a_job_s_network_has_the_settings_that_its_data_needs(
+    gallery, library, services, flowers, tmp_path, dataset, facts
+):
+    services.library.import_item(Kind.DATASET, flowers, "flowers")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.txt").write_text("no data")
+    services.library.import_item(Kind.DATASET, tmp_path / "notes", "notes")
+    library.refresh()
+    added = []
+    gallery.choose_for_job(dataset, added.append)
+    dialog = gallery.dialog.now
+    click_row(dialog, "LeNet-5")
+    assert {name: line(dialog, name).text() for name in facts} == facts
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert [one.reference for one in added] == ["lenet-5@1"]
+
+
+def test_classes_that_a_preview_counted_are_believed(gallery, library, services, flowers):
+    item = services.library.import_item(Kind.DATASET, flowers, "flowers")
+    services.library._add_facts(item, {"classes": 5}, "")
+    library.refresh()
+    gallery.choose_for_job("flowers", print)
+    click_row(gallery.dialog.now, "LeNet-5")
+    assert line(gallery.dialog.now, "Classes").text() == "5"
+
+
+# The loader that fits a dataset
+
+
+def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
+    library, services, pages, flowers
+):
+    page = pages[Kind.DATASET]
+    page.show()
+    import_folder(library, flowers)
+    offer = library.offers[-1]
+    assert offer.text.startswith("Imported flowers @ 1. This looks like pictures")
+    assert offer.button == "Use its loader"
+    QTest.mouseClick(button(page.detail, "Use its loader"), LEFT)
+    assert services.library.list(Kind.LOADER)[0].reference == "flowers@1"
+    assert pages[Kind.LOADER].shown_name == "flowers"
+    code = services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")
+    assert "SIDE = 32\n" in code
+    assert "CHANNELS = 1\n" in code
+    assert library.offers[-1].button == "Train…"
+    assert page.detail.trial.loader == "flowers"
+    QTest.mouseClick(button(page.detail, "Train…"), LEFT)
+    assert library.jobs == [{"dataset": "flowers", "loader": "flowers"}]
+
+
+def test_the_settings_of_the_suggested_loader_can_be_changed_first(
+    gallery, library, services, pages, flowers
+):
+    services.library.import_item(Kind.DATASET, flowers, "flowers")
+    library.refresh()
+    page = pages[Kind.DATASET]
+    page.show()
+    QTest.mouseClick(button(page.detail, "Settings…"), LEFT)
+    dialog = gallery.dialog.now
+    assert line(dialog, "Name in the library").text() == "flowers"
+    assert line(dialog, "Side of a picture, pixels").text() == "32"
+    write(dialog, "Side of a picture, pixels", "24")
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert "SIDE = 24\n" in services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")
+    assert library.offers[-1].button == "Train…"
+
+
+@pytest.mark.parametrize(
+    ("loaders", "is_offered"), [((), True), (("other",), True), (("flowers",), False)]
+)
+def test_nothing_is_suggested_where_a_loader_has_the_name_of_the_dataset(
+    library, services, pages, flowers, loaders, is_offered
+):
+    for name in loaders:
+        services.gallery.add("image-folder", {}, name)
+    services.library.import_item(Kind.DATASET, flowers, "flowers")
+    library.refresh()
+    page = pages[Kind.DATASET]
+    page.show()
+    is_seen = any(text.startswith("This looks like") for text in seen(page))
+    assert is_seen is is_offered
+
+
+def test_data_that_cannot_be_looked_at_is_imported_all_the_same(
+    library, pages, flowers, monkeypatch
+):
+    def lost(*_):
+        raise BackendError("The share does not respond.")
+
+    monkeypatch.setattr(GalleryService, "suggest", lost)
+    pages[Kind.DATASET].show()
+    import_folder(library, flowers)
+    assert [one.reference for one in library.items(Kind.DATASET)] == ["flowers@1"]
+    assert (library.offers[-1].text, library.offers[-1].button) == (
+        *("Imported flowers @ 1", "Import its loader…"),
+    )
+
+
+def test_a_suggested_loader_that_cannot_be_added_says_why(library, pages, flowers, monkeypatch):
+    def refuse(*_):
+        raise BackendError("The disk is full.", "Free some space.")
+
+    page = pages[Kind.DATASET]
+    page.show()
+    import_folder(library, flowers)
+    monkeypatch.setattr(GalleryService, "add", refuse)
+    QTest.mouseClick(button(page.detail, "Use its loader"), LEFT)
+    assert library.heard[-1] == "The disk is full. Free some space."
+    assert button(page.detail, "Use its loader").isEnabled()
+
+
+def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, monkeypatch):
+    drawn = []
+
+    class One(Inspection):
+        def graph(self, layers):
+            drawn.append(layers)
+            if len(drawn) == 2:
+                gallery.dialog.now.reject()
+            return super().graph(layers)
+
+    monkeypatch.setattr(gallery, "_inspection", One())
+    figured = LENET.figures
+    entries = [LENET, LENET, LENET, LENET]
+    monkeypatch.setattr(GalleryService, "list", lambda *_: entries)
+    gallery.choose(Kind.MODEL, GalleryPreset(), print)
+    assert drawn == [figured.layers] * 2

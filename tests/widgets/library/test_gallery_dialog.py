@@ -1,0 +1,295 @@
+"""The dialog of the gallery, as it is read, typed into and clicked."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QLineEdit, QListView
+
+from backend.records.library.gallery import Card, CardSetting, GalleryEntry
+from backend.records.library.item import Kind
+from tests.app.pointer import Hands
+from tests.widgets.library.gallery_samples import LENET, LOADERS, MODELS, graph_of
+from tests.windows import on_screen
+from widgets.common import formats
+from widgets.common.buttons import Switch
+from widgets.common.fields import ComboBox, Field, SpinBox
+from widgets.common.labels import Label
+from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, GalleryPreset
+
+LEFT, ENTER = Qt.MouseButton.LeftButton, Qt.Key.Key_Return
+
+
+def open_dialog(qtbot, kind=Kind.MODEL, entries=MODELS, *, taken=None, **preset):
+    dialog = GalleryDialog(kind, taken or {}, GalleryPreset(**preset))
+    dialog.asked, dialog.cancelled = [], []
+    dialog.add_requested.connect(dialog.asked.append)
+    dialog.cancel_requested.connect(lambda: dialog.cancelled.append(True))
+    on_screen(qtbot, dialog, 940, 680)
+    dialog.show_entries(entries)
+    qtbot.waitExposed(dialog)
+    return dialog
+
+
+def listing(dialog):
+    """The list of the gallery; a choice has one, too."""
+    views = dialog.findChildren(QListView)
+    return next(one for one in views if one.accessibleName().endswith("of the gallery"))
+
+
+def titles(dialog):
+    view = listing(dialog)
+    return [view.model().index(row, 0).data() for row in range(view.model().rowCount())]
+
+
+def click_row(dialog, title):
+    view = listing(dialog)
+    index = view.model().index(titles(dialog).index(title), 0)
+    QTest.mouseClick(view.viewport(), LEFT, pos=view.visualRect(index).center())
+
+
+def line(dialog, name):
+    return next(one for one in dialog.findChildren(QLineEdit) if one.accessibleName() == name)
+
+
+def field(dialog, label):
+    return next(one for one in dialog.findChildren(Field) if one.label() == label)
+
+
+def button(dialog, text):
+    """A button by its text, or a choice by its name, that is seen."""
+    QApplication.processEvents()  # shows the settings of another card
+    found = (one for one in dialog.findChildren(QAbstractButton) if one.isVisible())
+    return next(one for one in found if one.accessibleName() == text)
+
+
+def write(dialog, name, text):
+    QTest.mouseClick(line(dialog, name), LEFT)
+    line(dialog, name).selectAll()
+    QTest.keyClicks(line(dialog, name), text)
+
+
+def texts(dialog):
+    """All that is read in it now."""
+    QApplication.processEvents()
+    labels = (one for one in dialog.findChildren(QLabel) if one.isVisible())
+    return [one.text() if isinstance(one, Label) else "" for one in labels]
+
+
+def test_the_card_says_what_it_is_where_it_is_from_and_how_large(qtbot):
+    dialog = open_dialog(qtbot, entry="ndsb-net-1")
+    words = " ".join(texts(dialog))
+    assert "A deep network for pictures of plankton" in words
+    assert "Source: Deep convolutional networks" in words
+    assert "Note: The source gives two figures for the slope of RReLU" in words
+    for figure in (formats.count(9_409_983), f"520{formats.GAP}M", "0.610 × AlexNet"):
+        assert figure in words
+    click_row(dialog, "LeNet-5")
+    assert "Note:" not in " ".join(texts(dialog))
+    assert "0.0123 × AlexNet" in texts(dialog)
+
+
+def test_activation_memory_follows_the_batch_size_in_every_card(qtbot):
+    dialog = open_dialog(qtbot, entry="lenet-5")
+    (batch,) = dialog.findChildren(SpinBox)
+    per_sample = LENET.figures.layers.activation_bytes
+    for number in (1, 8, 512):
+        batch.selectAll()
+        QTest.keyClicks(batch, str(number))
+        assert f"{formats.memory(number * per_sample)} of activations" in texts(dialog)
+    click_row(dialog, "VGG-19")
+    vgg = next(one for one in MODELS if one.name == "vgg-19").figures.layers.activation_bytes
+    assert f"{formats.memory(512 * vgg)} of activations" in texts(dialog)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("net", ["AlexNet", "LeNet-5", "NDSB-Net 1"]),
+        ("NDSB classification", ["NDSB-Net 1"]),
+        ("vgg-19", ["VGG-19"]),
+        ("", [one.card.title for one in MODELS]),
+        ("  ", [one.card.title for one in MODELS]),
+        ("transformer", []),
+    ],
+)
+def test_a_search_finds_titles_tasks_and_names(qtbot, words, found):
+    dialog = open_dialog(qtbot)
+    write(dialog, "Search: Title or task", f"{words}x")
+    QTest.keyClick(line(dialog, "Search: Title or task"), Qt.Key.Key_Backspace)
+    QTest.keyClick(line(dialog, "Search: Title or task"), ENTER)
+    assert titles(dialog) == found
+    assert dialog.asked == [], "Enter in the search adds nothing"
+    is_told = f"Nothing in the gallery matches “{words}”." in texts(dialog)
+    assert is_told is not bool(found)
+    assert button(dialog, "Add").isEnabled() is bool(found)
+
+
+SETTINGS = {
+    "count": CardSetting("Count", 5, least=2, most=9),
+    "rate": CardSetting("Rate", 0.5, least=0),
+    "side": CardSetting("Side", 28, choices=(28, 32)),
+    "mode": CardSetting("Mode", "a", choices=("a", "b", "a long choice of many words")),
+    "target": CardSetting("Target", ""),
+    "batch_norm": CardSetting("Batch norm", True),
+}
+ODD = GalleryEntry(Kind.LOADER, "odd", Card("Odd", "-", "-", "-", settings=SETTINGS))
+
+
+def test_each_setting_has_the_control_of_its_kind_and_all_are_handed_on(qtbot):
+    dialog = open_dialog(qtbot, Kind.LOADER, (ODD,), taken={"odd": 2})
+    write(dialog, "Count", "7")
+    write(dialog, "Rate", "1e-3")
+    QTest.mouseClick(button(dialog, "32"), LEFT)
+    (combo,) = dialog.findChildren(ComboBox)
+    QTest.keyClick(combo, Qt.Key.Key_Down)
+    write(dialog, "Target", "price")
+    (switch,) = dialog.findChildren(Switch)
+    QTest.keyClick(switch, Qt.Key.Key_Space)
+    assert "“odd” exists; other settings become its version 3." in texts(dialog)
+    write(dialog, "Name in the library", "mine")
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    given = {"count": "7", "rate": "1e-3", "side": "32", "mode": "b"}
+    given |= {"target": "price", "batch_norm": "false"}
+    assert dialog.asked == [GalleryChoice("odd", given, "mine")]
+    # As the service reads them.
+    assert ODD.card.values(given)["batch_norm"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("Count", "1", "Count must be a whole number from 2 to 9, not “1”."),
+        ("Count", "10", "Count must be a whole number from 2 to 9, not “10”."),
+        ("Count", "2.5", "Count must be a whole number from 2 to 9, not “2.5”."),
+        ("Count", "many", "Count must be a whole number from 2 to 9, not “many”."),
+        ("Rate", "-1", "Rate must be a number from 0 on, not “-1”."),
+        ("Rate", "0,5", "Rate must be a number from 0 on, not “0,5”."),
+        ("Rate", "nan", "Rate must be a number from 0 on, not “nan”."),
+    ],
+)
+def test_a_fault_is_at_its_field_and_nothing_can_be_added(qtbot, name, text, sentence):
+    dialog = open_dialog(qtbot, Kind.LOADER, (ODD,))
+    write(dialog, name, text)
+    assert field(dialog, name).error() == sentence
+    assert sentence in texts(dialog)
+    assert line(dialog, name).accessibleDescription() == sentence
+    assert not button(dialog, "Add").isEnabled()
+    QTest.keyClick(line(dialog, name), ENTER)
+    assert dialog.asked == []
+    write(dialog, name, "3")
+    assert field(dialog, name).error() == ""
+    assert button(dialog, "Add").isEnabled()
+
+
+def test_what_was_typed_is_still_there_after_a_look_at_another_card(qtbot):
+    dialog = open_dialog(qtbot, entry="lenet-5")
+    write(dialog, "Classes", "7")
+    write(dialog, "Name in the library", "mine")
+    click_row(dialog, "VGG-19")
+    assert line(dialog, "Name in the library").text() == "vgg-19"
+    click_row(dialog, "LeNet-5")
+    assert line(dialog, "Classes").text() == "7"
+    assert line(dialog, "Name in the library").text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("facts", "chosen"),
+    [
+        ({}, "AlexNet"),
+        ({"side": 28}, "LeNet-5"),
+        ({"side": 227}, "LeNet-5"),
+        ({"side": 48, "classes": 4}, "LeNet-5"),
+        ({"side": 64, "channels": 4}, "NDSB-Net 1"),
+        ({"side": 999}, "AlexNet"),
+        ({"classes": 1}, "AlexNet"),
+        ({"inputs": 13}, "LeNet-5"),
+    ],
+)
+def test_the_smallest_network_that_takes_the_data_is_chosen(qtbot, facts, chosen):
+    dialog = open_dialog(qtbot, facts=facts)
+    view = listing(dialog)
+    assert view.currentIndex().data() == chosen
+
+
+def test_what_a_network_cannot_take_is_said_at_the_setting(qtbot):
+    dialog = open_dialog(qtbot, entry="alexnet", facts={"classes": 3, "channels": 1, "side": 28})
+    assert line(dialog, "Classes").text() == "3"
+    assert button(dialog, "1").isChecked()
+    assert button(dialog, "227").isChecked()
+    assert "The data has 28; valid is 227." in texts(dialog)
+
+
+def test_the_layers_are_drawn_as_soon_as_they_are_laid_out(qtbot):
+    dialog = open_dialog(qtbot, entry="lenet-5")
+    QTest.mouseClick(button(dialog, "Layers"), LEFT)
+    assert "Laying the graph out…" in texts(dialog)
+    view = listing(dialog)
+
+    def picture(title):
+        index = view.model().index(titles(dialog).index(title), 0)
+        room = QRect(view.visualRect(index).topLeft(), view.visualRect(index).size())
+        return view.viewport().grab(room).toImage()
+
+    before = {title: picture(title) for title in titles(dialog)}
+    dialog.show_graph("lenet-5", graph_of(LENET))
+    assert "Laying the graph out…" not in texts(dialog)
+    assert picture("LeNet-5") != before["LeNet-5"]
+    assert picture("VGG-19") == before["VGG-19"]
+    click_row(dialog, "VGG-19")
+    dialog.show_graph("vgg-19", "Graphviz is missing.")
+    assert "Graphviz is missing." in texts(dialog)
+    QTest.mouseClick(button(dialog, "Card"), LEFT)
+    assert "Sixteen convolutions of 3 × 3 and three linear layers." in texts(dialog)
+
+
+def test_an_addition_shows_its_progress_and_why_it_failed(qtbot):
+    dialog = open_dialog(qtbot)
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert not button(dialog, "Add").isEnabled()
+    dialog.show_progress(0.5, "Copying bks_model.py")
+    assert {"Copying bks_model.py", formats.progress(0.5)} <= set(texts(dialog))
+    QTest.mouseClick(button(dialog, "Cancel"), LEFT)
+    assert dialog.cancelled == [True]
+    dialog.show_error("The disk is full. Free some space.")
+    assert "The disk is full. Free some space." in texts(dialog)
+    assert button(dialog, "Add").isEnabled()
+    click_row(dialog, "VGG-19")
+    assert "The disk is full. Free some space." not in texts(dialog)
+
+
+def test_a_gallery_that_cannot_be_read_says_why(qtbot):
+    dialog = open_dialog(qtbot, entries=())
+    dialog.show_error("card.toml: no title. Install Ringmaster again.")
+    assert "card.toml: no title. Install Ringmaster again." in texts(dialog)
+    assert not button(dialog, "Add").isEnabled()
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries", "labels"),
+    [
+        (Kind.MODEL, MODELS, ["Classes", "1", "Side of a picture, pixels", "Batch size"]),
+        (Kind.LOADER, (*LOADERS, ODD), ["Count", "Rate", "Mode", "Target", "Batch norm"]),
+    ],
+)
+def test_tab_leads_to_everything_and_all_of_it_has_a_name(qtbot, kind, entries, labels):
+    entry = "lenet-5" if kind is Kind.MODEL else "odd"
+    facts = {"channels": 1} if kind is Kind.MODEL else {}
+    dialog = open_dialog(qtbot, kind, entries, entry=entry, facts=facts)
+    names = [one.accessibleName() for one in Hands(qtbot, dialog).walk()]
+    assert all(names)
+    own = {"Search: Title or task", "Name in the library", "Add", "Cancel"}
+    own |= {f"{'Models' if kind is Kind.MODEL else 'Loaders'} of the gallery"}
+    assert own | set(labels) <= set(names)
+
+
+def test_escape_clears_the_search_first_and_then_closes(qtbot):
+    dialog = open_dialog(qtbot)
+    search = line(dialog, "Search: Title or task")
+    QTest.keyClicks(search, "vgg")
+    QTest.keyClick(search, Qt.Key.Key_Escape)
+    assert search.text() == ""
+    assert dialog.isVisible()
+    QTest.keyClick(search, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()

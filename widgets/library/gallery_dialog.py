@@ -1,0 +1,408 @@
+"""Add a model or a loader from the gallery: pictures, a card, and the settings to write into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
+
+from backend.records.base.validation import name_fault
+from backend.records.library.gallery import CardSetting, GalleryEntry
+from backend.records.library.item import Kind
+from backend.records.library.layer_graph import LayerGraph
+from widgets.common import formats
+from widgets.common.buttons import SegmentedControl, Switch, UnderlinedTabs
+from widgets.common.cards import EmptyState, Scroll
+from widgets.common.dialog import Dialog
+from widgets.common.fields import ComboBox, Field, LineEdit, SearchField, SpinBox
+from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.page_stack import Stack
+from widgets.common.task_status import TaskStatus
+from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
+from widgets.common.view_style import dress
+from widgets.library.gallery_list import GalleryDelegate, GalleryModel, GalleryRole
+from widgets.library.layer_graph import LayerGraphView
+from widgets.library.layers_view import BATCH_SIZE, MOST_BATCH, short_count
+from widgets.library.page_texts import WORDS
+
+_WIDTH, _HEIGHT, _LIST_W = 940, 680, 288
+_A_ROW = 2
+_SEGMENTS_CHARS = 24
+"""Choices whose words are longer together are a list."""
+
+
+@dataclass(frozen=True)
+class GalleryPreset:
+    """What the dialog has filled in when it opens.
+
+    Attributes:
+        entry: The name of the selected entry; by default the smallest that takes the ``facts``.
+        settings: Typed values for it.
+        facts: Known properties of the data, for the settings of the same name of every entry.
+        name: The name in the library; by default that of the entry.
+    """
+
+    entry: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class GalleryChoice:
+    """An entry to add, with the typed values of its settings and its name in the library."""
+
+    entry: str
+    settings: Mapping[str, str]
+    name: str
+
+
+class GalleryDialog(Dialog):
+    """One dialog for models and for loaders.
+
+    Signals:
+        add_requested: A `GalleryChoice`; answer with `show_progress`, then `accept` or
+            `show_error`.
+        cancel_requested: Cancel the running addition.
+    """
+
+    add_requested = Signal(object)
+    cancel_requested = Signal()
+
+    def __init__(
+        self,
+        kind: Kind,
+        taken: Mapping[str, int],
+        preset: GalleryPreset | None = None,
+        parent: QWidget | None = None,
+    ) -> None:
+        """Build the dialog. ``taken``: existing names, with the number of their newest version."""
+        what = WORDS[kind].what
+        super().__init__(f"{what.capitalize()} from the gallery", _WIDTH, parent, height=_HEIGHT)
+        self._kind, self._taken = kind, taken
+        self._preset = preset or GalleryPreset()
+        self._typed: dict[str, dict[str, str]] = {}
+        self._names: dict[str, str] = {}
+        self._entry: GalleryEntry | None = None
+        self._fields: dict[str, Field] = {}
+        self._is_busy = False
+        self._make_list()
+        self._make_card()
+        self._name = LineEdit(name="Name in the library")
+        self._name.textEdited.connect(self._renamed)
+        self._name_field = Field("Name in the library", self._name)
+        self._answer = TaskStatus("Adding")
+        self._answer.cancelled.connect(self.cancel_requested)
+        self._go = self.default_button("Add", self._add)
+        self._close = self.close_button("Cancel")
+        self._nothing = EmptyState(WORDS[kind].icon, "Reading the gallery…")
+        self._right = Stack()
+        whole = QWidget()
+        foot = row((self._name_field, 1), S4, (self._answer, 1), gap=0)
+        whole.setLayout(col(self._tabs, (self._pages, 1), foot, gap=S3))
+        for page in (self._nothing, whole):
+            self._right.addWidget(page)
+        left = QWidget()
+        left.setFixedWidth(_LIST_W)
+        left.setLayout(col(self._search, (self._list, 1), gap=S2))
+        self.fill((row(left, (self._right, 1), gap=S6), 1), foot=(self._close, self._go))
+        self._show_entry()
+
+    # -- input
+
+    def show_entries(self, entries: Sequence[GalleryEntry]) -> None:
+        self._model.put(entries)
+        self._select(self._preset.entry or self._best(entries))
+        self._list.setFocus()
+
+    def show_graph(self, name: str, graph: LayerGraph | str) -> None:
+        """Take the layout of a model's layers, or why it has none."""
+        if isinstance(graph, LayerGraph):
+            self._model.put_graph(name, graph)
+        if self._entry is not None and self._entry.name == name:
+            self._show_graph(graph)
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self._is_busy = True
+        self._answer.show_progress(share, text)
+        self._check()
+
+    def show_error(self, sentence: str) -> None:
+        """Show why nothing was added, or why the gallery cannot be read."""
+        self._is_busy = False
+        self._answer.say("bad", sentence)
+        if not self._model.rowCount():
+            self._nothing.say("warning-octagon", "The gallery cannot be read", sentence)
+        self._check()
+
+    def reject(self) -> None:
+        if self._is_busy:
+            self.cancel_requested.emit()
+        super().reject()
+
+    # -- construction
+
+    def _make_list(self) -> None:
+        self._search = SearchField("Title or task")
+        self._search.searched.connect(self._find)
+        self._model = GalleryModel()
+        self._list = QListView()
+        self._list.setModel(self._model)
+        self._list.setItemDelegate(GalleryDelegate(self._list))
+        dress(self._list, f"{WORDS[self._kind].title} of the gallery")
+        self._list.selectionModel().currentChanged.connect(self._chosen)
+
+    def _make_card(self) -> None:
+        self._tabs = UnderlinedTabs((("card", "Card"), ("layers", "Layers")), "card", name="Parts")
+        self._tabs.chosen.connect(self._turn)
+        self._title = Label("", "name", wrap=True)
+        self._about = Label("", "body", "text", wrap=True)
+        self._source = Label("", "small", "text2", wrap=True)
+        self._note = Label("", "small", "text2", wrap=True)
+        self._facts = KeyValueRow()
+        self._batch = SpinBox(32, least=1, most=MOST_BATCH, name=BATCH_SIZE)
+        self._batch.valueChanged.connect(self._show_figures)
+        self._memory = Label("", "body", "text")
+        self._figures = QWidget()
+        batch = row(Label(BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH, gap=S2)
+        default = Label("Figures are those of the default settings.", "tiny", "text3")
+        self._figures.setLayout(col(self._facts, batch, default, gap=S2))
+        self._settings = QGridLayout()
+        self._settings.setSpacing(S3)
+        for column in range(_A_ROW):
+            self._settings.setColumnStretch(column, 1)
+        card = QWidget()
+        card.setLayout(
+            col(
+                *(self._title, self._about, self._source, self._note),
+                *(self._figures, self._settings, STRETCH),
+                gap=S3,
+            )
+        )
+        self._graph = LayerGraphView()
+        self._no_graph = EmptyState("tree-structure", "")
+        self._pages = Stack()
+        for page in (Scroll(card, gutter=S4), self._graph, self._no_graph):
+            self._pages.addWidget(page)
+
+    # -- the list
+
+    def _best(self, entries: Sequence[GalleryEntry]) -> str:
+        """The smallest entry that takes the known data, or the first one."""
+        fits = [one for one in entries if self._preset.facts and not self._misfits(one)]
+        fits.sort(key=lambda one: one.figures.layers.parameters if one.figures else 0)
+        return (fits or list(entries))[0].name if entries else ""
+
+    def _misfits(self, entry: GalleryEntry) -> dict[str, int]:
+        """The known facts that the entry has no setting for, or cannot take."""
+        settings = entry.card.settings
+        facts = self._preset.facts.items()
+        return {
+            key: value
+            for key, value in facts
+            if key in settings and not settings[key].is_valid(value)
+        }
+
+    def _select(self, name: str) -> None:
+        number = self._model.row_of(name)
+        self._list.setCurrentIndex(self._model.index(max(number, 0)))
+        self._chosen()
+
+    @Slot(str)
+    def _find(self, text: str) -> None:
+        kept = self._entry.name if self._entry is not None else ""
+        self._model.search(text)
+        self._nothing.say("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
+        self._select(kept)
+
+    @Slot()
+    def _chosen(self) -> None:
+        index: QModelIndex = self._list.currentIndex()
+        entry = index.data(GalleryRole.ENTRY) if index.isValid() else None
+        if entry is not self._entry:
+            self._entry = entry
+            self._show_entry()
+
+    # -- the card
+
+    def _show_entry(self) -> None:
+        entry = self._entry
+        self._right.setCurrentIndex(0 if entry is None else 1)
+        if entry is not None:
+            card = entry.card
+            self._title.setText(card.title)
+            self._about.setText(card.about)
+            self._source.setText(f"Source: {card.source}")
+            self._note.setText(f"Note: {card.note}")
+            self._note.setVisible(bool(card.note))
+            self._name.setText(self._names.get(entry.name) or self._preset.name or entry.name)
+            self._show_settings(entry)
+            self._show_figures()
+            self._show_graph(self._model.graph(entry.name))
+            self._turn(self._tabs.key())
+            if not self._is_busy:
+                self._answer.clear()
+        self._check()
+
+    @Slot()
+    def _show_figures(self) -> None:
+        found = self._entry.figures if self._entry is not None else None
+        self._tabs.setVisible(found is not None)
+        self._figures.setVisible(found is not None)
+        if found is None:
+            self._tabs.choose("card")
+            return
+        layers = found.layers.of_batch(self._batch.value())
+        work = layers.multiply_adds
+        self._facts.set_facts(
+            (
+                Fact("Parameters", formats.count(layers.parameters)),
+                Fact("Weights", formats.memory(4 * layers.parameters)),
+                Fact("Multiply-adds a sample", formats.NONE if work is None else short_count(work)),
+                Fact(
+                    "Complexity",
+                    f"{formats.metric(found.relative_complexity)} × AlexNet",
+                    tip="Σ inputs · kernel² · outputs · side² over the convolutions",
+                ),
+            )
+        )
+        self._memory.setText(f"{formats.memory(layers.activation_bytes)} of activations")
+
+    def _show_graph(self, graph: LayerGraph | str | None) -> None:
+        entry = self._entry
+        if entry is None or entry.figures is None:
+            return
+        if isinstance(graph, LayerGraph):
+            self._graph.show_graph(graph, entry.figures.layers.layers)
+        elif graph is None:
+            self._no_graph.say("tree-structure", "Laying the graph out…")
+        else:
+            self._no_graph.say("tree-structure", "No graph", graph)
+        self._turn(self._tabs.key())
+
+    @Slot(str)
+    def _turn(self, key: str) -> None:
+        has_graph = self._entry is not None and self._model.graph(self._entry.name) is not None
+        self._pages.setCurrentIndex((1 if has_graph else 2) if key == "layers" else 0)
+
+    # -- the settings
+
+    def _show_settings(self, entry: GalleryEntry) -> None:
+        clear(self._settings)
+        self._fields = {}
+        values = self._typed.setdefault(entry.name, self._first_values(entry))
+        misfits = self._misfits(entry)
+        for number, (key, setting) in enumerate(entry.card.settings.items()):
+            control = self._control(key, setting, values[key])
+            made = self._fields[key] = Field(setting.label, control)
+            made.set_note(_note(setting))
+            if key in misfits:
+                made.set_note(f"The data has {misfits[key]}; valid is {setting.valid()}.", "warn")
+            self._settings.addWidget(made, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
+        self._mark_faults()
+
+    def _first_values(self, entry: GalleryEntry) -> dict[str, str]:
+        settings = entry.card.settings
+        facts = {key: str(value) for key, value in self._preset.facts.items()}
+        given = {key: text for key, text in facts.items() if key not in self._misfits(entry)}
+        given |= self._preset.settings if entry.name == self._preset.entry else {}
+        return {key: given.get(key, _text(one.default)) for key, one in settings.items()}
+
+    def _control(self, key: str, setting: CardSetting, text: str) -> QWidget:
+        def changed(value: str | bool) -> None:
+            if self._entry is not None:
+                self._typed[self._entry.name][key] = _text(value)
+            self._mark_faults()
+
+        if isinstance(setting.default, bool):
+            switch = Switch(name=setting.label)
+            switch.setMinimumHeight(CONTROL_H)
+            switch.setChecked(text == _text(True))
+            switch.toggled.connect(changed)
+            return switch
+        options = [(_text(one), _text(one)) for one in setting.choices]
+        if options and sum(len(shown) for _, shown in options) <= _SEGMENTS_CHARS:
+            segments = SegmentedControl(options, text, name=setting.label, height=CONTROL_H)
+            segments.chosen.connect(changed)
+            return segments
+        if options:
+            combo = ComboBox(options, text, name=setting.label)
+            combo.currentIndexChanged.connect(lambda _index: changed(combo.key()))
+            return combo
+        line = LineEdit(text, name=setting.label)
+        line.textEdited.connect(changed)
+        return line
+
+    @Slot()
+    def _mark_faults(self) -> None:
+        if self._entry is None:
+            return
+        values = self._typed[self._entry.name]
+        for key, made in self._fields.items():
+            made.set_error(_fault(key, self._entry.card.settings[key], values[key]))
+        self._check()
+
+    @Slot(str)
+    def _renamed(self, name: str) -> None:
+        if self._entry is not None:
+            self._names[self._entry.name] = name
+        self._check()
+
+    @Slot()
+    def _check(self) -> None:
+        name = self._name.text()
+        fault = name_fault(name) if name else ""
+        self._name_field.set_error(fault)
+        version = self._taken.get(name, 0)
+        note = f"“{name}” exists; other settings become its version {version + 1}."
+        self._name_field.set_note(note if version else "")
+        wrong = [one for one in self._fields.values() if one.error()]
+        is_fit = self._entry is not None and bool(name) and not fault and not wrong
+        self._go.setEnabled(is_fit and not self._is_busy)
+        self._go.set_tip(f"{formats.plural(len(wrong), 'setting')} to correct" if wrong else "")
+        # While work is running, its own line has the Cancel button.
+        self._close.setVisible(not self._is_busy)
+
+    # -- events
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter in the search or the batch size adds nothing."""
+        is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        focus = self.focusWidget()
+        if is_enter and focus is self._search:
+            self._list.setFocus()
+        elif not is_enter or not isinstance(focus, QAbstractSpinBox):
+            super().keyPressEvent(event)
+
+    @Slot()
+    def _add(self) -> None:
+        if self._entry is not None and self._go.isEnabled():
+            name = self._entry.name
+            choice = GalleryChoice(name, dict(self._typed[name]), self._name.text())
+            self.show_progress(None, "Copying the code")
+            self.add_requested.emit(choice)
+
+
+def _text(value: object) -> str:
+    """Return a value as `CardSetting.parse` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _note(setting: CardSetting) -> str:
+    """Return what the setting does, or which numbers are valid."""
+    has_limits = setting.least is not None or setting.most is not None
+    limits = setting.valid().capitalize() + "." if has_limits and not setting.choices else ""
+    return setting.help or limits
+
+
+def _fault(key: str, setting: CardSetting, text: str) -> str:
+    try:
+        setting.parse(key.replace("_", " ").capitalize(), text)
+    except ValueError as error:
+        return f"{error}."
+    return ""
