@@ -272,9 +272,7 @@ class Services:
     def studies(self) -> StudyService:
         from backend.services.studies.service import StudyService
 
-        return StudyService(
-            self.data_root, self.library, self.queries, self.sweeps, self.gallery
-        )
+        return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.gallery)
 
     @_made_once
     def gallery(self) -> GalleryService:
