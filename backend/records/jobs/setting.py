@@ -37,6 +37,8 @@ class Setting:
         is_rare: The form shows it under "More".
         is_note: It describes the job, and does not change what is trained: it has one value in a
             sweep, and is not compared.
+        of: "training" for jobs with a model and a loader, "script" for those with a script; "" for
+            both.
         is_always_written: It is in a job file even if it has the default, as in those of before;
             the hash of the settings depends on that.
     """
@@ -54,6 +56,7 @@ class Setting:
     is_rare: bool = False
     is_note: bool = False
     is_always_written: bool = False
+    of: str = ""
 
     def take(self, table: Table, key: str, default: Any) -> Any:
         """Take the checked value of a key; add a fault to the table if it is not valid."""
