@@ -1,8 +1,8 @@
 """Curves from what a script writes anyway, read from the end of the last read.
 
-JSON lines on stdout or in a file, the CSV of Lightning and of Ultralytics, the ``trainer_state.json``
-of Hugging Face, and the event files of TensorBoard. Nothing is guessed: a value counts where a name
-and a step or an epoch stand beside it.
+JSON lines on stdout or in a file, the CSV of Lightning and of Ultralytics, Hugging Face's
+``trainer_state.json``, and the event files of TensorBoard. Nothing is guessed: a value counts where
+a name and a step or an epoch stand beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from backend.base.log import suppress
 _STEPS = ("step", "global_step", "iter", "iteration")
 _EPOCHS = ("epoch",)
 _TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
-_NO_METRICS = (*_STEPS, *_EPOCHS, *_TOTALS, "epochs", "time", "timestamp", "total_flos", "wall_time")
+_NO_METRICS = (
+    *_STEPS,
+    *_EPOCHS,
+    *_TOTALS,
+    "epochs",
+    "time",
+    "timestamp",
+    "total_flos",
+    "wall_time",
+)
 _MOST_BYTES = 4_000_000
 """Of one file at once; the rest is read the next time."""
 _LONGEST_LINE = 100_000

@@ -1,10 +1,10 @@
 """One process of a job with a script: start it, beat for it, pass the stop on, report its curves.
 
 The guard starts this module in place of `backend.training.rank`, once for each process; the script
-itself is its child, in a copy of the script's version, with the variables of ``torchrun``. Its output
-goes to the rank's log. It makes progress while it writes a line or a byte in the output folder, or
-uses processor time: a script that calls nothing of ours is judged by the stall limit, and a quiet
-one is not ended.
+itself is its child, in a copy of the script's version, with the variables of ``torchrun``. It writes
+to the rank's log. It makes progress while it writes a line or a byte in the output folder, or uses
+processor time: a script that calls nothing of ours is judged by the stall limit, and a quiet one is
+not ended.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +48,7 @@ _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
 _PIECE_BYTES = 1 << 20
+_NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
 
@@ -244,6 +246,7 @@ class Reports:
         self._reporter.state(JobState.TRAINING)
         self._at = time.monotonic()
         self._last = Point(0, 0, {})
+        self._steps: set[int] = set()
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         self._known = {one.path for one in read_checkpoints(folder.checkpoints)}
         self._sizes: dict[Path, tuple[float, ...]] = {}
@@ -263,6 +266,7 @@ class Reports:
                 Step(point.step, point.epoch, point.step, point.metrics, now - self._at, ())
             )
             self._at, self._last = now, point
+            self._steps.add(point.step)
         for path in self._complete(is_over):
             self._record(path)
 
@@ -287,6 +291,11 @@ class Reports:
                         yield path
                     self._sizes[path] = size
 
+    def _step_of(self, path: Path) -> int:
+        """Return the step in the name of a checkpoint, or the last one that was reported."""
+        numbers = [int(one) for one in _NUMBER.findall(path.stem)]
+        return next((one for one in reversed(numbers) if one in self._steps), self._last.step)
+
     def _record(self, path: Path) -> None:
         """Record a checkpoint where the script wrote it."""
         with suppress(OSError), path.open("rb") as file:
@@ -294,12 +303,13 @@ class Reports:
             digest = hashlib.sha256()
             while piece := file.read(_PIECE_BYTES):
                 digest.update(piece)
-            name = _free_name(self._folder, self._last)
+            step = self._step_of(path)
+            name = _free_name(self._folder, self._last.epoch, step)
             record = Checkpoint(
                 name=name,
                 run=self._launch.run,
                 epoch=self._last.epoch,
-                step=self._last.step,
+                step=step,
                 epoch_step=0,
                 bytes=path.stat().st_size,
                 sha256=digest.hexdigest(),
@@ -316,12 +326,11 @@ class Reports:
             self._known.add(str(path))
 
 
-def _free_name(folder: JobFolder, point: Point) -> str:
+def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
     """Return a name that no checkpoint has yet: a script may save several at one step."""
-    step = point.step
-    while (folder.checkpoints / f"{checkpoint_name(point.epoch, step)}{SIDECAR_SUFFIX}").exists():
+    while (folder.checkpoints / f"{checkpoint_name(epoch, step)}{SIDECAR_SUFFIX}").exists():
         step += 1
-    return checkpoint_name(point.epoch, step)
+    return checkpoint_name(epoch, step)
 
 
 def _newest(folder: Path) -> list[float]:

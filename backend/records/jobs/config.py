@@ -287,9 +287,7 @@ class JobConfig:
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
-    early_stop: EarlyStop | None = field(
-        default=None, metadata=_kept("table", "", of="training")
-    )
+    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
     seed: int = field(
         default=1,
         metadata=_kept(
@@ -316,15 +314,21 @@ class JobConfig:
     )
     stop_on_nan: bool = field(
         default=True,
-        metadata=_kept("flag", "Stop on NaN", of="training", term="NaN", is_rare=True, is_always_written=True),
+        metadata=_kept(
+            "flag", "Stop on NaN", of="training", term="NaN", is_rare=True, is_always_written=True
+        ),
     )
     stop_on_divergence: bool = field(
         default=False,
-        metadata=_kept("flag", "Stop if the loss diverges", of="training", term="divergence", is_rare=True),
+        metadata=_kept(
+            "flag", "Stop if the loss diverges", of="training", term="divergence", is_rare=True
+        ),
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept("flag", "Continue if checkpoints fail", of="training", term="checkpoint", is_rare=True),
+        metadata=_kept(
+            "flag", "Continue if checkpoints fail", of="training", term="checkpoint", is_rare=True
+        ),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
