@@ -19,8 +19,11 @@ from backend.base.errors import BackendError
 from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan, can_lose_nodes
+from backend.records.jobs.script import PORT_VARIABLE
 
 GUARD = "backend.node.run.rank_guard"
+SCRIPT_MODULE = "backend.training.script_rank"
+"""What the guard of a script starts in place of a rank."""
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
 EXPORTED = (RUN_VARIABLE, "PYTHONPATH", "PYTHONUTF8", STALL_SHUTDOWN)
 """Variables that mpirun passes to every rank; their values come from `environment`."""
@@ -57,7 +60,7 @@ def command(
     """Return the command that the supervisor executes.
 
     Args:
-        mpirun: Its absolute path; not used for the strategy "alone", which needs no mpirun.
+        mpirun: Its absolute path; not used for a job of one process that needs none.
         version: Major version of that Open MPI, 4 or 5.
         cores: CPU cores of each node; with more ranks than cores, waiting ranks yield.
         network: Needed for more than one node.
@@ -66,9 +69,10 @@ def command(
         BackendError: An address or a path cannot be passed to mpirun safely.
     """
     guard: tuple[str, ...] = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
+    rank_module = rank_module or (SCRIPT_MODULE if config.script else "")
     if rank_module:
         guard += ("--module", rank_module)
-    if config.strategy.name == "alone":
+    if not config.needs_mpirun:
         return guard
     slots = Counter(plan.node for plan in ranks)
     hosts = {plan.node: plan.host for plan in ranks}
@@ -82,7 +86,7 @@ def command(
             raise ValueError("several nodes need a network")
         keepalive = _NO_KEEPALIVE if can_lose_nodes(config, ranks) else _KEEPALIVE
         argv += _between_nodes(network, version, keepalive)
-    for name in EXPORTED:
+    for name in (*EXPORTED, PORT_VARIABLE) if config.script else EXPORTED:
         argv += ["-x", name]
     argv += ["-np", str(len(ranks))]
     argv += ["-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]

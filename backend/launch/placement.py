@@ -122,8 +122,9 @@ def rank_plans(config: JobConfig, rooms: Sequence[NodeRoom]) -> tuple[RankPlan, 
     plans: list[RankPlan] = []
     for one in config.placement:
         room = known[one.node]
-        for local_rank in range(one.slots):
-            gpu = one.gpus[local_rank] if one.gpus else ""
+        for local_rank in range(count := config.processes_on(one)):
+            # Every process has one GPU, or a single one for the node all of them.
+            gpu = ",".join(one.gpus[local_rank::count])
             plans.append(RankPlan(len(plans), local_rank, one.node, room.host, gpu))
     return tuple(plans)
 

@@ -214,10 +214,10 @@ def _config_in(path: Path) -> ParsedJob:
 def write_placement(folder: OpenJob, config: JobConfig) -> None:
     """Let the job run with the `CHANGEABLE` settings of ``config`` from now on."""
     raw = config.to_dict()
-    folder.files.replace_json(
-        folder.placement,
-        {_CHANGE_KEYS.get(path, path): value_at(raw, path) for path in CHANGEABLE},
-    )
+    values = {_CHANGE_KEYS.get(path, path): value_at(raw, path) for path in CHANGEABLE}
+    # A job with a script has no batch size and no learning rate.
+    known = {key: value for key, value in values.items() if value is not None}
+    folder.files.replace_json(folder.placement, known)
 
 
 def write_notes(

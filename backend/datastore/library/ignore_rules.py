@@ -40,7 +40,7 @@ ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 def is_litter(kind: Kind, name: str) -> bool:
     """Return whether a file or folder of this name is left out of an import."""
-    return bool(_LITTER.fullmatch(name) or (kind.entry_file and _OF_TOOLS.fullmatch(name)))
+    return bool(_LITTER.fullmatch(name) or (kind.is_code and _OF_TOOLS.fullmatch(name)))
 
 
 def left_out_of(kind: Kind, path: str, environments: frozenset[str] = frozenset()) -> str:

@@ -177,6 +177,7 @@ def scan_folder(
     scan = _Scan(kind, path.resolve(), progress, part)
     scan.run()
     if not kind.entry_file:
+        require_code(kind, f"The folder {path / part.folder}", [file.path for file in scan.files])
         return FolderSource(scan.files, scan.folders, scan.left_out)
     home = home_of(kind.entry_file, [file.path for file in scan.files])
     files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
@@ -196,14 +197,28 @@ def home_of(entry_file: str, paths: Collection[str]) -> str:
 
 def inspect_file(kind: Kind, path: Path) -> FolderSource:
     """Treat one file of code as a folder that contains only it."""
-    if not kind.entry_file or path.suffix != ".py":
+    if not kind.is_code or path.suffix != ".py":
         raise BackendError(
             f"{path} is neither a folder nor a zip file.",
             "Put it into a folder and choose that; the name of a zip file ends in .zip.",
         )
     if not os.access(path, os.R_OK):
         raise BackendError(f"{path} cannot be read.", "Ask its owner for read permission.")
-    return FolderSource([SourceFile(kind.entry_file, path.stat().st_size, str(path))], ())
+    name = kind.entry_file or path.name
+    return FolderSource([SourceFile(name, path.stat().st_size, str(path))], ())
+
+
+def require_code(kind: Kind, where: str, paths: Collection[str]) -> None:
+    """Check that a script has a file that can be run.
+
+    Raises:
+        BackendError: It has none.
+    """
+    if kind is Kind.SCRIPT and not any(path.endswith((".py", ".sh")) for path in paths):
+        raise BackendError(
+            f"{where} has no Python file and no shell script.",
+            "Choose the folder of the program that trains.",
+        )
 
 
 def no_entry_file(kind: Kind, where: str) -> BackendError:
@@ -246,7 +261,7 @@ class _Scan:
         with os.scandir(folder) as found:
             entries = list(found)
         if path:
-            if self._kind.entry_file and any(e.name in ENVIRONMENT_MARKS for e in entries):
+            if self._kind.is_code and any(e.name in ENVIRONMENT_MARKS for e in entries):
                 self.left_out.append(path)
                 return
             self.folders.append(path)

@@ -30,6 +30,7 @@ from backend.datastore.library.sources import (
     SourceFile,
     home_of,
     no_entry_file,
+    require_code,
     unreadable,
     write_all,
 )
@@ -116,6 +117,7 @@ def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHO
         folders, left_out = ({n for n in names if _is_of(part, n)} for names in (folders, left_out))
     if kind.entry_file and prefix + kind.entry_file not in files:
         raise no_entry_file(kind, path.name)
+    require_code(kind, path.name, files)
     return ZipSource(
         path,
         [

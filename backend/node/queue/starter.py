@@ -107,6 +107,7 @@ def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         "loader": launch.loader_source,
         "validation_dataset": launch.validation_dataset_files,
         "validation_loader": launch.validation_loader_source,
+        "script": launch.script_source,
     }
     for key, digest in launch.hashes.items():
         changed = _changed(Path(sources[key]), digest, is_code=key in _CODE)

@@ -13,6 +13,7 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.script import PORT_VARIABLE
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
 from backend.records.jobs.stop_request import kill_requested, stop_requested, stop_requested_by
 
@@ -410,6 +412,10 @@ def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
     environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
     environment.update(launch.environment)
     environment[RUN_VARIABLE] = tag
+    if launch.config.script:
+        # The supervisor is on the first node, where rank 0 will listen.
+        with socket.create_server(("", 0)) as free:
+            environment[PORT_VARIABLE] = str(free.getsockname()[1])
     session = temp_dirs.session_folder(tag)
     if temp_dirs.make_own(session):
         environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
@@ -418,7 +424,7 @@ def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
 
 
 def _launcher_name(launch: Launch) -> str:
-    if launch.config.strategy.name == "alone":
+    if not launch.config.needs_mpirun:
         return "The guard of the rank"
     return Path(launch.argv[0]).name
 

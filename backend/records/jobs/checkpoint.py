@@ -41,7 +41,9 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     created: str
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     reason: str = ""
-    """Why it was made: "policy", "stop", "last"."""
+    """Why it was made: "policy", "stop", "last"; "script" for one that a script wrote."""
+    file: str = ""
+    """The file that a script wrote, relative to the job's folder."""
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
@@ -56,19 +58,22 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
 def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:
     """Read the records of the checkpoints in ``folder``, oldest first. Nothing is verified.
 
-    A file with ``suffix`` shows that there is a checkpoint.
+    A file with ``suffix`` shows that there is a checkpoint, or the one that a script wrote.
     """
     found: list[Checkpoint] = []
     kept: set[str] = set()
+    has_files = suffix == CHECKPOINT_SUFFIX
     with suppress(FileNotFoundError):
         for path in folder.iterdir():
             if path.suffix == KEEP_SUFFIX:
                 kept.add(path.stem)
-            if path.suffix != suffix or path.name.startswith(".") or path.name == LATEST:
+            if path.suffix != SIDECAR_SUFFIX or path.name.startswith(".") or path.name == LATEST:
                 continue
             # A checkpoint that is being made or removed has no sidecar, or soon no file.
             with suppress(OSError, ValueError):
-                found.append(_record(path.with_suffix(SIDECAR_SUFFIX)))
+                record = _record(path)
+                if not has_files or Path(record.path).exists():
+                    found.append(record)
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
     return [replace(record, is_kept=record.name in kept) for record in found]
 
@@ -93,8 +98,9 @@ def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint
 @read_once(_REMEMBERED)
 def _record(sidecar: Path) -> Checkpoint:
     record = Checkpoint.from_dict(read_json(sidecar))
-    path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
-    return replace(record, name=path.stem, path=str(path))
+    own = sidecar.with_suffix(CHECKPOINT_SUFFIX)
+    path = sidecar.parent.parent / record.file if record.file else own
+    return replace(record, name=own.stem, path=str(path))
 
 
 EXPORT_FORMATS = ("pt", "safetensors", "onnx", "zip")

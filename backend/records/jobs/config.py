@@ -30,12 +30,15 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.rules import RULES
+from backend.records.jobs.script import SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
 from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 _Record = TypeVar("_Record")
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
+SCRIPT = "script"
+"""The strategy of jobs with a script; no job file names it."""
 NOTHING = "nothing"
 """In ``start_from``: random weights, although the model has weights of its own."""
 
@@ -51,8 +54,16 @@ def _kept(kind: str, label: str, **more: Any) -> dict[str, Setting]:
     return declared(kind, label, section=KEEP, **more)
 
 
+def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+    return declared(kind, label, of="training", **more)
+
+
+def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+    return declared(kind, label, of="script", **{"section": WHAT, "term": "script", **more})
+
+
 def _named(options: Mapping[str, Options]) -> dict[str, str]:
-    return {name: one.label for name, one in options.items()}
+    return {name: one.label for name, one in options.items() if name != SCRIPT}
 
 
 @dataclass(frozen=True)
@@ -210,12 +221,12 @@ class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
     name: str = field(metadata=declared("text", "Name", section=WHAT, is_note=True))
-    model: str = field(metadata=declared("text", "Model", section=WHAT, term="model"))
+    model: str = field(metadata=_trained("text", "Model", section=WHAT, term="model"))
     dataset: str = field(metadata=declared("text", "Dataset", section=WHAT, term="dataset"))
-    loader: str = field(metadata=declared("text", "Loader", section=WHAT, term="loader"))
-    epochs: int = field(metadata=declared("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
+    loader: str = field(metadata=_trained("text", "Loader", section=WHAT, term="loader"))
+    epochs: int = field(metadata=_trained("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
     batch_size: int = field(
-        metadata=declared(
+        metadata=_trained(
             "whole",
             "Batch size, per process",
             low=1,
@@ -224,7 +235,7 @@ class JobConfig:
             is_changeable=True,
         )
     )
-    optimizer: Optimizer = field(metadata=declared("table"))
+    optimizer: Optimizer = field(metadata=_trained("table"))
     placement: tuple[Placement, ...] = field(
         metadata=declared("table", "Nodes", section=WHERE, is_changeable=True)
     )
@@ -234,34 +245,57 @@ class JobConfig:
     )
     validation_dataset: str = field(
         default="",
-        metadata=declared("text", "Validation dataset", section=WHAT, term="validation"),
+        metadata=_trained("text", "Validation dataset", section=WHAT, term="validation"),
     )
     validation_loader: str = field(
-        default="", metadata=declared("text", "Validation loader", section=WHAT, term="validation")
+        default="", metadata=_trained("text", "Validation loader", section=WHAT, term="validation")
     )
     start_from: str = field(
-        default="", metadata=declared("text", "Start from", section=WHAT, term="checkpoint")
+        default="", metadata=_trained("text", "Start from", section=WHAT, term="checkpoint")
+    )
+    script: str = field(default="", metadata=_scripted("text", "Script"))
+    entry: str = field(default="", metadata=_scripted("text", "Entry"))
+    arguments: tuple[str, ...] = field(default=(), metadata=_scripted("texts", "Arguments"))
+    resume_arguments: tuple[str, ...] = field(
+        default=(), metadata=_scripted("texts", "Arguments to resume")
+    )
+    processes_per: str = field(
+        default="gpu",
+        metadata=_scripted(
+            "choice",
+            "One process for each",
+            section=WHERE,
+            choices={"gpu": "GPU, or CPU process", "node": "node"},
+        ),
+    )
+    python: str = field(default="", metadata=_scripted("text", "Python", is_rare=True))
+    stop_signal: str = field(
+        default="SIGTERM", metadata=_scripted("choice", "Stop by", choices=SIGNALS, is_rare=True)
+    )
+    checkpoint_files: tuple[str, ...] = field(
+        default=USUAL_CHECKPOINTS,
+        metadata=_scripted("texts", "Checkpoints are", section=KEEP, is_rare=True),
     )
     strategy: StrategyConfig = field(
-        default=StrategyConfig(), metadata=declared("table", is_always_written=True)
+        default=StrategyConfig(), metadata=_trained("table", is_always_written=True)
     )
     schedule: Schedule = field(
-        default=Schedule(), metadata=declared("table", is_always_written=True)
+        default=Schedule(), metadata=_trained("table", is_always_written=True)
     )
     gradient_norm: float | None = field(
         default=None,
-        metadata=declared(
+        metadata=_trained(
             "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
         ),
     )
     mixed_precision: bool = field(
         default=False,
-        metadata=declared("flag", "Half precision", term="half precision", is_always_written=True),
+        metadata=_trained("flag", "Half precision", term="half precision", is_always_written=True),
     )
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
-    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", ""))
+    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
     seed: int = field(
         default=1,
         metadata=_kept(
@@ -275,6 +309,7 @@ class JobConfig:
             "Loader workers",
             high=256,
             term="loader worker",
+            of="training",
             is_rare=True,
             is_always_written=True,
         ),
@@ -287,22 +322,43 @@ class JobConfig:
     )
     stop_on_nan: bool = field(
         default=True,
-        metadata=_kept("flag", "Stop on NaN", term="NaN", is_rare=True, is_always_written=True),
+        metadata=_kept(
+            "flag", "Stop on NaN", of="training", term="NaN", is_rare=True, is_always_written=True
+        ),
     )
     stop_on_divergence: bool = field(
         default=False,
-        metadata=_kept("flag", "Stop if the loss diverges", term="divergence", is_rare=True),
+        metadata=_kept(
+            "flag", "Stop if the loss diverges", of="training", term="divergence", is_rare=True
+        ),
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept("flag", "Continue if checkpoints fail", term="checkpoint", is_rare=True),
+        metadata=_kept(
+            "flag", "Continue if checkpoints fail", of="training", term="checkpoint", is_rare=True
+        ),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
 
     @property
     def world_size(self) -> int:
-        return sum(placement.slots for placement in self.placement)
+        return sum(map(self.processes_on, self.placement))
+
+    def processes_on(self, placement: Placement) -> int:
+        """Return the number of processes that start on a node."""
+        return placement.slots if self.processes_per == "gpu" else min(1, placement.slots)
+
+    @property
+    def unknown_placeholder(self) -> str:
+        """Return a name in braces in the arguments of a script that is no placeholder, or ""."""
+        found = unknown_placeholders((*self.arguments, *self.resume_arguments))
+        return next((f"{{{one}}}" for one in found), "")
+
+    @property
+    def needs_mpirun(self) -> bool:
+        """Return whether mpirun starts it; a single process needs none."""
+        return self.strategy.name != "alone" and not (self.script and self.world_size == 1)
 
     @property
     def workers(self) -> int:
@@ -355,8 +411,13 @@ class JobConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""
         raw: dict[str, Any] = {}
+        foreign = "training" if self.script else "script"
         for one in fields(self):
             value = getattr(self, one.name)
+            if one.metadata["setting"].of == foreign or (self.script and value in ("", ())):
+                continue
+            if self.script and value == one.default and one.name != "seed":
+                continue
             is_needed = one.metadata["setting"].is_always_written or not _has_default(one)
             if value or (is_needed and value is not None):
                 raw[one.name] = _plain(value)
@@ -408,21 +469,15 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     name = top.text("name", REQUIRED)
     if isinstance(raw.get("name"), str) and job_name_fault(name):
         top.fault("name", job_name_fault(name))
-    strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
-    usual = USUAL_OPTIMIZERS.get(strategy.name, "")
     policy = _checkpoint(top.table("checkpoint", {}))
-    has_stop = "early_stop" in top
     config = _record(
         JobConfig,
         top,
         name=name,
-        strategy=strategy,
-        optimizer=_with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
-        schedule=_with_options(Schedule, top.table("schedule", {}), SCHEDULES),
         checkpoint=policy,
-        early_stop=_early_stop(top.table("early_stop", {}), policy) if has_stop else None,
         environment=_environment(top),
         placement=_placement(top),
+        **(_no_training(top) if "script" in top else _training(top, policy)),
     )
     top.done(tuple(declared_in(JobConfig)))
     for rule in RULES:
@@ -438,6 +493,43 @@ def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
         table, _, key = path.rpartition(".")
         (raw.setdefault(table, {}) if table else raw)[key] = value
     return parse_job(raw)
+
+
+def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
+    """Take the tables of a job with a model and a loader."""
+    for key, setting in declared_in(JobConfig).items():
+        if setting.of == "script" and key in top:
+            top.take(key, None)
+            top.fault(key, "needs a script.")
+    strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
+    usual = USUAL_OPTIMIZERS.get(strategy.name, "")
+    has_stop = "early_stop" in top
+    return {
+        "strategy": strategy,
+        "optimizer": _with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
+        "schedule": _with_options(Schedule, top.table("schedule", {}), SCHEDULES),
+        "early_stop": _early_stop(top.table("early_stop", {}), policy) if has_stop else None,
+    }
+
+
+def _no_training(top: Table) -> dict[str, Any]:
+    """Return stand-ins for the settings that a job with a script does not have."""
+    own: dict[str, Any] = {} if "dataset" in top else {"dataset": ""}
+    for one in fields(JobConfig):
+        if one.metadata["setting"].of == "training":
+            if one.name in top:
+                top.take(one.name, None)
+                top.fault(one.name, "cannot be used with a script; the script decides it.")
+            own[one.name] = one.default
+    whole = {"epochs": 1, "batch_size": 1}
+    return {
+        **own,
+        **whole,
+        "model": "",
+        "loader": "",
+        "optimizer": Optimizer("sgd", 1.0),
+        "strategy": StrategyConfig(SCRIPT),
+    }
 
 
 def declared_in(kind: type) -> dict[str, Setting]:

@@ -22,7 +22,7 @@ _FORMAT = struct.Struct("=QB")
 
 
 class Phase(IntEnum):
-    """Activity of a rank. The last two mean that it ended as it should."""
+    """Activity of a rank. FINISHED and INTERRUPTED mean that it ended as it should."""
 
     IMPORTING = 0
     SETUP = 1
@@ -33,6 +33,8 @@ class Phase(IntEnum):
     SAVING = 6
     FINISHED = 7
     INTERRUPTED = 8
+    RUNNING = 9
+    """A script runs; what it does is not known."""
 
     @property
     def text(self) -> str:
@@ -49,6 +51,7 @@ _IN_WORDS = {
     Phase.SAVING: "while writing a checkpoint",
     Phase.FINISHED: "after the last step",
     Phase.INTERRUPTED: "after the stop",
+    Phase.RUNNING: "while the script ran",
 }
 
 

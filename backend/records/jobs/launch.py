@@ -16,7 +16,7 @@ from backend.records.jobs.stop_request import STOP_GRACE_S
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The place of one rank. ``gpu`` is a UUID, or "" on CPUs."""
+    """The place of one rank. ``gpu`` is a UUID, several with commas, or "" on CPUs."""
 
     rank: int
     local_rank: int
@@ -51,6 +51,7 @@ class Launch(Record, what="launch record", rules=STRICT):
     dataset_files: str
     validation_loader_source: str = ""
     validation_dataset_files: str = ""
+    script_source: str = ""
     resume_from: str = ""
     start_from: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +73,8 @@ class Launch(Record, what="launch record", rules=STRICT):
     def sources(self) -> tuple[str, ...]:
         """The folders of the user's files, "" for one that it does not have."""
         validation = self.validation_loader_source, self.validation_dataset_files
-        return self.model_source, self.loader_source, self.dataset_files, *validation
+        own = self.model_source, self.loader_source, self.script_source
+        return *own, self.dataset_files, *validation
 
     def can_lose(self, rank: int) -> bool:
         """Return whether the job continues without this rank: it is one of several workers."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backend.records.base.validation import Fault
+from backend.records.jobs.script import PLACEHOLDERS, is_entry
 
 if TYPE_CHECKING:
     from backend.records.jobs.config import JobConfig
@@ -69,7 +70,24 @@ def _has(job: JobConfig, option: str, value: str) -> bool:
     return bool(job.strategy.settings.get(option) == value)
 
 
+def _named(names: Iterable[str]) -> str:
+    """Return placeholders as in the arguments, for a sentence that is formatted."""
+    return ", ".join(f"{{{{{name}}}}}" for name in names)
+
+
 RULES = (
+    Rule(
+        "placeholders",
+        ("arguments", "resume_arguments"),
+        lambda job: job.unknown_placeholder,
+        f"takes the placeholders {_named(PLACEHOLDERS)}; “{{job.unknown_placeholder}}” is not one.",
+    ),
+    Rule(
+        "entry",
+        ("entry",),
+        lambda job: not is_entry(job.entry),
+        "is a file in the script's folder, or -m and a module.",
+    ),
     Rule(
         "nesterov",
         ("optimizer.nesterov", "optimizer.momentum", "optimizer.dampening"),

@@ -44,6 +44,8 @@ class Setting:
             sweep, and is not compared.
         is_changeable: A resume may change it, for this and later runs: a checkpoint holds the
             position in the data in samples.
+        of: "training" for jobs with a model and a loader, "script" for those with a script; "" for
+            both.
         is_always_written: It is in a job file even if it has the default, as in those of before;
             the hash of the settings depends on that.
     """
@@ -62,6 +64,7 @@ class Setting:
     is_note: bool = False
     is_changeable: bool = False
     is_always_written: bool = False
+    of: str = ""
 
     def take(self, table: Table, key: str, default: Any) -> Any:
         """Take the checked value of a key; add a fault to the table if it is not valid."""

@@ -19,6 +19,7 @@ class Kind(str, Enum):
     DATASET = "dataset"
     MODEL = "model"
     LOADER = "loader"
+    SCRIPT = "script"
 
     @property
     def folder(self) -> str:
@@ -30,9 +31,14 @@ class Kind(str, Enum):
         return "files" if self is Kind.DATASET else "src"
 
     @property
+    def is_code(self) -> bool:
+        """Return whether its files are a user's code."""
+        return self is not Kind.DATASET
+
+    @property
     def entry_file(self) -> str:
         """The file that a version must have, or ""."""
-        return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
+        return {Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}.get(self, "")
 
 
 KINDS = {
@@ -41,6 +47,7 @@ KINDS = {
     "loader": Kind.LOADER,
     "validation_dataset": Kind.DATASET,
     "validation_loader": Kind.LOADER,
+    "script": Kind.SCRIPT,
 }
 """The kind of version for each key of a job file that names one."""
 WEIGHTS_SUFFIXES = (".pt", ".safetensors")
@@ -185,6 +192,7 @@ class RescanReport:
     datasets: int = 0
     models: int = 0
     loaders: int = 0
+    scripts: int = 0
     jobs: int = 0
     forgotten: tuple[str, ...] = ()
     """Entries of the catalogue that the data root no longer contains (``dataset digits@2``)."""

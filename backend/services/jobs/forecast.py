@@ -66,6 +66,8 @@ class JobForecasts:
         Raises:
             BackendError: There is no such model.
         """
+        if config.script:
+            return 0
         pins = pins or {"model": self._library.pin(Kind.MODEL, config.model)}
         size = self._checkpoint_bytes(config, pins, self._jobs())
         return (size or 0) * checkpoints_kept(config, None, None, writing=1)

@@ -217,6 +217,11 @@ class JobLifecycle:
 
         A refusal offers an older one.
         """
+        if file.config.script and not file.config.resume_arguments:
+            raise BackendError(
+                f"The job {view.id} has no arguments with which its script resumes.",
+                'Clone it with resume_arguments, such as ["--resume", "{checkpoint}"].',
+            )
         if view.state is JobState.FINISHED and not name:
             raise BackendError(
                 f"The job {view.id} has done all its {file.config.epochs} epochs.",

@@ -150,7 +150,7 @@ class RunStarter:
         if len(used) > 1:
             network = mpirun.Network(cidr, site.ssh_config)
         # A single process needs no mpirun, so it runs on nodes without one.
-        if config.strategy.name != "alone" and not site.mpirun:
+        if config.needs_mpirun and not site.mpirun:
             raise BackendError(
                 f"mpirun was not found on {wording.place(ranks[0].node)}.",
                 f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
@@ -201,9 +201,10 @@ class RunStarter:
             config=file.config,
             argv=plan.argv,
             ranks=plan.ranks,
-            model_source=content["model"],
-            loader_source=content["loader"],
-            dataset_files=content["dataset"],
+            model_source=content.get("model", ""),
+            loader_source=content.get("loader", ""),
+            dataset_files=content.get("dataset", ""),
+            script_source=content.get("script", ""),
             validation_loader_source=content.get("validation_loader", ""),
             validation_dataset_files=content.get("validation_dataset", ""),
             resume_from=self._on_site(Path(resume_from), plan.site) if resume_from else "",

@@ -31,6 +31,7 @@ from backend.records.jobs.config import (
     parse_job,
 )
 from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.script import usual_entry
 from backend.records.jobs.view import GPU_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize
@@ -41,6 +42,7 @@ from backend.services.nodes.service import NodeService
 from backend.services.tools.training_python import awaits_horovod, has_horovod
 
 _RATES_SHOWN = 240
+_SOME = 5
 
 
 @dataclass
@@ -94,7 +96,7 @@ class JobValidator:
         nodes = self._known_nodes()
         usual = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
-        if isinstance(strategy, Mapping) and "name" not in strategy:
+        if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
             parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
         checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
         # References are resolved even if other settings are invalid.
@@ -102,6 +104,8 @@ class JobValidator:
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
+        if "script" in checked.pins and not checked.is_wrong("entry"):
+            self._check_entry(checked, checked.pins["script"])
         # So is everything that does not depend on an invalid setting.
         if not checked.is_wrong("start_from"):
             self._check_start_from(checked, parsed.draft.start_from)
@@ -167,6 +171,21 @@ class JobValidator:
             checked.pins[key] = self._library.pin(kind, reference)
         except (BackendError, ValueError) as error:
             checked.fault(key, str(error))
+
+    def _check_entry(self, checked: Checked, pin: Pin) -> None:
+        """Check that the script has its entry, or choose one."""
+        folder = self._library.content(Kind.SCRIPT, pin.reference)
+        files = [one.path for one in self._root.files.list_files(folder)]
+        entry = checked.draft.entry or usual_entry(files)
+        if not entry:
+            some = ", ".join(sorted(one for one in files if one.endswith(".py"))[:_SOME]) or "none"
+            checked.fault("entry", f"is missing; Python files of {pin.reference}: {some}.")
+        elif not entry.startswith("-") and entry not in files:
+            near = nearest(entry, tuple(files))
+            hint = f" Did you mean “{near}”?" if near else ""
+            checked.fault("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
+        elif checked.config is not None:
+            checked.config = replace(checked.config, entry=entry)
 
     def _check_start_from(self, checked: Checked, start_from: str) -> None:
         if start_from == NOTHING:

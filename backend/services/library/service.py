@@ -54,6 +54,7 @@ _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
     Kind.LOADER: ("loader", "validation_loader"),
     Kind.MODEL: ("model",),
+    Kind.SCRIPT: ("script",),
 }
 _JOBS_LOOKED_AT = 200
 

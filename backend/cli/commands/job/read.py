@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from backend.cli.printing import (
 from backend.cli.runs import cause
 from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.script import entry_words
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
@@ -72,22 +75,14 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Message", view.status.message),
         *(("Warning", alarm.sentence) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", f"{view.status.epoch} of {view.epochs}"),
+        ("Epoch", "" if config.script else f"{view.status.epoch} of {view.epochs}"),
         ("Step", f"{view.step} of {view.status.total_steps}" if view.status.total_steps else ""),
         ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.why_slow()),
         *((name, in_figures(value)) for name, value in view.status.metrics.items()),
         *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
-        (
-            "Optimizer",
-            f"{config.optimizer.name}, rate {config.optimizer.lr:g}, {config.schedule.name}",
-        ),
+        *(_of_script(config) if config.script else _of_training(config)),
         ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
-        (
-            "Batch",
-            f"{config.batch_size} × {config.global_batch_size // config.batch_size} = "
-            f"{config.global_batch_size}",
-        ),
         (
             "Placement",
             ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement),
@@ -103,6 +98,17 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )
+
+
+def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:
+    yield "Command", shlex.join((*entry_words(config.entry), *config.arguments))
+
+
+def _of_training(config: JobConfig) -> Iterator[tuple[str, str]]:
+    optimizer, size = config.optimizer, config.batch_size
+    yield "Optimizer", f"{optimizer.name}, rate {optimizer.lr:g}, {config.schedule.name}"
+    global_size = config.global_batch_size
+    yield "Batch", f"{size} × {global_size // size} = {global_size}"
 
 
 def _evidence(view: JobView) -> str:

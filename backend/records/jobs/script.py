@@ -1,0 +1,70 @@
+"""The arguments of a script: placeholders, its entry, and the variables of its processes.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+PLACEHOLDERS: Mapping[str, str] = {
+    "dataset": "the folder of the dataset",
+    "output": "the folder for what the script writes, which the job keeps",
+    "seed": "the job's seed",
+    "checkpoint": "the newest checkpoint, or empty text without one",
+    "nodes": "the number of nodes",
+    "processes": "the number of processes",
+    "gpus": "the number of GPUs of a process",
+}
+_FOUND = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
+_MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
+PORT_VARIABLE = "MASTER_PORT"
+USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.ckpt", "*.safetensors", "checkpoint-*/")
+SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
+
+
+def filled(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return the arguments with their placeholders replaced; ``{{seed}}`` stands for ``{seed}``."""
+
+    def value(found: re.Match[str]) -> str:
+        return f"{{{found[1]}}}" if found[1] else values[found[2]]
+
+    return [_FOUND.sub(value, one) for one in arguments]
+
+
+def unknown_placeholders(arguments: Sequence[str]) -> Iterator[str]:
+    """Find the names in braces that are no placeholders."""
+    for one in arguments:
+        for found in _FOUND.finditer(one):
+            if found[2] and found[2] not in PLACEHOLDERS:
+                yield found[2]
+
+
+def is_entry(entry: str) -> bool:
+    """Return whether this is a file below the script's folder, or ``-m`` and a module, or ""."""
+    path = PurePosixPath(entry)
+    if entry.startswith("-"):
+        return bool(_MODULE.fullmatch(entry))
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def entry_words(entry: str) -> list[str]:
+    """Return the words after ``python`` that run an entry."""
+    module = _MODULE.fullmatch(entry)
+    return ["-m", module[1]] if module else [entry]
+
+
+def usual_entry(files: Sequence[str]) -> str:
+    """Return the file that most likely starts the script, or "" if several could.
+
+    Args:
+        files: The paths of its files.
+    """
+    top = [one for one in files if "/" not in one and one.endswith((".py", ".sh"))]
+    for name in ("train.py", "main.py", "run.py"):
+        if name in top:
+            return name
+    code = [one for one in top if one.endswith(".py") and one not in ("setup.py", "conftest.py")]
+    return code[0] if len(code) == 1 else top[0] if len(top) == 1 else ""

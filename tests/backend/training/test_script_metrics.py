@@ -1,0 +1,125 @@
+"""Curves come from what programs write anyway, whenever and in whatever pieces they write it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensorboardX import SummaryWriter
+
+from backend.training.script_metrics import Point, ScriptMetrics
+
+
+def write_events(folder: Path) -> None:
+    with SummaryWriter(str(folder / "tb")) as writer:
+        for step in (1, 2):
+            writer.add_scalar("loss/train", step / 2, step)
+
+
+def write_state(folder: Path) -> None:
+    entries = [
+        {"step": 1, "epoch": 0.5, "loss": 0.5, "grad_norm": 2},
+        {"step": 2, "epoch": 1.0, "eval_loss": 0.25},
+    ]
+    (folder / "trainer_state.json").write_text(json.dumps({"max_steps": 9, "log_history": entries}))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "output/tensorboard").mkdir(parents=True)
+    (tmp_path / "rank-0.log").write_text("earlier\n")
+    return tmp_path
+
+
+def metrics_of(place: Path) -> ScriptMetrics:
+    output = place / "output"
+    return ScriptMetrics(place / "rank-0.log", 8, [output], output / "tensorboard")
+
+
+def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_text("\n".join(texts) + "\n")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "points"),
+    [
+        (
+            lines('{"step": 3, "loss": 0.4}', '{"step": 4, "loss": 0.3, "total_steps": 9}'),
+            [Point(3, 0, {"loss": 0.4}), Point(4, 0, {"loss": 0.3}, 9)],
+        ),
+        (  # MMEngine
+            lines('{"lr": 0.1, "loss": 2, "epoch": 1, "iter": 10}', name="log.json"),
+            [Point(10, 1, {"lr": 0.1, "loss": 2.0})],
+        ),
+        (  # Lightning: a row for training, another for validation
+            lines("epoch,step,train_loss,val_loss", "0,9,0.5,", "0,9,,0.25", name="metrics.csv"),
+            [Point(9, 0, {"train_loss": 0.5}), Point(9, 0, {"val_loss": 0.25})],
+        ),
+        (  # Ultralytics
+            lines("  epoch,  time, train/box_loss", "1, 3.5, 1.25", "2, 7, 1", name="results.csv"),
+            [Point(1, 1, {"train/box_loss": 1.25}), Point(2, 2, {"train/box_loss": 1.0})],
+        ),
+        (
+            write_state,
+            [Point(1, 1, {"loss": 0.5, "grad_norm": 2.0}, 9), Point(2, 1, {"eval_loss": 0.25}, 9)],
+        ),
+        (write_events, [Point(1, 0, {"loss/train": 0.5}), Point(2, 0, {"loss/train": 1.0})]),
+        (lines('{"loss": 1}', "[1]", "{", '{"step": "x", "loss": 1}'), []),
+        (lambda folder: folder.joinpath("a.jsonl").write_bytes(b"\xff\xfe\n{\n"), []),
+        (lines('{"step": 1, "done": true, "name": "x"}'), []),
+        (lines('{"step": -1, "loss": 1}', '{"step": 1e400, "loss": 1}'), []),
+    ],
+)
+def test_what_a_program_writes_is_its_curve(
+    place: Path, write: Callable[[Path], object], points: Sequence[Point]
+) -> None:
+    write(place / "output")
+    metrics = metrics_of(place)
+    assert metrics.poll() == list(points)
+    assert metrics.poll() == []
+
+
+def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> None:
+    with (place / "rank-0.log").open("a") as log:
+        log.write('Epoch 1\n{"step": 1, "loss": 0.5}\nloss 3\n')
+    assert metrics_of(place).poll() == [Point(1, 0, {"loss": 0.5})]
+
+
+def test_a_count_that_begins_again_goes_on(place: Path) -> None:
+    texts = [json.dumps({"step": step, "loss": 1}) for step in (1, 2, 3, 1, 2)]
+    lines(*texts)(place / "output")
+    assert [one.step for one in metrics_of(place).poll()] == [1, 2, 3, 4, 5]
+
+
+def test_our_own_files_in_the_output_are_not_read(place: Path) -> None:
+    write_events(place / "output/tensorboard")
+    assert metrics_of(place).poll() == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
+    cuts=st.lists(st.integers(0, 2000), max_size=6),
+)
+def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
+    place: Path, values: list[float], cuts: list[int]
+) -> None:
+    whole = "".join(
+        json.dumps({"step": step, "loss": value, "word": "ü"}, ensure_ascii=False) + "\n"
+        for step, value in enumerate(values)
+    ).encode()
+    path = place / "output/log.jsonl"
+    path.write_bytes(b"")
+    metrics = metrics_of(place)
+    found: list[Point] = []
+    for cut in (*sorted(cuts), len(whole)):
+        path.write_bytes(whole[:cut])
+        found += metrics.poll()
+    assert [(one.step, one.metrics["loss"]) for one in found] == list(enumerate(values))

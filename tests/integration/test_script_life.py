@@ -1,0 +1,207 @@
+"""People's own programs as jobs on this computer, with real mpirun and real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.process_signals import send
+from backend.node.system import process_cleanup
+from backend.records.base.layout import run_tag
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from tests.integration.conftest import leftovers
+from tests.waiting import wait_for
+
+COUNT = """
+import argparse, json, os, signal, sys, time
+given = argparse.ArgumentParser()
+given.add_argument("--out")
+given.add_argument("--steps", type=int, default=3)
+given.add_argument("--resume", default="")
+given = given.parse_args()
+step = int(open(given.resume).read()) if given.resume else 0
+while step < given.steps and not os.path.exists(os.environ["RINGMASTER_STOP"]):
+    step += 1
+    if os.environ["RANK"] == "0":
+        print(json.dumps({"step": step, "loss": 1 / step, "total_steps": given.steps}), flush=True)
+        with open(f"{given.out}/model-{step}.pt", "w") as file:
+            file.write(str(step))
+    if given.steps > 100:
+        time.sleep(0.05)
+"""
+SIGNALLED = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n" + COUNT
+DISTRIBUTED = """
+import json, os
+import torch, torch.distributed
+torch.distributed.init_process_group("gloo")
+here = torch.tensor([float(os.environ["RANK"]) + 1])
+torch.distributed.all_reduce(here)
+names = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_RANK", "TORCHELASTIC_RUN_ID")
+print("variables", *(os.environ[name] for name in names), os.getcwd(), flush=True)
+print(json.dumps({"step": 1, "sum": here.item()}), flush=True)
+"""
+
+
+def job_of(services: Services, tmp_path: Path, code: str, **more: Any) -> JobView:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "train.py").write_text(code)
+    item = services.library.import_item(Kind.SCRIPT, folder, "mine")
+    raw = {
+        "name": "mine",
+        "script": item.reference,
+        "arguments": ["--out", "{output}"],
+        "placement": [{"node": THIS_COMPUTER, "processes": more.pop("processes", 2)}],
+        **more,
+    }
+    return services.jobs.create(raw)
+
+
+def ended(services: Services, view: JobView) -> JobView:
+    services.jobs.lifecycle.start(view.id)
+    return services.jobs.queries.wait(view.id)
+
+
+def log_of(services: Services, view: JobView, rank: int = 0) -> str:
+    return services.data_root.job(view.id).rank_log(rank).read_text()
+
+
+ENDLESS = ["--out", "{output}", "--steps", "100000"]
+RESUME = {"resume_arguments": ["--resume", "{checkpoint}"]}
+
+
+def test_a_program_runs_to_its_end_with_its_curve_and_checkpoints(
+    services: Services, tmp_path: Path
+) -> None:
+    view = ended(services, job_of(services, tmp_path, COUNT))
+    assert (view.state, view.error) == (JobState.FINISHED, None)
+    assert (view.step, view.status.total_steps, view.progress) == (3, 3, 1.0)
+    assert list(services.jobs.queries.history(view.id).metrics["loss"]) == pytest.approx(
+        [1, 1 / 2, 1 / 3]
+    )
+    found = services.jobs.queries.checkpoints(view.id)
+    assert [(one.step, Path(one.path).name) for one in found] == [
+        (step, f"model-{step}.pt") for step in (1, 2, 3)
+    ]
+    assert found[-1].is_latest
+    assert leftovers(view) == []
+
+
+def test_torchruns_variables_let_processes_meet_and_the_version_stays_as_it_is(
+    services: Services, tmp_path: Path
+) -> None:
+    view = ended(services, job_of(services, tmp_path, DISTRIBUTED))
+    assert view.state is JobState.FINISHED, log_of(services, view)
+    assert view.status.metrics == {"sum": 3.0}
+    folder = services.data_root.job(view.id)
+    work = folder.work(1, THIS_COMPUTER)
+    for rank in (0, 1):
+        words = f"variables {rank} 2 1 {rank} {view.id}-1 {work}"
+        assert words in log_of(services, view, rank)
+    assert list((services.data_root.path / "scripts/mine/v1/src").iterdir()) == [
+        services.data_root.path / "scripts/mine/v1/src/train.py"
+    ]
+
+
+@pytest.mark.parametrize("code", [COUNT, SIGNALLED], ids=["ended by the signal", "by the file"])
+def test_a_stop_ends_all_processes_and_a_resume_continues(
+    services: Services, tmp_path: Path, code: str
+) -> None:
+    view = job_of(services, tmp_path, code, arguments=ENDLESS, **RESUME)
+    services.jobs.lifecycle.start(view.id)
+    services.jobs.queries.wait(view.id, until=lambda v: v.step >= 3 or v.state.is_over)
+    services.jobs.lifecycle.stop(view.id)
+    view = services.jobs.queries.wait(view.id)
+    assert view.state is JobState.INTERRUPTED, log_of(services, view)
+    assert leftovers(view) == []
+    before = next(one for one in services.jobs.queries.checkpoints(view.id) if one.is_latest).step
+    assert before >= 3
+    services.jobs.lifecycle.resume(view.id)
+    view = services.jobs.queries.wait(
+        view.id, until=lambda v: v.step > before + 2 or v.state.is_over
+    )
+    assert view.state.is_live, view.error
+    assert f'"step": {before + 1},' in log_of(services, view).partition("run 2")[2]
+    services.jobs.lifecycle.stop(view.id)
+    assert services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
+
+
+def test_a_resume_needs_arguments_for_it(services: Services, tmp_path: Path) -> None:
+    view = ended(services, job_of(services, tmp_path, COUNT))
+    with pytest.raises(BackendError, match="no arguments with which its script resumes"):
+        services.jobs.lifecycle.resume(view.id)
+
+
+def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_path: Path) -> None:
+    view = job_of(services, tmp_path, COUNT, arguments=ENDLESS)
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id, until=lambda v: v.step >= 1 or v.state.is_over)
+
+    def of_rank_1() -> int:
+        tag = run_tag(view.id, 1)
+        for one in process_cleanup.tagged(tag):
+            variables = Path(f"/proc/{one.pid}/environ").read_bytes().split(b"\0")
+            if b"RANK=1" in variables:
+                return one.pid
+        return 0
+
+    pid = wait_for(of_rank_1, "the program of rank 1")
+    assert send(pid, lambda: True, 9)  # type: ignore[arg-type] # a number is a signal, too
+    view = services.jobs.queries.wait(view.id)
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert "Rank 1 on this computer was killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert leftovers(view) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise ValueError('no data in /x')", "ValueError: no data in /x"),
+        ("import sys; sys.exit(3)", "exited with code 3"),
+        ("import os; os.abort()", "signal 6 (SIGABRT"),
+        ("input()", "EOFError"),
+        ("import os; os._exit(1 if os.environ['RANK'] == '1' else 0)", "exited with code 1"),
+        ("import not_there_at_all", "not_there_at_all"),
+    ],
+)
+def test_how_a_program_failed_is_said_in_one_sentence(
+    services: Services, tmp_path: Path, code: str, words: str
+) -> None:
+    view = ended(services, job_of(services, tmp_path, code, arguments=[]))
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert words in view.error.sentence + view.error.traceback
+    assert leftovers(view) == []
+
+
+def test_a_program_that_leaves_a_daemon_leaves_no_process(
+    services: Services, tmp_path: Path
+) -> None:
+    code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\n"
+    view = ended(services, job_of(services, tmp_path, code, arguments=[], processes=1))
+    assert view.state is JobState.FINISHED
+    assert leftovers(view) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"entry": "trian.py"}, "has no file “trian.py”. Did you mean “train.py”?"),
+        ({"script": "yours"}, "script: There is no script “yours”"),
+        ({"arguments": ["{where}"]}, "“{where}” is not one"),
+    ],
+)
+def test_a_job_that_cannot_run_is_not_created(
+    services: Services, tmp_path: Path, changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BackendError, match=words.replace("?", r"\?").replace("{", r"\{")):
+        job_of(services, tmp_path, COUNT, **changed)
+    assert services.jobs.queries.list() == ()
