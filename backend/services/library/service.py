@@ -227,9 +227,9 @@ class LibraryService:
         folder = self._folder(kind, reference)
 
         def read(path: str, limit_bytes: int) -> bytes:
-            return self._access.read(folder.content / path, 0, limit_bytes)
+            return folder.root.files.read(folder.content / path, 0, limit_bytes)
 
-        return library_files.list_files(folder, self._access), read
+        return library_files.list_files(folder), read
 
     def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
         """Return the changes in a version; by default, since the version before it.
