@@ -29,6 +29,11 @@ META = torch.device("meta")
 """No memory and no computation: only shapes."""
 MODELS = HERE.list(Kind.MODEL)
 each_model = pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
+each_classifier = pytest.mark.parametrize(
+    "entry",
+    [one for one in MODELS if one.card.task == "classification"],
+    ids=lambda entry: entry.name,
+)
 
 
 def built(name: str, **settings: object) -> Any:
@@ -247,7 +252,7 @@ def smallest(entry: GalleryEntry) -> dict[str, object]:
     return {"classes": 2, **{key: int(value or 1) for key, value in least.items()}}
 
 
-@each_model
+@each_classifier
 def test_a_training_step_on_the_smallest_input(entry: GalleryEntry) -> None:
     torch.manual_seed(1)
     settings = smallest(entry)
@@ -275,7 +280,7 @@ def _values(setting: CardSetting) -> Iterator[object]:
             yield type(setting.default)(limit)
 
 
-@each_model
+@each_classifier
 def test_every_choice_of_every_setting_builds_and_both_limits_do(entry: GalleryEntry) -> None:
     for key, setting in entry.card.settings.items():
         for value in _values(setting):
@@ -286,7 +291,7 @@ def test_every_choice_of_every_setting_builds_and_both_limits_do(entry: GalleryE
             assert output.shape == (2, settings["classes"]), f"{key} = {value}"
 
 
-@each_model
+@each_classifier
 def test_no_classes_and_a_side_that_the_network_cannot_take_are_refused(
     entry: GalleryEntry, tmp_path: Path
 ) -> None:
