@@ -119,6 +119,7 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"a.tar.gz": gzip.compress(b"cifar")},
         {"sound.wav": b"RIFF"},
         {"a.csv": ""},
+        {"a.csv": "one column\n"},
         {"x.npy": b"\x93NUMPY"},
     ],
 )

@@ -20,6 +20,7 @@ from backend.cli.main import run
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
 from backend.services.context.container import Services
@@ -123,6 +124,23 @@ def test_an_import_says_what_it_left_out(cli: Cli, tmp_path: Path) -> None:
     assert imported == "Imported dataset pictures@2: 1 file, 1 B."
     assert left_out.startswith("Left out 2 ")
     assert left_out.endswith("“.DS_Store”, “._a.csv”.")
+
+
+def test_an_import_names_the_loader_that_fits_the_data(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "iris"
+    folder.mkdir()
+    (folder / "iris.csv").write_text("a;b;kind\n1,5;2;x\n3;;y\n5;6;x\n7;8;y\n")
+    _, out, _ = cli("dataset", "import", folder, "--name", "iris")
+    assert out.splitlines()[1:] == [
+        "This looks like a table: iris.csv with 3 columns, some values missing, which become the "
+        f"mean of their column. To use its loader: {COMMAND} gallery add table --set missing=mean"
+    ]
+    suggestion = cli.json("dataset", "import", folder, "--name", "iris")["suggestion"]
+    assert suggestion["entry"] == "table"
+    assert suggestion["facts"] == {"features": 2, "classes": 2}
+    assert cli.json("loader", "import", "resources/gallery/digits/loader", "--name", "digits")[
+        "kind"
+    ]
 
 
 def test_a_folder_with_all_three_is_imported_by_one_command(cli: Cli, tmp_path: Path) -> None:

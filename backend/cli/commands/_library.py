@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.cli.command import Function, Word, command
 from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time
+from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import plain
 from backend.records.base.validation import sanitize
+from backend.records.library.gallery import Suggestion
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.container import Services
 
@@ -41,7 +45,18 @@ def import_item(
 ) -> Answer:
     """Import a folder or zip as a {group}, or as its next version."""
     item = services.library.import_item(Kind(group), path, name, progress=progress)
-    return Answer(item, imported(item))
+    if item.kind is not Kind.DATASET:
+        return Answer(item, imported(item))
+    found = None
+    with suppress(BackendError):  # It was imported, even if the data root is lost now.
+        found = services.gallery.suggest(item.reference)
+    answer = {**plain(item, documents=True), "suggestion": found}
+    return Answer(answer, imported(item), [] if found is None else [_suggested(found)])
+
+
+def _suggested(found: Suggestion) -> str:
+    settings = "".join(f" --set {key}={value}" for key, value in found.settings.items())
+    return f"{found.sentence} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
 
 
 def imported(item: LibraryItem) -> Iterator[Part]:

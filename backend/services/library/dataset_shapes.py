@@ -19,6 +19,8 @@ from posixpath import commonpath
 from typing import NamedTuple
 
 from backend.base.log import swallowed
+from backend.records.base import number_format
+from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
 
@@ -78,7 +80,7 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             swallowed(error)
             continue
         if found is not None:
-            sentence = f"This looks like {title}: {found.detail}."
+            sentence = f"This looks like {title}: {sanitize(found.detail, 200)}."
             facts = dict(found.facts)
             if "side" in facts:
                 facts["features"] = facts["channels"] * facts["side"] ** 2
@@ -258,7 +260,7 @@ def _table(listing: _Listing) -> _Found | None:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             return _columns(names, rows)
-    return _Found(names) if lines else None
+    return _Found(names) if lines and re.search(r"[\t;|,]", lines[0]) else None
 
 
 def _columns(names: str, rows: list[list[str]]) -> _Found:
@@ -291,7 +293,7 @@ def _trains(path: PurePosixPath) -> bool:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    return f"{number_format.count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -61,6 +61,22 @@ def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
     assert one.library.show(Kind.MODEL, "tiny").version == 2
 
 
+def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> None:
+    services = place.desktop()
+    source = place.root.parent / "source"
+    source.mkdir()
+    (source / "iris.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n")
+    services.library.import_item(Kind.DATASET, source, "iris")
+    suggestion = place.desktop().gallery.suggest("iris")
+    assert suggestion is not None
+    assert suggestion.sentence == "This looks like a table: iris.csv with 3 columns."
+    assert suggestion.facts == {"features": 2, "classes": 2}
+    item = services.gallery.add(suggestion.entry, suggestion.settings, "iris")
+    assert item.reference == "iris@1"
+    with pytest.raises(BackendError, match="There is no dataset “roses”"):
+        services.gallery.suggest("roses")
+
+
 def test_two_desktops_that_import_at_once_get_two_versions(place: Place) -> None:
     desktops = [place.desktop(), place.desktop()]
     source = place.root.parent / "source"
