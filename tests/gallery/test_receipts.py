@@ -43,9 +43,7 @@ def opened(folder: Path, **settings: object) -> tuple[UserData, UserData]:
 
 def digest(item: Any) -> str:
     picture, target = item
-    return hashlib.sha256(
-        picture.numpy().tobytes() + target["boxes"].numpy().tobytes()
-    ).hexdigest()
+    return hashlib.sha256(picture.numpy().tobytes() + target["boxes"].numpy().tobytes()).hexdigest()
 
 
 @pytest.fixture
@@ -97,7 +95,7 @@ def test_each_box_is_in_the_picture_around_dark_text_on_bright_paper(
         assert picture.shape == (3, side, side)
         assert picture.dtype == boxes.dtype == torch.float32
         assert 0 <= picture.min() <= picture.max() <= 1
-        assert len(boxes) == len(target["labels"]) >= 2
+        assert len(boxes) == len(target["labels"]) >= 7
         assert (boxes >= 0).all()
         assert (boxes <= side).all()
         assert ((boxes[:, 2:] - boxes[:, :2]) >= 1).all()
@@ -106,13 +104,16 @@ def test_each_box_is_in_the_picture_around_dark_text_on_bright_paper(
         assert numpy.percentile(inside, 95) - inside.min() > 0.1
 
 
-def test_boxes_of_a_picture_do_not_overlap(small: tuple[UserData, UserData]) -> None:
+@pytest.mark.parametrize(("side", "lines"), [(64, 4), (96, 8), (512, 18)])
+def test_boxes_of_a_picture_hardly_overlap(tmp_path: Path, side: int, lines: int) -> None:
+    data, _ = opened(tmp_path, side=side, lines=lines)
     for number in range(9):
-        boxes = small[0].item(number)[1]["boxes"]
+        boxes = data.item(number)[1]["boxes"]
+        areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
         low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
         high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
         shared = (high - low).clamp(min=0).prod(2).fill_diagonal_(0)
-        assert not shared.any()
+        assert (shared <= 0.2 * torch.minimum(areas[:, None], areas)).all()
 
 
 def test_a_batch_has_pictures_and_a_list_of_targets(small: tuple[UserData, UserData]) -> None:

@@ -49,6 +49,7 @@ from widgets.library.sample_parts import (
 T = TypeVar("T")
 _PICTURE, _BOXED_PICTURE, _ANSWER_W = 136, 240, 272
 _BAR_H, _NAME_SHARE, _FIGURE_W = 24, 0.34, 52
+_PALEST = 0.2
 _EDGE = QColor(255, 255, 255, 170)
 """Around lines over a picture, which may have their colour."""
 _ROWS_SHOWN = 9
@@ -149,16 +150,17 @@ def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
     size = picture.deviceIndependentSize()
     painter = QPainter(picture)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    rects = []
-    for box in boxes:
+    # The most certain boxes are drawn last, over paler ones.
+    for box in reversed(boxes):
         if None in box.corners or len(box.corners) != 4:
             continue
         x1, y1, x2, y2 = (corner or 0.0 for corner in box.corners)
         left, top = x1 * size.width(), y1 * size.height()
-        rects.append(QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height()))
-    for one in (QPen(_EDGE, 4), pen):
-        painter.setPen(one)
-        painter.drawRects(rects)
+        rect = QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height())
+        painter.setOpacity(max(_PALEST, box.confidence or 0.0))
+        for one in (QPen(_EDGE, 4), pen):
+            painter.setPen(one)
+            painter.drawRect(rect)
     painter.end()
 
 
