@@ -11,6 +11,7 @@ from backend.records.jobs.prediction import (
     CLASSES,
     Box,
     ClassMeasures,
+    DetectionMeasures,
     Guess,
     PredictedSample,
     Prediction,
@@ -104,13 +105,29 @@ screen("try-refused")(
 )
 
 
-@screen("try-boxes")
-def try_boxes(stage: Stage) -> None:
-    """A detector's answer: no classes, and boxes over the picture."""
+def detections() -> Prediction:
+    """A detector's answers for a set: the average precision, and boxes over the pictures."""
     boxes = (Box("copepod", 0.93, (0.1, 0.1, 0.6, 0.5)), Box("egg", 0.41, (0.5, 0.6, 0.9, 0.9)))
+    truth = (Box("copepod", 1.0, (0.12, 0.08, 0.62, 0.55)), Box("egg", 1.0, (0.1, 0.6, 0.3, 0.9)))
     shown = tuple(
-        PredictedSample(replace(sample, target=""), "2 boxes", boxes=boxes)
+        PredictedSample(replace(sample, target="2 boxes"), "2 boxes", boxes=boxes, truth=truth)
         for sample in digits()[:12]
     )
+    recall = np.arange(101) / 100
+    measures = tuple(
+        DetectionMeasures(name, count, *(tuple((1 - recall**p).tolist()) for p in powers))
+        for name, count, powers in (("copepod", 31, (6, 2)), ("egg", 9, (1.4, 0.5)))
+    )
+    metrics = {"validation/loss": 0.61, "validation/AP50": 0.76, "validation/AP75": 0.5}
+    return Prediction(BOXES, 12, metrics, detections=measures, shown=shown)
+
+
+screen("try-boxes", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, detections()))
+
+
+@screen("try-boxes-without-targets")
+def try_boxes(stage: Stage) -> None:
+    """A detector's answer without true boxes: no measures."""
+    shown = tuple(replace(one, truth=()) for one in detections().shown)
     note = "There are no metrics: The model's loss raised KeyError: 'boxes'."
     _answered(stage, Prediction(BOXES, 12, shown=shown, notes=(note,)))

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.prediction import DetectionMeasures
 from widgets.common import formats, theme
-from widgets.common.painting import draw_thin_line, paint_text
+from widgets.common.painting import paint_text
 from widgets.common.theme import S2, S4
 
 MOST_CLASSES = 6
@@ -16,12 +16,13 @@ MOST_CLASSES = 6
 _PLOT_W, _PLOT_H, _LEFT, _LINE_H, _KEY_W = 300, 220, 40, 18, 22
 _TICKS = (0.0, 0.5, 1.0)
 Key = tuple[str, int, bool]
-"""A word, the number of a colour, and whether its line is broken."""
+"""A word, the number of a colour (-1 for that of text), and whether its line is broken."""
 
 
-def line_pen(colour: int, is_broken: bool, width: float = 2.0) -> QPen:
+def line_pen(colour: int, is_broken: bool) -> QPen:
     style = Qt.PenStyle.DashLine if is_broken else Qt.PenStyle.SolidLine
-    return QPen(theme.current().curve(colour), width, style)
+    now = theme.current()
+    return QPen(now.q("text2") if colour < 0 else now.curve(colour), 2.0, style)
 
 
 class ColourKeys(QWidget):
@@ -82,13 +83,12 @@ class PrecisionRecall(QWidget):
             for values, is_broken in ((one.at_50, False), (one.at_75, True)):
                 painter.setPen(line_pen(number, is_broken))
                 last = max(1, len(values) - 1)
-                draw_thin_line(
-                    painter,
-                    (
+                painter.drawPolyline(
+                    [
                         QPointF(
                             plot.left() + place / last * _PLOT_W,
                             plot.bottom() - (value or 0.0) * _PLOT_H,
                         )
                         for place, value in enumerate(values)
-                    ),
+                    ]
                 )

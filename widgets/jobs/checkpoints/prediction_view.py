@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from PySide6.QtCore import QRectF, Qt, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPixmap
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QLayout, QSizePolicy, QTableView, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
@@ -47,7 +47,11 @@ from widgets.library.sample_parts import (
 )
 
 T = TypeVar("T")
-_PICTURE, _ANSWER_W, _BAR_H, _NAME_SHARE, _FIGURE_W = 136, 272, 24, 0.34, 52
+_PICTURE, _BOXED_PICTURE, _ANSWER_W = 136, 240, 272
+_BAR_H, _NAME_SHARE, _FIGURE_W = 24, 0.34, 52
+_PALEST = 0.2
+_EDGE = QColor(255, 255, 255, 170)
+"""Around lines over a picture, which may have their colour."""
 _ROWS_SHOWN = 9
 _PREDICTED, _TRUE = ("Prediction", 1, False), ("Target", 2, True)
 _GROUPS = {"mistakes": "Mistakes", "shown": "Samples", "best": "Most confident"}
@@ -107,7 +111,8 @@ class SampleAnswer(Card):
         self._title.setText(one.file.rpartition("/")[2] or f"Sample {one.sample.index}")
         self._title.set_tip(one.file)
         main = main_part(one.sample)
-        picture = scaled(decoded(main), _PICTURE, self.devicePixelRatioF())
+        side = _BOXED_PICTURE if one.boxes or one.truth else _PICTURE
+        picture = scaled(decoded(main), side, self.devicePixelRatioF())
         _draw_boxes(picture, one.truth, line_pen(*_TRUE[1:]))
         _draw_boxes(picture, one.boxes, line_pen(*_PREDICTED[1:]))
         self._keys.setVisible(bool(one.truth) and not picture.isNull())
@@ -144,14 +149,18 @@ def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
         return
     size = picture.deviceIndependentSize()
     painter = QPainter(picture)
-    painter.setPen(pen)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    for box in boxes:
+    # The most certain boxes are drawn last, over paler ones.
+    for box in reversed(boxes):
         if None in box.corners or len(box.corners) != 4:
             continue
         x1, y1, x2, y2 = (corner or 0.0 for corner in box.corners)
         left, top = x1 * size.width(), y1 * size.height()
-        painter.drawRect(QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height()))
+        rect = QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height())
+        painter.setOpacity(max(_PALEST, box.confidence or 0.0))
+        for one in (QPen(_EDGE, 4), pen):
+            painter.setPen(one)
+            painter.drawRect(rect)
     painter.end()
 
 
@@ -238,7 +247,7 @@ class PredictionView(QWidget):
 
     def _curve_card(self) -> Card:
         classes = self._found.detections
-        keys = [("Overlap 0.50", 0, False), ("Overlap 0.75", 0, True)]
+        keys = [("Overlap 0.50", -1, False), ("Overlap 0.75", -1, True)]
         if len(classes) > 1:
             keys += [(one.name, n, False) for n, one in enumerate(classes[:MOST_CLASSES])]
         title = Label("Precision by recall", "strong")

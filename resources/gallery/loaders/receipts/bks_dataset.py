@@ -82,12 +82,14 @@ def receipt(random: numpy.random.Generator) -> tuple[torch.Tensor, torch.Tensor]
     top, bottom = (int(SIDE * share) for share in random.uniform((0.0, 0.93), (0.07, 1.0)))
     paper = int(random.integers(215, 250))
     draw.rectangle((left, top, left + width, bottom), (paper, paper, paper - 8))
-    height = SIDE / LINES * random.uniform(0.85, 1.15)
+    room = (bottom - top) * 0.94
+    count = max(4, int(LINES * room / SIDE / random.uniform(0.9, 1.1)))
+    height = room / count
     ink = (int(random.integers(20, 90)),) * 3
     boxes = []
-    y = top + height * 0.6
+    y = top + (bottom - top) * 0.03
     edge = width * 0.06
-    for line in lines(random, int((bottom - top - 1.2 * height) / height)):
+    for line in lines(random, count):
         texts = {place: text for place, text in line.items() if place != "size"}
         size = height * line.get("size", 0.72)
         # What is too long for the paper is printed smaller.
@@ -120,15 +122,14 @@ def lines(random: numpy.random.Generator, count: int) -> list[dict[str, object]]
     date = f"{random.integers(1, 29):02}/{random.integers(1, 13):02}/{random.integers(2015, 2020)}"
     time = f"{random.integers(8, 21):02}:{random.integers(0, 60):02}"
     head.append({"start": date, "end": time})
+    end = [{"middle": str(random.choice(ENDS))}] if count > 4 else []
     goods = []
     total = 0.0
-    for _ in range(count - len(head) - 2):
+    for _ in range(count - len(head) - 1 - len(end)):
         price = float(random.integers(50, 2500)) / 100
         total += price
         goods.append({"start": str(random.choice(GOODS)), "end": f"{price:.2f}"})
-    tail = [{"start": "TOTAL", "end": f"{total:.2f}", "size": 0.9}]
-    tail.append({"middle": str(random.choice(ENDS))})
-    return [*head, *goods, *tail][: max(count, 1)]
+    return [*head, *goods, {"start": "TOTAL", "end": f"{total:.2f}", "size": 0.9}, *end]
 
 
 def as_tensor(pixels: numpy.ndarray) -> torch.Tensor:

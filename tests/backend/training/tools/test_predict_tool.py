@@ -185,6 +185,51 @@ def test_boxes_are_shares_of_the_picture(rig: Rig) -> None:
     assert rig.rows()[0]["confidence"] == "0.75"
 
 
+def test_boxes_are_measured_against_those_of_the_targets(rig: Rig) -> None:
+    found = boxes_of(rig, "{'boxes': torch.tensor([[4.0, 2.0, 8.0, 6.0], [0.0, 0.0, 1.0, 1.0]])}")
+    (measures,) = found.detections
+    assert (measures.name, measures.count) == ("ox", 128)
+    # One of two true boxes is found in each picture, and nothing wrong.
+    assert measures.ap50 == measures.ap75 == pytest.approx(51 / 101)
+    assert measures.at_50[:51] == (1.0,) * 51
+    assert measures.at_50[51:] == (0.0,) * 50
+    assert found.metrics["validation/AP50"] == pytest.approx(51 / 101)
+    assert [box.corners for box in found.shown[0].truth] == [
+        (0.25, 0.25, 0.5, 0.75),
+        (0.0, 0.0, 0.0625, 0.125),
+    ]
+
+
+@pytest.mark.parametrize(
+    "target", ["0", "{'masks': torch.ones(1)}", "{'boxes': torch.ones(1, 5)}", "{'boxes': 'none'}"]
+)
+def test_boxes_without_true_boxes_have_no_measures(rig: Rig, target: str) -> None:
+    found = boxes_of(rig, target)
+    assert (found.task, found.detections, found.shown[0].truth) == (BOXES, (), ())
+    assert "validation/AP50" not in found.metrics
+
+
+def boxes_of(rig: Rig, target: str) -> Prediction:
+    """Return the predictions of a model with one box for each picture, on these targets."""
+    model = MODEL.replace(
+        LINEAR,
+        "return [{'boxes': torch.tensor([[4.0, 2.0, 8.0, 6.0]]), 'labels': torch.tensor([1]),"
+        " 'scores': torch.tensor([0.75])} for _ in data]",
+    ).replace("nn.functional.cross_entropy(output, target)", "output[0]['boxes'].sum()")
+    loader = LOADER.replace(
+        "self.data = torch.randn(self.count, 4, generator=made)",
+        "self.data = torch.rand(self.count, 3, 8, 16, generator=made)",
+    ).replace("self.data.sum(1) > 0", "self.data.sum((1, 2, 3)) > 0")
+    loader = loader.replace("seed, count = 1", "classes, seed, count = ['a', 'ox'], 1")
+    collate = (
+        "    def collate(self, items):\n"
+        f"        return torch.stack([one for one, _ in items]), [{target} for _ in items]\n"
+    )
+    loader = loader.replace("    def __len__", f"{collate}\n    def __len__", 1)
+    rig.write(model.partition("    def metrics")[0], loader)
+    return rig.predict()
+
+
 READ = """
     def read(self, path):
         if path.endswith("bad"):
