@@ -200,7 +200,7 @@ class LibraryController(QObject):
             lambda: self._library.import_item(
                 request.kind, _path_of(request.source), request.name, progress
             ),
-            self._imported,
+            self.show_new,
             self._not_imported,
         )
 
@@ -208,7 +208,8 @@ class LibraryController(QObject):
         if self._dialog.now is not None:
             self._dialog.now.show_progress(share, what)
 
-    def _imported(self, item: LibraryItem) -> None:
+    def show_new(self, item: LibraryItem) -> None:
+        """Open a new item in its page, and offer the next step."""
         self._show_imported(item)
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):

@@ -331,6 +331,7 @@ class Program(QObject):
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
         from app.jobs.trash_controller import JobTrash
+        from app.library.depth_controller import DepthController
         from app.library.layers_controller import LayersController
         from app.library.library_controller import LibraryController
         from app.library.scan_controller import ScanController
@@ -361,6 +362,9 @@ class Program(QObject):
         self._library_controller = LibraryController(
             services.library, runner, self.library, window, self
         )
+        show_new = self._library_controller.show_new
+        self._depth_controller = DepthController(services.gallery, runner, show_new, window, self)
+        self.library[Kind.MODEL].plan_requested.connect(self._depth_controller.plan)
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)

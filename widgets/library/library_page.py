@@ -58,11 +58,13 @@ class LibraryPage(QWidget):
 
     Signals:
         import_requested: The name to import under, "" for a new one.
+        plan_requested: Open the depth planner, which makes a model.
         weights_dropped: Reference of a model, and the path of a file of weights.
         look_requested: Read the items: the page came to the front, or reading failed before.
     """
 
     import_requested = Signal(str)
+    plan_requested = Signal()
     weights_dropped = Signal(str, str)
     look_requested = Signal()
 
@@ -175,10 +177,13 @@ class LibraryPage(QWidget):
         self._offer = QWidget()
         self._offer.setLayout(col(self._offer_words, row(self._use_offer, STRETCH), gap=S1))
         self._offer.hide()
+        plan = Button("Plan the depth…", kind="quiet", icon="stack", tip="How deep can a model be?")
+        plan.clicked.connect(self.plan_requested)
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
         head = row(title, STRETCH, self._add)
+        plan.setVisible(self.kind is Kind.MODEL)
         self._list_pane = QWidget()
         self._list_pane.setMinimumWidth(240)
         self._list_pane.setLayout(
@@ -188,7 +193,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._offer, self._drop, margins=(S4, S2, S4, S4)),
+                col(self._offer, plan, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
