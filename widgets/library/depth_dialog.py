@@ -20,7 +20,7 @@ from widgets.common.theme import S1, S2, S3
 
 _WIDTH, _SLIDER_W = 720, 196
 _BLOCKS_H, _LINE_H, _LEAST_BLOCK_H = 96, 18, 8
-_BLOCK_W, _LEAST_BLOCK_W, _LEAST_SHARE = 12, 4, 0.25
+_BLOCK_W, _LEAST_BLOCK_W = 12, 4
 _COLOUR = 0
 _SIDES = (("printed", "As printed"), ("half", "Half of it"))
 _ABOUT = (
@@ -91,7 +91,7 @@ class DepthDialog(Dialog):
             self.show_error("")
             stages = formats.plural(len(self._plan.stages), "stage")
             depth = formats.plural(self._plan.depth, "convolution")
-            self.sum.setText(f"{depth} in {stages}: {self._plan.text}")
+            self.sum.setText(f"{depth} in {stages}")
         except ValueError as error:
             self._plan = None
             self.show_error(str(error))
@@ -174,7 +174,7 @@ class DepthDrawing(QWidget):
         room = column.width() - S3
         each = min(_BLOCK_W, room / most)
         count = stage.convolutions if each >= _LEAST_BLOCK_W else 1
-        whole = each * stage.convolutions if count > 1 else max(each, room * _LEAST_SHARE)
+        whole = max(each * stage.convolutions, _LEAST_BLOCK_W)
         colour = theme.current().curve(_COLOUR)
         top, left = (_BLOCKS_H - height) / 2, column.center().x() - whole / 2
         step = whole / count
@@ -188,5 +188,5 @@ def _words(stage: DepthStage) -> tuple[str, str, str, str]:
         formats.plural(stage.convolutions, "convolution"),
         f"{formats.count(stage.side)} px",
         f"sees {formats.count(stage.sees)} px",
-        f"c {stage.c_value:.2f}",
+        f"c-value {stage.c_value:.2f}",
     )

@@ -248,6 +248,7 @@ def _depth(
     dialog.half.choose("half" if half else "printed")
     for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.least, least)):
         box.setValue(value)
+    dialog._replan()
     return dialog
 
 

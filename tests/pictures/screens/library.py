@@ -476,7 +476,9 @@ screen("model-variance", EVERY)(lambda stage: _variance(stage, _variances(17.0, 
 def model_variance_well(stage: Stage) -> None:
     _variance(stage, _variances(1.1, 0))
     stage.settle()
-    stage.library(Kind.MODEL).detail._trial.layers.variance.panel.point_at(5)
+    panel = stage.library(Kind.MODEL).detail._trial.layers.variance.panel
+    panel.setFocus()
+    panel.point_at(5)
 
 
 @screen("model-variance-frozen")
