@@ -1,4 +1,4 @@
-"""Read the layers of the model whose tab is open, and lay out their graph."""
+"""Read the layers of the model whose tab is open, their graph and their variances."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class LayersController(QObject):
         self._detail = detail
         self._progress: Progress | None = None
         detail.layers_requested.connect(self._read)
+        detail.variance_requested.connect(self._measure)
         detail.cancel_requested.connect(self._cancel)
 
     @Slot(object)
@@ -55,6 +56,20 @@ class LayersController(QObject):
             lambda: self._inspection.graph(found),
             partial(self._detail.show_layer_graph, trial),
             lambda error: self._detail.show_layer_graph(trial, error.with_remedy),
+        )
+
+    @Slot(object)
+    def _measure(self, trial: Trial) -> None:
+        self._cancel()
+        progress = self._progress = self._runner.progress(self._detail.show_trial_progress)
+        show = partial(self._detail.show_variance, trial)
+        self._runner.run(
+            _LANE,
+            lambda: self._inspection.variance(
+                trial.model, trial.dataset, trial.loader, progress=progress
+            ),
+            show,
+            lambda error: show(error.with_remedy),
         )
 
     def _failed(self, progress: Progress, error: BackendError) -> None:

@@ -331,6 +331,7 @@ class Program(QObject):
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
         from app.jobs.trash_controller import JobTrash
+        from app.library.depth_controller import DepthController
         from app.library.gallery_controller import GalleryController
         from app.library.layers_controller import LayersController
         from app.library.library_controller import LibraryController
@@ -366,6 +367,9 @@ class Program(QObject):
         self._gallery_controller = GalleryController(
             services.gallery, services.inspection, runner, items, window, self
         )
+        show_new = self._library_controller.show_new
+        self._depth_controller = DepthController(services.gallery, runner, show_new, window, self)
+        self.library[Kind.MODEL].plan_requested.connect(self._depth_controller.plan)
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)

@@ -1,16 +1,17 @@
-"""The layers of a model: as a table that can be sorted, and as a graph."""
+"""The layers of a model: as a table that can be sorted, as a graph, and their variances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.jobs.settings import name_and_unit
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card, EmptyState
@@ -23,7 +24,9 @@ from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S2, S3
 from widgets.common.view_style import AsHighAsRows, WholeNames, dress, share_width
 from widgets.library.layer_graph import LayerGraphView
+from widgets.library.variance_view import VarianceView
 
+_PAGES = (("table", "Table"), ("graph", "Graph"), ("variance", "Variance"))
 BATCH_SIZE = name_and_unit("batch_size")[0]
 MOST_BATCH = 1_000_000
 
@@ -101,14 +104,21 @@ class LayerModel(RowTableModel[Layer]):
 
 
 class LayersView(QWidget):
-    """The tab Layers of a model."""
+    """The tab Layers of a model.
+
+    Signals:
+        variance_requested: Measure the variances by depth; answer with `show_variance`.
+    """
+
+    variance_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shown = ModelLayers(1)
         self._facts = KeyValueRow()
         self._warnings = Label("", "body", "warn", wrap=True)
-        self._as = SegmentedControl((("table", "Table"), ("graph", "Graph")), name="Shown as")
+        self._as = SegmentedControl(_PAGES, name="Shown as")
+        self._as.set_tip("variance", "Why does it not train?")
         self._as.chosen.connect(self._choose)
         self.search = SearchField("Layer or kind")
         self.search.searched.connect(self._search)
@@ -136,21 +146,27 @@ class LayersView(QWidget):
         self._fit.clicked.connect(self.graph.fit)
         self._no_graph = EmptyState("tree-structure", "")
         self._pages = Stack()
-        for page in (rows, self.graph, self._no_graph):
-            self._pages.addWidget(page)
-        self._choose("table")
+        self.variance = VarianceView()
+        self.no_variance = EmptyState("chart-line", "")
+        self.no_variance.pressed.connect(self._measure)
+        self._of_variance: QWidget | None = None
         self._has_graph = False
+        for page in (rows, self.graph, self._no_graph, self.variance, self.no_variance):
+            self._pages.addWidget(page)
+        batch_label = Label(BATCH_SIZE, "small", "text2")
+        self._of_layers = (self.search, self._matches, batch_label, self.batch)
         tools = row(
             *(self._as, (self.search, 3), self._matches, self._fit, STRETCH),
-            *(Label(BATCH_SIZE, "small", "text2"), self.batch),
+            *(batch_label, self.batch),
             gap=S2,
         )
+        self._choose("table")
         self.setLayout(col(Card(self._facts, self._warnings), tools, (self._pages, 1), gap=S3))
 
     def show_layers(self, layers: ModelLayers) -> None:
         """Show the layers, and that their graph is being made."""
         self._shown = layers
-        self._has_graph = False
+        self._has_graph, self._of_variance = False, None
         self._no_graph.say("tree-structure", "Laying the graph out…")
         self._show()
         self._choose(self._as.key())
@@ -164,6 +180,21 @@ class LayersView(QWidget):
         else:
             self._no_graph.say("tree-structure", "No graph", graph)
         self._choose(self._as.key())
+
+    def show_variance(self, found: DepthVariance | str) -> None:
+        """Show the variances, or why there are none."""
+        if isinstance(found, DepthVariance):
+            self.variance.show_variance(found)
+            self._of_variance = self.variance
+        else:
+            self.no_variance.say("chart-line", "No variances", found, button="Try again")
+        self._choose(self._as.key())
+
+    @Slot()
+    def _measure(self) -> None:
+        self._of_variance = self.no_variance
+        self.no_variance.say("chart-line", "Running a step of one batch…")
+        self.variance_requested.emit()
 
     @Slot()
     def _show(self) -> None:
@@ -187,9 +218,16 @@ class LayersView(QWidget):
 
     @Slot(str)
     def _choose(self, key: str) -> None:
-        is_graph = key == "graph"
+        is_graph, is_variance = key == "graph", key == "variance"
         self._fit.setVisible(is_graph)
-        self._pages.setCurrentIndex((1 if self._has_graph else 2) if is_graph else 0)
+        for part in self._of_layers:
+            part.setVisible(not is_variance)
+        if not is_variance:
+            self._pages.setCurrentIndex((1 if self._has_graph else 2) if is_graph else 0)
+            return
+        if self._of_variance is None:
+            self._measure()
+        self._pages.setCurrentWidget(self._of_variance or self.no_variance)
 
     @Slot(str)
     def _search(self, text: str) -> None:

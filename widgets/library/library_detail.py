@@ -19,6 +19,7 @@ from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Togeth
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
+from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Requests, fill_menu
 from widgets.common.banner import Banner
@@ -77,6 +78,7 @@ class LibraryDetail(QWidget):
         preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
         check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
         layers_requested: A complete `Trial`; answer with `show_layers` or `show_trial_error`.
+        variance_requested: A complete `Trial`; answer with `show_variance`.
         cancel_requested: Cancel the running preview or check.
         files_requested: A reference whose files to list; answer with `show_files`.
         text_requested: Reference and path of a source file; answer with `show_text`.
@@ -94,6 +96,7 @@ class LibraryDetail(QWidget):
     preview_requested = Signal(object)
     check_requested = Signal(object)
     layers_requested = Signal(object)
+    variance_requested = Signal(object)
     cancel_requested = Signal()
     files_requested = Signal(str)
     text_requested = Signal(str, str)
@@ -258,6 +261,12 @@ class LibraryDetail(QWidget):
             self._offer.set_actions(buttons)
             self._offer.show()
 
+    def show_variance(self, trial: Trial, found: DepthVariance | str) -> None:
+        """Take the variances by depth of the shown layers, or why there are none."""
+        if trial == self.trial:
+            self._end_trial()
+            self._trial.layers.show_variance(found)
+
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
@@ -329,6 +338,9 @@ class LibraryDetail(QWidget):
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
         self.results = self._trial = TrialPages()
+        self._trial.layers.variance_requested.connect(
+            lambda: self.variance_requested.emit(self.trial)
+        )
         for question in self._trial.questions:
             question.chosen.connect(partial(self.choose_partner, self._partner))
             question.import_requested.connect(partial(self.partner_requested.emit, self._partner))

@@ -59,12 +59,14 @@ class LibraryPage(QWidget):
     Signals:
         import_requested: The name to import under, "" for a new one.
         gallery_requested: Choose from the gallery.
+        plan_requested: Open the depth planner, which makes a model.
         weights_dropped: Reference of a model, and the path of a file of weights.
         look_requested: Read the items: the page came to the front, or reading failed before.
     """
 
     import_requested = Signal(str)
     gallery_requested = Signal()
+    plan_requested = Signal()
     weights_dropped = Signal(str, str)
     look_requested = Signal()
 
@@ -180,10 +182,13 @@ class LibraryPage(QWidget):
         # Next to its button in an empty place.
         self._gallery = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
         self._gallery.clicked.connect(self.gallery_requested)
+        plan = Button("Plan the depth…", kind="quiet", icon="stack", tip="How deep can a model be?")
+        plan.clicked.connect(self.plan_requested)
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
         head = row(title, STRETCH, self._add)
+        plan.setVisible(self.kind is Kind.MODEL)
         self._list_pane = QWidget()
         self._list_pane.setMinimumWidth(240)
         self._list_pane.setLayout(
@@ -193,7 +198,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._offer, self._gallery, self._drop, margins=(S4, S2, S4, S4)),
+                col(self._offer, self._gallery, plan, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )

@@ -80,6 +80,7 @@ class CurvePanel(QWidget):
         axis: XAxis = XAxis.STEP,
         value_text: Callable[[float], str] = formats.metric,
         tick_text: Callable[[float], str] = formats.tick,
+        x_text: Callable[[float], str] | None = None,
         scale: Scale | None = None,
         end_names: bool = True,
         show_x: bool = True,
@@ -92,6 +93,7 @@ class CurvePanel(QWidget):
             title: For accessibility and for saved pictures; not drawn in the window.
             value_text: Formats a value at the end of a curve and in the read-out.
             tick_text: Formats a value on the y axis.
+            x_text: Names a place on the x axis in the read-out; None if it is a step or a time.
             scale: The part of the y axis that is always in view; None for automatic.
             end_names: Names and values are at the ends of the curves; small plots have them in
             their header instead, and show the place of the pointer only under it.
@@ -101,7 +103,7 @@ class CurvePanel(QWidget):
         super().__init__(parent)
         self.title = title
         self._axis = axis
-        self._value_text, self._tick_text = value_text, tick_text
+        self._value_text, self._tick_text, self._x_text = value_text, tick_text, x_text
         self._scale = scale
         self._end_names = end_names
         self._several_runs = several_runs
@@ -617,7 +619,8 @@ class CurvePanel(QWidget):
         ]
         happened = [mark.label for mark in self._marks.on_axis.at(frame, place)]
         happened += lost_near(curves, place, frame, places)
-        where = place_text(self._axis, x, nearest, alone=alone)
+        at = self._x_text
+        where = at(x) if at is not None else place_text(self._axis, x, nearest, alone=alone)
         return rows, " · ".join([where, *happened] if where else happened)
 
     @Slot()

@@ -7,10 +7,12 @@ from backend.base.errors import BackendError
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.variance import DepthVariance, LayerVariance
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
 TRIAL = Trial("digits", "digits", "net@1")
+VARIANCE = DepthVariance(tuple(LayerVariance(f"l{n}", "Linear", 1, 16.0**n) for n in range(9)))
 LAYERS = ModelLayers(1, (Layer("head", "Linear", (1, 10), 650, 640, 40, True),))
 
 
@@ -20,11 +22,16 @@ class Inspection:
     def __init__(self):
         self.found = LAYERS
         self.places = LayerGraph(220, 80, (GraphNode("head", 110, 40),))
+        self.variances = VARIANCE
         self.asked = []
 
     def layers(self, *asked, progress):
         self.asked.append(asked)
         return self._answer(self.found)
+
+    def variance(self, *asked, progress):
+        self.asked.append(asked)
+        return self._answer(self.variances)
 
     def graph(self, found):
         assert found is self.found
@@ -79,3 +86,45 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
     service.found = BackendError("The model's forward returns nothing (None).")
     detail.layers_requested.emit(TRIAL)
     assert "returns nothing" in detail._banner._strong.text() + detail._banner._text.text()
+
+
+@pytest.fixture
+def opened(service, detail):
+    """The tab with layers, and a dataset and a loader chosen."""
+    detail.show_companions(("digits",), ("digits",))
+    for box in (detail._dataset_box, detail._loader_box):
+        box.choose("digits")
+    detail.layers_requested.emit(TRIAL)
+    service.asked.clear()
+    return detail._trial.layers
+
+
+def choose(view, key):
+    view._as.choose(key)
+    view._choose(key)
+
+
+def test_variances_are_measured_once_when_their_page_is_opened(service, opened):
+    for key in ("variance", "table", "variance"):
+        choose(opened, key)
+    assert service.asked == [("net@1", "digits", "digits")]
+    assert opened._pages.currentWidget() is opened.variance
+    assert "shrinks about 16 times a layer" in opened.variance.sentence.text()
+
+
+def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, opened):
+    service.variances = BackendError("The model's loss raised ValueError: no.", "Change it.")
+    choose(opened, "variance")
+    assert opened._pages.currentWidget() is opened.no_variance
+    assert "no. Change it." in opened.no_variance.accessibleName()
+    service.variances = VARIANCE
+    opened.no_variance.pressed.emit()
+    assert opened._pages.currentWidget() is opened.variance
+
+
+def test_variances_of_another_trial_are_not_shown(service, opened, detail):
+    choose(opened, "variance")
+    before = opened.variance.sentence.text()
+    other = Trial("others", "digits", "net@1")
+    detail.show_variance(other, DepthVariance())
+    assert opened.variance.sentence.text() == before

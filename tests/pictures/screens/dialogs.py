@@ -24,6 +24,7 @@ from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.jobs.queue.queue_dialog import QueueDialog
+from widgets.library.depth_dialog import DepthDialog
 from widgets.library.import_dialog import ImportDialog
 
 
@@ -237,3 +238,22 @@ def tag_jobs(stage: Stage) -> None:
 def trash_jobs(stage: Stage) -> None:
     table(stage)
     stage.lay_over(TrashDialog([lab.LONG, *NAMES], stage.window)).show_size(4_200_000_000)
+
+
+def _depth(
+    stage: Stage, side: int = 128, kernel: int = 3, least: int = 6, *, half: bool = False
+) -> DepthDialog:
+    stage.library(Kind.MODEL).show_items(())
+    dialog = stage.lay_over(DepthDialog(stage.window))
+    dialog.half.choose("half" if half else "printed")
+    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.least, least)):
+        box.setValue(value)
+    dialog._replan()
+    return dialog
+
+
+screen("depth-plan", (LARGE, SMALL, SMALLEST))(lambda stage: _depth(stage, half=True))
+screen("depth-plan-printed")(_depth)
+screen("depth-plan-largest")(lambda stage: _depth(stage, 8192, 2, 100, half=True))
+screen("depth-plan-one")(lambda stage: _depth(stage, 3, 3, 1))
+screen("depth-plan-refused")(lambda stage: _depth(stage, 4, 5))

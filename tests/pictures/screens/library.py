@@ -32,6 +32,7 @@ from backend.records.library.preview import (
 )
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
+from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools.histogram import Spread
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, screen
@@ -450,6 +451,51 @@ def model_layer_graph(stage: Stage) -> None:
     view.search._say()
 
 
+def _variance(stage: Stage, found: DepthVariance | str) -> None:
+    detail = _shown_layers(stage).detail
+    trial = Trial("coco", "coco-boxes", "retinanet-r50@3")
+    detail._trial.layers._as.choose("variance")
+    detail._trial.layers._choose("variance")
+    assert detail.trial == trial
+    detail.show_variance(trial, found)
+
+
+def _variances(shrink: float, sigmoids: int) -> DepthVariance:
+    """Twelve layers and a head, whose variances change by a factor a layer."""
+    chance = np.random.default_rng(3)
+    noise = chance.lognormal(0, 0.2, (13, 2))
+    rows = [
+        LayerVariance(f"features.{2 * n}", "Conv2d", 0.9 * noise[n, 0] / shrink**n,
+                      1e-6 * noise[n, 1] / shrink ** (11 - n))
+        for n in range(12)
+    ]  # fmt: skip
+    rows.append(LayerVariance("head", "Linear", rows[-1].activation, 3.6e-4))
+    return DepthVariance(tuple(rows), sigmoids)
+
+
+screen("model-variance", EVERY)(lambda stage: _variance(stage, _variances(17.0, 12)))
+
+
+@screen("model-variance-well")
+def model_variance_well(stage: Stage) -> None:
+    _variance(stage, _variances(1.1, 0))
+    stage.settle()
+    panel = stage.library(Kind.MODEL).detail._trial.layers.variance.panel
+    panel.setFocus()
+    panel.point_at(5)
+
+
+@screen("model-variance-frozen")
+def model_variance_frozen(stage: Stage) -> None:
+    found = _variances(1.1, 0)
+    rows = tuple(replace(one, gradient=None) for one in found.layers)
+    why = "There are no gradients: The model's loss does not depend on any parameter."
+    _variance(stage, DepthVariance(rows, 0, (why,)))
+
+
+screen("model-variance-failed")(
+    lambda stage: _variance(stage, "The model's loss raised ValueError: no target. Change it.")
+)
 screen("model-no-layers")(lambda stage: _models(stage, "layers").detail.end_trial())
 screen("model-source")(
     lambda stage: _source(_models(stage, "source"), "retinanet-r50@3", "model", "bks_model.py")

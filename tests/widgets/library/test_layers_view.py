@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QApplication
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import on_screen
 from widgets.common import formats
 from widgets.library.layer_graph import LayerGraphView, colour_of
@@ -148,3 +149,34 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     assert shown(detail._trial.layers)[0] == "stem"
     detail.show_layers(Trial("digits", "digits", "other@1"), ModelLayers(1))
     assert shown(detail._trial.layers)[0] == "stem", "of another model"
+
+
+def variances(*values):
+    rows = (LayerVariance(f"layer{n}", "Linear", *value) for n, value in enumerate(values))
+    return DepthVariance(tuple(rows))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ((0.5, 0.5),),
+        ((0.5, None), (0.25, 1e-300), (None, 0.0)),
+        tuple((0.5, 16.0**-n) for n in range(60)),
+        tuple((None, None) for _ in range(3)),
+        tuple((float(n), float(n)) for n in range(2000)),
+    ],
+)
+def test_any_variances_are_a_plot_and_a_sentence(view, values):
+    found = variances(*values)
+    view._as.choose("variance")
+    view._choose("variance")
+    view.show_variance(found)
+    view.grab()
+    assert view.variance.sentence.text() == found.sentence
+    assert view.variance.panel.keys() == ("Activations", "Gradients")
+    assert not view.search.isVisible()
+    rows, title = view.variance.panel.read(1)
+    if values and values[0] != (None, None):
+        assert title.startswith("layer 1 · layer0 · Linear")
+        assert rows[0][0] == "Activations"

@@ -1,0 +1,59 @@
+"""Open the depth planner, and add the planned network to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.library.depth_plan import NETWORK
+from backend.records.library.item import LibraryItem
+from backend.services.library.gallery import GalleryService
+from widgets.common.dialog_holder import DialogHolder
+from widgets.library.depth_dialog import DepthDialog
+
+
+class DepthController(QObject):
+    """Serve the dialog of the depth planner; ``show`` opens the added model."""
+
+    def __init__(
+        self,
+        gallery: GalleryService,
+        runner: Runner,
+        show: Callable[[LibraryItem], object],
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._gallery = gallery
+        self._runner = runner
+        self._show = show
+        self._window = window
+        self.dialog: DialogHolder[DepthDialog] = DialogHolder()
+
+    @Slot()
+    def plan(self) -> None:
+        """Open the planner."""
+        dialog = DepthDialog(self._window)
+        dialog.network_requested.connect(self._add)
+        self.dialog.open(dialog)
+
+    @Slot(object, str)
+    def _add(self, settings: Mapping[str, str], name: str) -> None:
+        add = partial(self._gallery.add, NETWORK, settings, name)
+        self._runner.run("gallery", add, self._added, self._refused)
+
+    def _added(self, item: LibraryItem) -> None:
+        if self.dialog.now is not None:
+            self.dialog.now.accept()
+        self._show(item)
+
+    def _refused(self, error: BackendError) -> None:
+        if self.dialog.now is not None:
+            self.dialog.now.show_error(error.with_remedy)
+        else:
+            self._runner.notify(error.with_remedy)

@@ -1,0 +1,126 @@
+"""The depth planner of the window: live plans, bad input, and the network in the library."""
+
+import pytest
+
+from app.library.depth_controller import DepthController
+from backend.records.library.depth_plan import plan_depth
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from widgets.common.buttons import Button
+from widgets.common.fields import Slider
+from widgets.library.library_page import LibraryPage
+
+
+@pytest.fixture
+def services(tmp_path):
+    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def page(qtbot):
+    page = LibraryPage(Kind.MODEL)
+    qtbot.addWidget(page)
+    return page
+
+
+@pytest.fixture
+def shown():
+    return []
+
+
+@pytest.fixture
+def dialog(page, services, immediately, shown):
+    """The dialog, opened by the button of the page."""
+    page.controller = DepthController(services.gallery, immediately, shown.append, page)
+    page.plan_requested.connect(page.controller.plan)
+    page.plan_requested.emit()
+    return page.controller.dialog.now
+
+
+def drawn(dialog):
+    return dialog.drawing.accessibleDescription()
+
+
+def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
+    dialog.grab()
+    assert dialog.sum.text() == "34 convolutions in 3 stages"
+    assert drawn(dialog).startswith("18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv")
+    dialog.half.choose("half")
+    dialog.half.chosen.emit("half")
+    assert dialog.sum.text() == "20 convolutions in 4 stages"
+    slider = next(one for one in dialog.findChildren(Slider) if "z" in one.accessibleName())
+    slider.set_share(0)
+    assert dialog.side.value() == 8
+    assert dialog.sum.text() == "4 convolutions in 1 stage"
+    dialog.side.setValue(4000)
+    assert slider.share() == 1
+    assert dialog.side.value() == 4000, "the slider ends earlier and does not pull it back"
+
+
+@pytest.mark.parametrize(
+    ("side", "kernel", "least", "sentence"),
+    [
+        (4, 5, 6, "A side of 4 is smaller than the kernel of 5"),
+        (128, 1, 6, "A kernel of 1"),
+        (128, 0, 6, "A kernel of 0"),
+        (0, 3, 6, "A side of 0"),
+        (99_999, 3, 6, "too large"),
+        (128, 3, 0, "c-value must be from 1/100 to 1, not 0"),
+        (128, 3, 999, "c-value must be from 1/100 to 1"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_no_network(dialog, shown, side, kernel, least, sentence):
+    dialog.side.setValue(side)
+    dialog.kernel.setValue(kernel)
+    dialog.least.setValue(least)
+    dialog.grab()
+    assert sentence in dialog._error.text()
+    assert not dialog._go.isEnabled()
+    assert drawn(dialog) == ""
+    dialog._use()
+    assert shown == []
+    for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.least, 6)):
+        box.setValue(value)
+    assert (dialog._error.text(), dialog._go.isEnabled()) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("side", "kernel", "least"), [(8192, 2, 100), (3, 3, 1), (99, 99, 1), (8192, 99, 100)]
+)
+def test_any_plan_is_drawn(dialog, side, kernel, least):
+    dialog.side.setValue(side)
+    dialog.kernel.setValue(kernel)
+    dialog.least.setValue(least)
+    dialog.grab()
+    assert len(drawn(dialog).split("; ")) == len(dialog._plan.stages)
+
+
+def test_the_network_is_added_and_opened(dialog, page, services, shown):
+    dialog.channels.choose("3")
+    dialog.classes.setValue(4)
+    dialog.name.setText(" deep ")
+    dialog._go.click()
+    (item,) = shown
+    assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
+    code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
+    stages = plan_depth(128, 3).text
+    assert f"\nCLASSES = 4\nCHANNELS = 3\nSIDE = 128\nKERNEL = 3\nSTAGES = '{stages}'\n" in code
+    assert page.controller.dialog.now is None
+
+
+def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown):
+    dialog.name.setText("a/b")
+    dialog._go.click()
+    assert dialog._error.text()
+    assert page.controller.dialog.now is dialog
+    assert shown == []
+
+
+def test_only_models_have_the_button(qtbot):
+    for kind in Kind:
+        page = LibraryPage(kind)
+        qtbot.addWidget(page)
+        (button,) = (one for one in page.findChildren(Button) if one.text() == "Plan the depth…")
+        assert button.isHidden() == (kind is not Kind.MODEL)

@@ -1,0 +1,59 @@
+"""The variance of activations and gradients by depth, and what it means for training."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtWidgets import QWidget
+
+from backend.records.library.variance import DepthVariance
+from widgets.common.cards import Card
+from widgets.common.labels import Label
+from widgets.common.layout import col
+from widgets.common.theme import HEADED_CARD, S1, S2, S3
+from widgets.plots.curve_data import CurveData
+from widgets.plots.curve_panel import CurvePanel
+
+_TITLE = "Variance of activations and gradients by depth"
+_AXIS = "Layers with weights, from the input to the output. Variance of one batch, before training."
+
+
+class VarianceView(QWidget):
+    """A sentence, and a curve each for activations and gradients."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown = DepthVariance()
+        self.sentence = Label("", "strong", wrap=True, selectable=True)
+        self._warnings = Label("", "small", "warn", wrap=True)
+        self.panel = CurvePanel(_TITLE, x_text=self._layer_at)
+        self.panel.set_log_y(True)
+        plot = Card((self.panel, 1), Label(_AXIS, "small", "text3", wrap=True), gap=S1)
+        says = Card(self.sentence, self._warnings, gap=S2, margins=HEADED_CARD)
+        self.setLayout(col(says, (plot, 1), gap=S3))
+
+    def show_variance(self, found: DepthVariance) -> None:
+        self._shown = found
+        self.sentence.setText(found.sentence)
+        self.sentence.set_tone("text" if found.is_healthy else "warn")
+        self._warnings.setText(" ".join(found.warnings))
+        self._warnings.setVisible(bool(found.warnings))
+        places = list(range(1, len(found.layers) + 1))
+        with self.panel.drawn_once():
+            for colour, (name, values) in enumerate(
+                (
+                    ("Activations", [one.activation for one in found.layers]),
+                    ("Gradients", [one.gradient for one in found.layers]),
+                )
+            ):
+                data = CurveData()
+                data.extend(places, [math.nan if one is None else one for one in values])
+                self.panel.set_curve(name, name, data, colour, smooth=False)
+            self.panel.fit()
+
+    def _layer_at(self, place: float) -> str:
+        number = round(place)
+        if not 1 <= number <= len(self._shown.layers):
+            return ""
+        layer = self._shown.layers[number - 1]
+        return f"layer {number} · {layer.name} · {layer.kind}"
