@@ -42,7 +42,7 @@ def reap(folder: JobFolder, access: DataRootAccess = MOUNTED) -> UnrecordedEnd |
     _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)
     _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
     if problem:
-        raise BackendError(problem, "Check that you may write there.")
+        raise BackendError(problem, f"Check your write permission for {folder.path}.")
     access.notify_end(folder, facts.run)
     return reason
 
