@@ -355,12 +355,12 @@ def check_readings(context: CheckContext, tries: int = 4) -> Iterator[Row]:
 def hold(context: CheckContext) -> Iterator[int]:
     """A process outside any job that has half a GiB of the GPU; yields its pid."""
     code = "import sys, torch; held = torch.zeros(1 << 29, dtype=torch.uint8, device='cuda'); "
-    code += "print('there', flush=True); sys.stdin.read()"
+    code += "print('ready', flush=True); sys.stdin.read()"
     other = replace(
         context, environment={**context.environment, "CUDA_VISIBLE_DEVICES": context.gpu}
     )
     with other.process("-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        if not process.stdout or process.stdout.readline() != "there\n":
+        if not process.stdout or process.stdout.readline() != "ready\n":
             raise Failed("The process that should hold memory of the GPU ended at once.")
         yield process.pid
 

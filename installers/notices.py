@@ -56,7 +56,7 @@ def _distribution(info: Path, folder: Path) -> str:
     short = [name for name in names if name and "\n" not in name]
     kinds = [c for c in told.get_all("Classifier", []) or [] if c.startswith("License ::")]
     licence = short[0] if short else ", ".join(kind.rpartition(":: ")[2] for kind in kinds)
-    return _line(told["Name"], told["Version"], licence or "see there", _place(info, folder))
+    return _line(told["Name"], told["Version"], licence or "see the file", _place(info, folder))
 
 
 def _place(path: Path, folder: Path) -> str:
@@ -88,4 +88,4 @@ def _system_package(name: str, texts: Path) -> str:
     if copyright_file.exists():
         shutil.copyfile(copyright_file, texts / f"{name}.txt")
         text = f"`licenses/{name}.txt`"
-    return _line(f"{name} (Debian)", asked.stdout.split("\n")[0], "see there", text)
+    return _line(f"{name} (Debian)", asked.stdout.split("\n")[0], "see the file", text)

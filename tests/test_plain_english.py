@@ -9,6 +9,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("app", "backend", "installers", "widgets", "main.py")
 TEXTS = ("README.md", "CHANGELOG.md", "docs")
@@ -18,6 +20,7 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 """`docs/terms.md` has the words in their place."""
+BARE_THERE = re.compile(r"\bthere\b(?! (is|are|was|were|be|must)\b)", re.IGNORECASE)
 LIST_OF_WORDS = "\n## Words that are not used\n"
 """The last heading of `docs/terms.md`; the words are named below it."""
 TITLE = re.compile(r"(What|How|Which|Who|Whose|Whether|Where)\b")
@@ -59,6 +62,22 @@ def _prose(name: str, source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def _sentences(source: str) -> Iterator[tuple[int, str]]:
+    """Strings with a blank that are no docstrings; ``{}`` stands for each value."""
+    tree = ast.parse(source)
+    passed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            passed |= {id(part) for part in node.values}
+            parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            text = "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        if " " in text and id(node) not in passed:
+            yield node.lineno, text
+
+
 def _titles(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
@@ -89,6 +108,34 @@ def test_sentences_are_plain() -> None:
         text = path.read_text("utf-8").partition(LIST_OF_WORDS)[0]
         found += [f"{path.name} {match[0]}" for match in WORDS.finditer(text)]
     assert found == []
+
+
+def test_a_sentence_for_users_names_the_place() -> None:
+    found = [
+        f"{name}:{line} {text}"
+        for name, source in _python()
+        for line, text in _sentences(source)
+        if BARE_THERE.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_plain"),
+    [
+        ("x = 'Check that you may write there.'", False),
+        ("x = f'Mount it there, on {node}.'", False),
+        ("x = f'There {node}.'", False),
+        ("x = 'what is not there'", False),
+        ("x = 'There is no node.'", True),
+        ("x = f'There are {count} nodes.'", True),
+        ("x = 'there'", True),
+        ("def f():\n    'What stands there.'", True),
+    ],
+)
+def test_a_bare_there_is_seen(source: str, is_plain: bool) -> None:
+    texts = [text for _, text in _sentences(source)]
+    assert any(map(BARE_THERE.search, texts)) != is_plain
 
 
 def test_a_docstring_begins_with_a_noun_or_an_imperative() -> None:

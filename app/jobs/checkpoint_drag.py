@@ -69,7 +69,7 @@ class CheckpointDragSource(QObject):
             except OSError as error:
                 raise BackendError(
                     f"“{name}” cannot be made in {self._folder.parent}: {error.strerror or error}.",
-                    "Free some disk space there, or use Export….",
+                    f"Free some space in {self._folder.parent}, or use Export….",
                 ) from error
             return self._jobs.export(drag.job_id, checkpoint.name, drag.format, target, progress)
 

@@ -83,7 +83,7 @@ def one_site(rooms: Sequence[NodeRoom]) -> NodePaths:
         if not room.site.data_root:
             raise BackendError(
                 f"{room.node} does not see the data root.",
-                "Mount it there at the same path as on the other nodes, then check the node.",
+                f"Mount it on {room.node} at the same path as on the others, then check the node.",
             )
         for what, of_first, here in _sights(first, room):
             if of_first != here:

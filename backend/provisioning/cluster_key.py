@@ -125,7 +125,7 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     except OSError as error:
         raise BackendError(
             f"The cluster's key could not be stored in {folder}: {error.strerror}.",
-            "Free some space there, or check your write permission.",
+            f"Free some space in {folder}, or check your write permission.",
         ) from error
     return key
 

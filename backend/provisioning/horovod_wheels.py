@@ -138,8 +138,8 @@ def choose(
         raise BackendError(
             f"{name} has glibc {facts.glibc}, and the wheels built on this computer need "
             f"{fitting[0][1].glibc} or newer.",
-            "Build Horovod on a computer whose system is as old as the node's: "
-            "./installers/run doctor there.",
+            "Run ./installers/run doctor on a computer whose system is as old as the node's; it "
+            "builds Horovod.",
         )
     raise _no_wheel(name, tuple(targets.values()), wheels)
 
@@ -155,8 +155,8 @@ def _no_wheel(
     machines = {wheel.target.machine for wheel in wheels}
     if machines and wanted.machine not in machines:
         remedy = (
-            f"Build it on a computer whose processor is {wanted.machine}, with ./installers/run "
-            "doctor, and set the node up from there."
+            f"Build it with ./installers/run doctor on a computer whose processor is "
+            f"{wanted.machine}, and set the node up from that computer."
         )
     elif wanted.cuda and any(
         wheel.target in {WheelTarget(t.python, t.machine) for t in targets} for wheel in wheels

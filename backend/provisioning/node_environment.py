@@ -196,7 +196,7 @@ class NodeEnvironments:
             self._shell,
             ["mkdir", "-p", "--", *map(str, folders)],
             f"The folder {self._home.path} cannot be made on the node",
-            "Make that user the owner of the home folder there, with write permission.",
+            "Make that user the owner of its home folder on the node, with write permission.",
         )
 
     def _clear_abandoned(self) -> None:
@@ -216,7 +216,7 @@ class NodeEnvironments:
             raise BackendError(
                 f"The disk of {self._home.path} on the node has {free / 1e9:.1f} GB free, and "
                 f"setting up needs {needed / 1e9:.0f} GB.",
-                "Free some space there, then set the node up again.",
+                f"Free some space in {self._home.path}, then set the node up again.",
             )
 
     def _listing(self, folder: PurePosixPath) -> tuple[RemoteFile, ...]:

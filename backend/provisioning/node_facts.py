@@ -78,7 +78,7 @@ def inspect(
         raise BackendError(
             f"Nothing can be written to the home folder of {facts.user} on {node}: "
             f"{sanitize(home_fault)}.",
-            "Free some space there, make that user the owner of the folder, or use another user.",
+            "Free some space in it, make that user its owner, or use another user.",
         )
     _check_python(node, facts)
     return NodeInspection(facts, address)
@@ -119,7 +119,7 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
         round_trip_s = time.monotonic() - start
         if answer.code == _NOT_FOUND:
             raise BackendError(
-                f"{node} has no python3.", "Install it there: apt-get install python3"
+                f"{node} has no python3.", f"Install it on {node}: apt-get install python3"
             )
         try:
             looks.append((round_trip_s, float(answer.out) - (start_s + round_trip_s / 2)))
@@ -140,7 +140,7 @@ def _proof(
     except OSError as error:
         raise BackendError(
             f"The data root {data_root} cannot be written: {error.strerror}.",
-            "Check that it is mounted and that you may write there.",
+            "Check that it is mounted and writable.",
         ) from error
     try:
         yield name, content
@@ -168,5 +168,5 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _no_answer(node: str, why: str) -> BackendError:
     return BackendError(
         f"{node} could not be inspected: {sanitize(why, 160)}.",
-        "Log in there and run: python3 -I -c 'import ctypes, json, ssl'",
+        f"Log in to {node} and run: python3 -I -c 'import ctypes, json, ssl'",
     )

@@ -227,8 +227,8 @@ class _Work:
         name, root = self._entry.name, self.facts.data_root
         if not root or not self.facts.data_root_writable or self._entry.no_share:
             raise BackendError(
-                f"{name} cannot write to the data root, so no environment can be shared there.",
-                "Mount it there with write permission, or set the node up without sharing.",
+                f"{name} cannot write to the data root, so it cannot use a shared environment.",
+                f"Mount it on {name} with write permission, or set {name} up without sharing.",
             )
         return NodeHome.shared_in(PurePosixPath(root))
 
@@ -250,8 +250,8 @@ class _Work:
             # Other nodes use it, so it is not made again for this one.
             folder = self._place.environments / self._name
             raise BackendError(
-                f"The shared environment {folder} does not start on {self._entry.name}: Python "
-                f"{self.house.python} is elsewhere there, or the data root is mounted noexec.",
+                f"The shared environment {folder} does not start on {self._entry.name}: its Python "
+                f"{self.house.python} is in another place, or the data root is mounted noexec.",
                 f"Set {self._entry.name} up with its own environment.",
             )
         version = self.environments.python_version(found.path)

@@ -120,7 +120,7 @@ class Steps:
         if any(words in answer.out + answer.err for words in _FULL):
             raise BackendError(
                 f"{fault}: the disk of the home folder on {self._now.node} is full.",
-                "Free some space there, then set the node up again; it continues from here.",
+                "Free some space on it, then set the node up again; it continues from here.",
             )
         raise BackendError(f"{fault}: {answer.complaint.rstrip('.')}.", remedy)
 

@@ -189,7 +189,7 @@ class Wheelhouses:
         except OSError as error:
             raise BackendError(
                 f"The wheels for the nodes cannot be stored in {self._folder}: {error.strerror}.",
-                "Free some space there, or check your write permission.",
+                f"Free some space in {self._folder}, or check your write permission.",
             ) from error
 
     def _fetch(
@@ -421,7 +421,7 @@ def _refusal(output: str, folder: Path, target: WheelTarget) -> BackendError:
         return BackendError(
             f"The disk that holds {folder.parent} is full; not all wheels for the nodes were "
             "fetched.",
-            "Free some space there, then set the node up again; it continues from here.",
+            "Free some space on it, then set the node up again; it continues from here.",
         )
     # pip also prints "No matching distribution" if no index answered at all.
     reached = not re.search(r"(?i)connection broken|Max retries|name resolution|timed out", output)

@@ -42,8 +42,8 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
     numbers = _numbers(error)
     if errno.ECONNREFUSED in numbers:
         return (
-            f"{hop.place} refuses connections on port {hop.port}: no SSH server listens there.",
-            "Start one there (apt-get install openssh-server), or give its port with --port.",
+            f"{hop.place} refuses connections on port {hop.port}: no SSH server listens on it.",
+            "Start one (apt-get install openssh-server), or give its port with --port.",
         )
     if numbers & set(_NO_ROUTE):
         return (
@@ -70,7 +70,7 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
     if any(word in str(error).lower() for word in _KEX_WORDS):
         return (
             f"The SSH server of {hop.place} is too old or too strict: {short(error)}.",
-            "Update OpenSSH there.",
+            f"Update OpenSSH on {hop.place}.",
         )
     return (
         f"The connection to {hop.place} broke off before the login ({short(error)}).",
@@ -111,7 +111,7 @@ def no_login(
         return (
             f"{hop.place} accepts {hop.user} by {' or '.join(map(sanitize, allowed))} only, "
             "and Ringmaster needs a key.",
-            "Allow keys there: PubkeyAuthentication yes in sshd_config.",
+            f"Allow keys in sshd_config of {hop.place}: PubkeyAuthentication yes.",
         )
     passed_over = sanitize("; ".join(f"{one.name}, {one.why}" for one in unusable), 400)
     ways_out = " ".join(dict.fromkeys(one.way_out for one in unusable))
@@ -123,13 +123,13 @@ def no_login(
     if not tried:
         return (
             f"{hop.place} refuses {hop.user}: there is no key on this computer to try.",
-            f"Make one and copy it there: ssh-keygen -t ed25519, then {shlex.join(copy)}",
+            f"Make one and copy it to {hop.place}: ssh-keygen -t ed25519, then {shlex.join(copy)}",
         )
     also = f"; not usable: {passed_over}" if unusable else ""
     return (
         f"{hop.place} refuses {hop.user}: no such user, or none of the keys is accepted "
         f"(tried: {sanitize(', '.join(tried), 300)}{also}).",
-        f"{ways_out} Check the user's name, and that the key is listed there: "
+        f"{ways_out} Check the user's name, and that {hop.place} lists the key: "
         f"{shlex.join(copy)}".strip(),
     )
 
@@ -195,7 +195,7 @@ def second_factor(hop: Hop) -> Fault:
     return (
         f"{hop.place} accepted the key of {hop.user} and requires a second factor, which "
         "Ringmaster does not support.",
-        "Allow a key alone there: AuthenticationMethods publickey in sshd_config.",
+        f"Allow a key alone in sshd_config of {hop.place}: AuthenticationMethods publickey.",
     )
 
 
@@ -233,7 +233,7 @@ def no_command(who: str, code: int, words: str) -> Fault:
     said = f" and printed “{sanitize(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",
-        f"Change {_RC_FILES} there: they must not end or fail without a terminal.",
+        f"Change {_RC_FILES} of {who}: they must not end or fail without a terminal.",
     )
 
 
@@ -241,14 +241,14 @@ def no_session(who: str, why: str) -> Fault:
     return (
         f"The SSH server of {who} allows no session on an open connection: "
         f"{sanitize(why) or 'no reason given'}.",
-        "Allow more in sshd_config there: OpenSSH's default is MaxSessions 10.",
+        "Allow more in its sshd_config: OpenSSH's default is MaxSessions 10.",
     )
 
 
 def no_sftp(who: str) -> Fault:
     return (
         f"{who} offers no file transfer (SFTP).",
-        "Add to sshd_config there: Subsystem sftp internal-sftp. Output of the login shell also "
+        "Add to its sshd_config: Subsystem sftp internal-sftp. Output of the login shell also "
         f"breaks it; remove such output from {_RC_FILES}.",
     )
 

@@ -93,7 +93,7 @@ class SftpFiles:
             except UnicodeDecodeError as error:
                 raise BackendError(
                     f"The folder {path} on {self._who} contains a name that is not UTF-8.",
-                    "Rename it there.",
+                    f"Rename it on {self._who}.",
                 ) from error
         return tuple(
             _remote_file(posixpath.join(path, one.filename), one)
@@ -245,7 +245,7 @@ class SftpFiles:
         except PermissionError as error:
             raise BackendError(
                 f"{self._who} may not read {path}: permission denied.",
-                f"Make it readable there: chmod a+r {path}",
+                f"Make it readable: chmod a+r {path}",
             ) from error
         except _CutShort as error:
             raise BackendError(
@@ -288,12 +288,12 @@ class SftpFiles:
             return BackendError(
                 f"The disk of {folder} on {self._who} is full: {free} bytes are left and "
                 f"{path} needs {size}.",
-                "Free some space there, or connect as a user whose home is on another disk.",
+                f"Free some space in {folder}, or connect as a user whose home is on another disk.",
             )
         return BackendError(
             f"{path} cannot be written on {self._who}; the node reports “{error}”.",
-            f"Check there that the disk of {folder} has no errors, that it may be written, and "
-            "that no quota is used up.",
+            f"Check that the disk of {folder} has no errors, that it may be written, and that no "
+            "quota is used up.",
         )
 
 

@@ -221,7 +221,7 @@ class NotSaved(BackendError):
     def __init__(self, trouble: str, newest: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""
         full = any(one in trouble for one in ("No space left", "quota", "no more files"))
-        first = "Free space" if full else "Make sure that the nodes can write there"
+        first = "Free space" if full else "Make sure that the nodes can write to the data root"
         then = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
         super().__init__(trouble, f"{first}, then {then}.")
 

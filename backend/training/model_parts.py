@@ -370,6 +370,6 @@ def _require_same(whole: Any, parts: Any) -> None:
 
 def _shared(name: str) -> BackendError:
     return BackendError(
-        f"The model cannot be cut there: two parts use “{name}”.",
+        f"The model cannot be cut at these modules: two parts use “{name}”.",
         "Cut so that each module and parameter is used in one part.",
     )

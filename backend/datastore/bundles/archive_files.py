@@ -96,7 +96,7 @@ def write_bundle(
     except OSError as error:
         raise BackendError(
             f"The bundle cannot be written to {target.parent}: {error.strerror or error}.",
-            "Free some space there, or choose another folder.",
+            f"Free some space in {target.parent}, or choose another folder.",
         ) from error
     finally:
         partial.unlink(missing_ok=True)

@@ -41,7 +41,7 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
     _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)
     _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
     if problem:
-        raise BackendError(problem, "Check that you may write there.")
+        raise BackendError(problem, f"Check your write permission for {folder.path}.")
     folder.files.notify_end(folder, facts.run)
     return reason
 

@@ -251,7 +251,7 @@ def _world(root: OpenRoot, path: str = "") -> Iterator[None]:
             at = f" at {shown(path)}" if path else ""
             raise BackendError(
                 f"{_full(root, error)}{at}; nothing was imported.",
-                "Free some space there, then import again.",
+                "Free some space in the data root, then import again.",
             ) from error
         why = error.strerror or str(error)
         if error.errno == errno.EEXIST:
@@ -262,8 +262,7 @@ def _world(root: OpenRoot, path: str = "") -> Iterator[None]:
             f"{what} data root {root.name}{cannot}: {why}.",
             "Rename, shorten or remove it; nothing was imported."
             if path and error.errno in _OF_THE_NAME
-            else "Nothing was imported; check that the data root is mounted and that you may write "
-            "there.",
+            else "Nothing was imported; check that the data root is mounted and writable.",
         ) from error
 
 
@@ -289,5 +288,5 @@ def _refuse_full_disk(root: OpenRoot, needed: int, files: int) -> None:
         raise BackendError(
             f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
             f"{free / 1e9:.2f} GB left.",
-            "Free some space there; nothing was imported.",
+            "Free some space in the data root; nothing was imported.",
         )

@@ -52,7 +52,7 @@ def write_entry(root: OpenRoot, one: NodeEntry) -> None:
     except OSError as error:
         raise BackendError(
             f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
-            "Check that the data root is mounted and that you may write there.",
+            "Check that the data root is mounted and writable.",
         ) from error
 
 
@@ -84,7 +84,7 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
             "agent",
             False,
             f"The status of {name} cannot be read: {error.strerror}.",
-            "Check that the data root is mounted and that you may read there.",
+            "Check that the data root is mounted and readable.",
         )
     except ValueError as error:
         why = sanitize(str(error), 200)

@@ -234,5 +234,5 @@ def _refuse_full_disk(folder: Path, needed: int) -> None:
         raise BackendError(
             f"It needs {needed / 1e9:.2f} GB on this computer, and {folder} has "
             f"{free / 1e9:.2f} GB left.",
-            "Free some space there; nothing was fetched.",
+            f"Free some space in {folder}; nothing was fetched.",
         )

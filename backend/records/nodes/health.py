@@ -157,7 +157,7 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
             limits.no_disk_bytes,
         ),
         f"{(free or 0) / 1e9:.1f} GB left for the data root",
-        "Remove old jobs or datasets there, or empty its trash.",
+        "Remove old jobs or datasets, or empty the trash of the data root.",
     )
     files = reading.disk_free_files
     yield _Sign(

@@ -90,7 +90,7 @@ def _own_mpi_fault(chosen: Sequence[NodeEntry], others: Sequence[NodeEntry]) -> 
     lacking = [name for name, facts in looked_at if not facts.mpirun]
     if lacking:
         return (
-            f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it there, for example with "
+            f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it, for example with "
             "apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
     for name, facts in looked_at:
@@ -137,13 +137,13 @@ def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
     if blind:
         sees = "does" if len(blind) == 1 else "do"
         return (
-            f"{_named(blind)} {sees} not see the data root, so nothing can be shared there. "
+            f"{_named(blind)} {sees} not see the data root, so nothing can be shared in it. "
             "Mount it, or give each node its own environment."
         )
     barred = [name for name, facts in looked_at if not facts.data_root_writable]
     if barred:
         return (
-            f"{_named(barred)} may not write to the data root, so nothing can be shared there. "
+            f"{_named(barred)} may not write to the data root, so nothing can be shared in it. "
             "Mount it with write permission, or give each node its own environment."
         )
     return ""

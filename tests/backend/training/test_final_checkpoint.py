@@ -166,7 +166,10 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
     assert NotSaved(trouble).remedy == "Free space, then start the job over: it has no checkpoint."
-    assert "can write there" in NotSaved("… could not be written: Read-only file system").remedy
+    assert (
+        "can write to the data root"
+        in NotSaved("… could not be written: Read-only file system").remedy
+    )
 
 
 def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_told() -> None:

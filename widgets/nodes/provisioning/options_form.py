@@ -27,7 +27,7 @@ _WORDS = {
     ),
     SHARED: (
         "One environment for all nodes",
-        "Installed once, in the data root. For small home folders; each start reads it there.",
+        "Installed once, in the data root, which each start reads. For small home folders.",
     ),
     LIMITS_KEY: (
         "Restrict the nodes' SSH key to training runs",

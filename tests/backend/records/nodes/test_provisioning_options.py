@@ -92,7 +92,7 @@ def test_nothing_is_wrong_with_the_first_node_however_it_is_chosen() -> None:
 def test_a_node_without_open_mpi_cannot_use_its_own() -> None:
     chosen = [node("gpu1"), node("gpu2", mpirun="", mpi_version="")]
     fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
-    assert fault.startswith("gpu2 has no Open MPI. Install it there")
+    assert fault.startswith("gpu2 has no Open MPI. Install it,")
 
 
 def test_many_nodes_are_counted_and_not_all_named() -> None:
