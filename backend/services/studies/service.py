@@ -252,7 +252,7 @@ class StudyService:
                 if isinstance(value, GalleryPart):
                     self._parts.values(value.entry, dict(value.settings), kind)
                 else:
-                    remedy = f"Import the {kind.value} under the name {value} first."
+                    remedy = f"Import it as a {kind.value} named {value} first."
                     self._library.pin(kind, value)
             except BackendError as error:
                 where = f"{study.title}, row “{row.name}”"

@@ -284,8 +284,8 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
 @pytest.mark.parametrize(
     ("job", "sentence", "remedy"),
     [
-        ({"dataset": "cifar-10"}, "There is no dataset “cifar-10”", "under the name cifar-10"),
-        ({"loader": "mine"}, "There is no loader “mine”", "Import the loader"),
+        ({"dataset": "cifar-10"}, "There is no dataset “cifar-10”", "as a dataset named cifar-10"),
+        ({"loader": "mine"}, "There is no loader “mine”", "Import it as a loader"),
         ({"model": {"gallery": "lenet"}}, "The gallery has no “lenet”", "lenet-5"),
         ({"model": {"gallery": "lenet-5", "depth": 3}}, "no setting “depth”", "gallery show"),
         ({"model": {"gallery": "lenet-5", "side": 9}}, "side must be a whole number", "show"),
@@ -324,6 +324,6 @@ def test_each_shipped_study_names_entries_of_the_gallery_with_valid_settings(
 def test_the_full_form_asks_for_the_data_of_the_source(services: Services, name: str) -> None:
     with pytest.raises(BackendError, match=r"There is no dataset “cifar-100?”") as error:
         services.studies.start(name, FormName.FULL)
-    assert re.search("Import the dataset under the name cifar-100? first", error.value.remedy)
+    assert re.search("Import it as a dataset named cifar-100? first", error.value.remedy)
     assert not services.jobs.queries.list()
     assert not any(services.library.list(kind) for kind in Kind)
