@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -338,6 +339,16 @@ def test_the_slope_of_rrelu_is_drawn_in_training_from_an_eighth_to_a_third() -> 
     slopes = -activation(activation="rrelu").train()(-torch.ones(1000))
     assert 1 / 8 <= slopes.min() < 0.14
     assert 0.32 < slopes.max() <= 1 / 3
+
+
+def test_rrelu_is_that_of_torch_in_evaluation_and_can_be_exported(tmp_path: Path) -> None:
+    act, at = activation(activation="rrelu").eval(), torch.linspace(-3, 3, 64).reshape(1, 64)
+    assert torch.allclose(act(at), nn.RReLU().eval()(at))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own deprecations
+        program = torch.onnx.export(act, (at,), dynamo=True, verbose=False)
+    assert program is not None
+    assert "LeakyRelu" in {node.op_type for node in program.model.graph}
 
 
 def test_sigmoid_star_has_slope_1_at_0_where_sigmoid_has_a_quarter() -> None:

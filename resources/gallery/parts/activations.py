@@ -5,6 +5,7 @@ Source: Deep convolutional networks for image classification (M.Sc. thesis, 2016
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 LIKE_RELU = ("relu", "leaky", "prelu", "rrelu")
 
@@ -16,6 +17,15 @@ class SigmoidStar(nn.Module):
         return 4 * torch.sigmoid(inputs) - 2
 
 
+class RReLU(nn.RReLU):
+    """Slopes from U(1/8, 1/3) in training; in evaluation their mean, in a form that ONNX has."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            return super().forward(inputs)
+        return functional.leaky_relu(inputs, (self.lower + self.upper) / 2)
+
+
 def activation(name: str, a: float = 7.5) -> nn.Module:
     """Return a new module; ``a`` is that of "leaky", whose slope is 1/a."""
     if name == "leaky":
@@ -23,8 +33,7 @@ def activation(name: str, a: float = 7.5) -> nn.Module:
     modules = {
         "relu": nn.ReLU,
         "prelu": nn.PReLU,
-        # In training a slope from U(1/8, 1/3), in evaluation the mean of the two.
-        "rrelu": nn.RReLU,
+        "rrelu": RReLU,
         "sigmoid": nn.Sigmoid,
         "tanh": nn.Tanh,
         "sigmoid-star": SigmoidStar,
