@@ -119,8 +119,9 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"a.tar.gz": gzip.compress(b"cifar")},
         {"sound.wav": b"RIFF"},
         {"a.csv": ""},
-        {"a.csv": "one column\n"},
+        {"a.csv": "column\n1\n2\n"},
         {"x.npy": b"\x93NUMPY"},
+        {f"sample{n}.npy": one for n, one in enumerate(arrays.npy(x=arrays.NUMBERS).values())},
     ],
 )
 def test_nothing_is_suggested_for_other_files(content: Content) -> None:
@@ -152,16 +153,21 @@ def test_files_that_cannot_be_read_are_no_failure() -> None:
     assert recognise([*entries, FileEntry("b/2.png", 10)], read) is None
 
 
-def test_only_first_bytes_of_a_few_files_are_read() -> None:
-    content = {f"{name}/{n}.png": pictures.picture() for name in "abc" for n in range(100)}
+@pytest.mark.parametrize("name", ["{}/{}.png", "{}/idx-{}", "{}/{}.json", "{}/{}.npy", "y/{}{}.npz",
+                                  "{}/{}.csv", "{}/{}.xml", "{}/gt_{}.txt", "{}/{}.tgz"])  # fmt: skip
+def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
+    entries = [FileEntry(name.format(kind, n), 10) for kind in "abc" for n in range(1000)]
+    entries += [FileEntry(f"{kind}/{n}.jpg", 10) for kind in "abc" for n in range(1000)]
     asked: list[int] = []
 
     def read(path: str, limit_bytes: int) -> bytes:
         asked.append(limit_bytes)
-        return content[path][:limit_bytes]
+        return b"\0\0\x08\x03{PK\3\4"
 
-    assert recognise([FileEntry(name, 10) for name in sorted(content)], read)
-    assert len(asked) <= 10
+    found = recognise(entries, read)
+    assert found is not None
+    assert found.entry == "image-folder"
+    assert len(asked) <= 60
     assert max(asked) <= 1 << 20
 
 

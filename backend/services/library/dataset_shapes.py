@@ -12,7 +12,6 @@ import re
 import struct
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from posixpath import commonpath
@@ -28,9 +27,12 @@ Read = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing"])
 _NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _NO_VALUE = frozenset(["", "?", "na", "n/a", "nan", "null", "none", "#n/a"])
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
+_MOST_READS = 16
+"""For one shape: over SFTP each takes a while."""
 _MOST_CLASSES = 50
 """Of a column of whole numbers, as in the loader of tables."""
 _MOST_SIDE = 128
@@ -48,21 +50,29 @@ class _Listing:
 
     def __init__(self, files: Sequence[FileEntry], read: Read) -> None:
         self.read = read
+        self.reads_left = 0
         self.paths = [PurePosixPath(one.path) for one in files if one.bytes]
-        self.names = Counter(path.name.lower() for path in self.paths)
+        self._names = [path.name.lower() for path in self.paths]
+        self.names = frozenset(self._names)
+        self.pictures = self.ending(*_PICTURES)
 
     def ending(self, *endings: str) -> list[PurePosixPath]:
-        return [path for path in self.paths if path.name.lower().endswith(endings)]
+        named = zip(self.paths, self._names, strict=True)
+        return [path for path, name in named if name.endswith(endings)]
 
     def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
-        """Return the first bytes of a file, unpacked if it is gzipped."""
+        """Return the first bytes of a file, unpacked if it is gzipped.
+
+        Raises:
+            ValueError: Too many files were read.
+        """
+        self.reads_left -= 1
+        if self.reads_left < 0:
+            raise ValueError(f"more than {_MOST_READS} files would have to be read")
         found = self.read(str(path), max(limit_bytes, 4096))
         if found[:2] != b"\x1f\x8b":
             return found[:limit_bytes]
         return zlib.decompressobj(wbits=31).decompress(found, limit_bytes)
-
-    def pictures(self) -> list[PurePosixPath]:
-        return self.ending(*_PICTURES)
 
 
 def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
@@ -74,6 +84,7 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
     """
     listing = _Listing(files, read)
     for entry, title, find in _SHAPES:
+        listing.reads_left = _MOST_READS
         try:
             found = find(listing)
         except (OSError, ValueError, LookupError, zlib.error, struct.error, csv.Error) as error:
@@ -134,7 +145,7 @@ def _idx(listing: _Listing) -> _Found | None:
 
 
 def _coco(listing: _Listing) -> _Found | None:
-    pictures = len(listing.pictures())
+    pictures = len(listing.pictures)
     for path in listing.ending(".json") if pictures else ():
         head = listing.head(path, _LONG_HEAD)
         if re.search(rb'"(bbox|categories)"\s*:|"images"\s*:\s*\[\s*\{', head):
@@ -147,14 +158,14 @@ def _coco(listing: _Listing) -> _Found | None:
 
 def _voc(listing: _Listing) -> _Found | None:
     notes = listing.ending(".xml")
-    if not notes or not listing.pictures() or b"<annotation" not in listing.head(notes[0], 1024):
+    if not notes or not listing.pictures or b"<annotation" not in listing.head(notes[0], 1024):
         return None
-    pictures = _count(len(listing.pictures()), "picture")
+    pictures = _count(len(listing.pictures), "picture")
     return _Found(f"{_count(len(notes), 'XML file')} with objects and {pictures}", facts=_BOXES)
 
 
 def _icdar(listing: _Listing) -> _Found | None:
-    stems = {path.stem.lower() for path in listing.pictures()}
+    stems = {path.stem.lower() for path in listing.pictures}
     notes = [
         path
         for path in listing.ending(".txt")
@@ -168,7 +179,7 @@ def _icdar(listing: _Listing) -> _Found | None:
 
 
 def _image_folder(listing: _Listing) -> _Found | None:
-    by_class = _by_class(listing.pictures())
+    by_class = _by_class(listing.pictures)
     if len(by_class) < 2:
         return None
     paths = [path for own in by_class.values() for path in own]
@@ -220,7 +231,8 @@ def _picture_size(head: bytes) -> tuple[int, int]:
 
 def _arrays(listing: _Listing) -> _Found | None:
     found = listing.ending(".npz", ".npy")
-    for path in found:
+    has_targets = any(_TARGETS.search(path.stem.lower()) for path in found)
+    for path in found if has_targets or listing.ending(".npz") else ():
         head = listing.head(path)
         if head[:4] == b"PK\3\4":
             (method,) = struct.unpack_from("<H", head, 8)
@@ -228,7 +240,7 @@ def _arrays(listing: _Listing) -> _Found | None:
             if method == zipfile.ZIP_DEFLATED:
                 head = zlib.decompressobj(wbits=-15).decompress(head, _HEAD)
         form = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:_HEAD])
-        if form is not None and path.stem[:1].lower() != "y":
+        if form is not None and not _TARGETS.search(path.stem.lower()):
             shape = [int(length) for length in form[2].split(b",") if length.strip()]
             return _Found(_some([one.name for one in found]), facts=_array_facts(shape[1:]))
     return None
@@ -246,7 +258,7 @@ def _array_facts(shape: Sequence[int]) -> dict[str, int]:
 
 def _table(listing: _Listing) -> _Found | None:
     tables = listing.ending(".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-    if not tables or listing.pictures():
+    if not tables or listing.pictures:
         return None
     path = next((one for one in tables if _trains(one)), tables[0])
     names = _some([one.name for one in tables])

@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 import torch
-from pictures import open_picture, readable, tensor_of
+from pictures import is_readable, open_picture, tensor_of
 from PIL import Image
 from splits import divide, part_of
 
@@ -51,15 +51,14 @@ class Boxes(torch.utils.data.Dataset):
         self.classes = classes
         self.side, self.channels = side, channels
         self.flips = augment == "flip" and not is_validation
-        if bad_pictures == "skip":
-            is_good = readable([sample.path for sample in samples], folder)
-            samples = [sample for sample, good in zip(samples, is_good, strict=True) if good]
         if not samples:
             raise ValueError("no picture of the dataset has a description of its boxes")
         held = divide([sample.part for sample in samples], [""] * len(samples), share, seed)
         self.samples = [
             one for one, is_held in zip(samples, held, strict=True) if is_held is is_validation
         ]
+        if bad_pictures == "skip":
+            self.samples = [one for one in self.samples if is_readable(folder, one.path)]
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -73,14 +73,10 @@ def augmented(picture: torch.Tensor, how: str) -> torch.Tensor:
     return picture.flip(2) if how == "flip and crop" and torch.rand(1) < 0.5 else picture
 
 
-def readable(paths: list[str], folder: str) -> list[bool]:
-    """Read every picture once: whether each can be read."""
-    found = []
-    for path in paths:
-        try:
-            open_picture(os.path.join(folder, path), 1, 32)
-        except ValueError:
-            found.append(False)
-        else:
-            found.append(True)
-    return found
+def is_readable(folder: str, path: str) -> bool:
+    """Whether a picture can be read to its end."""
+    try:
+        open_picture(os.path.join(folder, path), 1, 32)
+    except ValueError:
+        return False
+    return True

@@ -8,7 +8,7 @@ import os
 import warnings
 
 import torch
-from pictures import ENDINGS, augmented, readable, square_picture
+from pictures import ENDINGS, augmented, is_readable, square_picture
 from splits import divide, files, part_of_folder
 
 SIDE = 64
@@ -27,9 +27,6 @@ class UserDataset(torch.utils.data.Dataset):
     def __init__(self, folder: str) -> None:
         self.folder = folder
         samples = find_samples(folder)
-        if BAD_PICTURES == "skip":
-            is_good = readable([path for path, _, _ in samples], folder)
-            samples = [sample for sample, good in zip(samples, is_good, strict=True) if good]
         self.classes = sorted({name for _, name, _ in samples})
         if len(self.classes) < 2:
             only = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
@@ -41,6 +38,8 @@ class UserDataset(torch.utils.data.Dataset):
             for (path, name, _), is_held in zip(samples, held, strict=True)
             if is_held is self.is_validation
         ]
+        if BAD_PICTURES == "skip":
+            self.samples = [sample for sample in self.samples if is_readable(folder, sample[0])]
 
     def __len__(self) -> int:
         return len(self.samples)
