@@ -85,9 +85,9 @@ class PredictedSample:
     prediction: str
     guesses: tuple[Guess, ...] = ()
     boxes: tuple[Box, ...] = ()
-    truth: tuple[Box, ...] = ()
     output: tuple[SamplePart, ...] = ()
     file: str = ""
+    truth: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,6 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """As the job measures a checkpoint; empty for files."""
     classes: tuple[ClassMeasures, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
-    detections: tuple[DetectionMeasures, ...] = ()
-    """Of a model with boxes, on samples with true boxes: each class that has some."""
     mistakes: tuple[PredictedSample, ...] = ()
     """The most confident wrong ones, the most confident first."""
     best: tuple[PredictedSample, ...] = ()
@@ -156,6 +154,8 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """The end of what the user's code printed."""
     table: str = ""
     """The file with all predictions on this computer."""
+    detections: tuple[DetectionMeasures, ...] = ()
+    """Of a model with boxes, on samples with true boxes: each class that has some."""
 
     def to_json(self, output: str) -> dict[str, Any]:
         """Return the document that ``--json`` prints: the figures, without samples."""

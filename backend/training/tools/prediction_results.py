@@ -81,6 +81,7 @@ class PredictionResults:
         self._blanks = [""] * len(top)
         self._shown = set(evenly(count, count if count <= _ALL_SHOWN else _SOME_SHOWN))
         self._outputs: dict[int, Any] = {}
+        self._truths: dict[int, Any] = {}
         self._matches: list[average_precision.PictureMatches] = []
         self._task = ""
         self._classes = 0
@@ -127,12 +128,13 @@ class PredictionResults:
         is_boxes = all(isinstance(one, Mapping) and "boxes" in one for one in parts)
         self._task = BOXES if is_boxes else VALUES
         for place, row in enumerate(rows):
-            if begin + place in self._shown:
-                self._outputs[begin + place] = _shown(parts[place]) if is_boxes else parts[place]
-            predicted, confidence = self._text(parts[place])
             own = self._target(form, target, place, size)
             matched = average_precision.match(parts[place], own)
             self._matches += [matched] if matched is not None else []
+            if begin + place in self._shown:
+                self._outputs[begin + place] = _shown(parts[place]) if is_boxes else parts[place]
+                self._truths[begin + place] = _shown(own) if matched is not None else {}
+            predicted, confidence = self._text(parts[place])
             words = "" if own is None else _value_text(own, self._names)
             cells = (row, _cell(words), _cell(predicted), confidence, *self._blanks)
             self._table.writerow([*cells, *map(in_spreadsheet, self._files[row : row + 1])])
@@ -278,8 +280,8 @@ class PredictionResults:
         output = self._outputs[place]
         text, _ = self._text(output)
         if self._task == BOXES:
-            true = target if isinstance(target, Mapping) and not self._files else {}
-            truth = self._boxes(true, data) if "boxes" in true else ()
+            true = self._truths[place]
+            truth = self._boxes(true, data) if true else ()
             boxes = self._boxes(output, data)
             return PredictedSample(shown, text, boxes=boxes, truth=truth, file=file)
         return PredictedSample(shown, text, output=_parts("output", output), file=file)

@@ -63,7 +63,8 @@ class UserModel(nn.Module):
     ) -> torch.Tensor:
         losses = []
         for found, true in zip(output, target, strict=True):
-            logits, offsets, anchors = found["logits"], found["offsets"], found["anchors"]
+            logits, offsets = found["logits"].float(), found["offsets"].float()
+            anchors = found["anchors"]
             state, place = assign(anchors, true["boxes"])
             positive = state == 1
             classes = torch.zeros_like(logits)

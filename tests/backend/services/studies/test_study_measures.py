@@ -36,6 +36,44 @@ def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() ->
     }
 
 
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        (
+            {"AP50": [NAN, 0.2, 0.4], "AP75": [NAN, 0.1, 0.3]},
+            {Measure.AVERAGE_PRECISION: 40.0, Measure.STRICT_PRECISION: 30.0},
+        ),
+        (
+            {
+                f"AP{least} of {part}": [share]
+                for least, part, share in (
+                    *(("50", "training", 0.9), ("50", "validation", 0.8), ("50", "test", 0.7)),
+                    *(("75", "training", 0.6), ("75", "validation", 0.5), ("75", "test", 0.4)),
+                )
+            },
+            {
+                Measure.AVERAGE_PRECISION: 80.0,
+                Measure.STRICT_PRECISION: 50.0,
+                Measure.TRAINING_PRECISION: 90.0,
+                Measure.TEST_PRECISION: 70.0,
+            },
+        ),
+        ({"AP50": [NAN]}, {}),
+        ({"AP50 of another": [0.5]}, {}),
+        ({"AP50": [0.1], "AP50 of validation": [0.2]}, {Measure.AVERAGE_PRECISION: 10.0}),
+        ({"AP50": [0.0]}, {Measure.AVERAGE_PRECISION: 0.0}),
+    ],
+)
+def test_a_job_gives_its_last_average_precision(
+    metrics: dict[str, list[float]], expected: dict[Measure, float]
+) -> None:
+    config = parse_job(raw_job(1)).config
+    assert config is not None
+    named = {f"validation/{name}": values for name, values in metrics.items()}
+    found = measures_of(config, HistoryUpdate(metrics=named))
+    assert found == {measure: pytest.approx(value) for measure, value in expected.items()}
+
+
 def test_a_job_without_a_history_gives_nothing() -> None:
     config = parse_job(raw_job(1)).config
     assert config is not None

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QTableView
 
 from backend.records.jobs.prediction import CLASSES, VALUES, PredictedSample, Prediction
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from widgets.jobs.checkpoints.prediction_view import PredictionView
+from widgets.common import theme
+from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
+from widgets.jobs.checkpoints.precision_recall import ColourKeys, PrecisionRecall
+from widgets.jobs.checkpoints.prediction_view import PredictionView, SampleAnswer
 from widgets.jobs.checkpoints.try_dialog import TryDialog
 
 MADE = (checkpoint(1), checkpoint(2))
@@ -155,3 +161,48 @@ def test_closing_it_cancels(dialog, qtbot):
     drop(dialog, "/home/three.png")
     with qtbot.waitSignal(dialog.cancel_requested):
         dialog.reject()
+
+
+def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbot, look):
+    view = PredictionView("", tries.detections(), False)
+    qtbot.addWidget(view)
+    view.resize(900, 700)
+    view.show()
+    (curves,) = view.findChildren(PrecisionRecall)
+    assert curves.accessibleDescription() == (
+        "copepod: AP50 85\N{NO-BREAK SPACE}%, AP75 66\N{NO-BREAK SPACE}%; "
+        "egg: AP50 58\N{NO-BREAK SPACE}%, AP75 34\N{NO-BREAK SPACE}%"
+    )
+    table = view.findChild(QTableView).model()
+    assert [table.index(1, column).data() for column in range(4)] == [
+        "egg", "9", "58\N{NO-BREAK SPACE}%", "34\N{NO-BREAK SPACE}%",
+    ]  # fmt: skip
+    shown = {keys.accessibleName() for keys in view.findChildren(ColourKeys) if keys.isVisible()}
+    assert shown == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
+    assert not view.findChildren(ConfusionMatrix)
+
+
+def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, look):
+    found = tries.detections()
+    shown = tuple(replace(one, truth=()) for one in found.shown)
+    view = PredictionView("", replace(found, detections=(), shown=shown), False)
+    qtbot.addWidget(view)
+    view.show()
+    assert not view.findChildren(PrecisionRecall)
+    assert not any(keys.isVisible() for keys in view.findChildren(ColourKeys))
+
+
+def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, look):
+    def pixels(one):
+        card = SampleAnswer()
+        qtbot.addWidget(card)
+        card.show_sample(one)
+        image = card._picture.pixmap().toImage()
+        return {image.pixelColor(x, y).name() for x in range(240) for y in range(240)}
+
+    (first, *_) = tries.detections().shown
+    whole = pixels(replace(first, boxes=tuple(replace(one, confidence=1.0) for one in first.boxes)))
+    truth, predicted = (theme.current().curve(number).name() for number in (2, 1))
+    assert {truth, predicted} <= whole
+    assert predicted not in pixels(replace(first, boxes=()))
+    assert truth not in pixels(replace(first, truth=()))
