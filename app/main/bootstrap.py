@@ -446,6 +446,7 @@ class Program(QObject):
         controller.offered.connect(self.window.toast.offer)
         controller.job_requested.connect(drafts.new_job_with)
         controller.job_of_requested.connect(drafts.new_job_of)
+        controller.page_requested.connect(lambda kind: self.window.go(PLACES_OF_KINDS[kind]))
         controller.gallery_requested.connect(self._gallery_controller.choose)
         self.form.gallery_requested.connect(self._choose_model)
         for page in self.library.values():

@@ -57,6 +57,7 @@ def library(services, immediately, pages):
     library.offers, library.jobs, library.heard = [], [], immediately.heard
     library.offered.connect(library.offers.append)
     library.job_of_requested.connect(library.jobs.append)
+    library.page_requested.connect(lambda kind: pages[kind].show())
     library.refresh()
     return library
 
@@ -186,8 +187,8 @@ def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
     library, services, pages, flowers
 ):
     page = pages[Kind.DATASET]
-    page.show()
     import_folder(library, flowers)
+    assert page.isVisible(), "what is to be done next is there"
     offer = library.offers[-1]
     assert offer.text.startswith("Imported flowers @ 1. This looks like pictures")
     assert offer.button == "Use its loader"
