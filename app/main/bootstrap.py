@@ -499,8 +499,9 @@ class Program(QObject):
             self._library_controller.open_new(model)
             self.form.choose_model(model.name)
 
-        dataset = str(self.form.draft().raw.get("dataset", ""))
-        self._gallery_controller.choose_for_job(dataset, added)
+        raw = self.form.draft().raw
+        data = str(raw.get("dataset", "")), str(raw.get("loader", ""))
+        self._gallery_controller.choose_for_job(*data, added)
 
     @Slot(str)
     def _take_dropped(self, path: str) -> None:

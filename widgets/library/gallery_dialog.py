@@ -31,7 +31,7 @@ from widgets.library.layer_graph import LayerGraphView
 from widgets.library.layers_view import BATCH_SIZE, MOST_BATCH, short_count
 from widgets.library.page_texts import WORDS
 
-_WIDTH, _HEIGHT, _LIST_W = 940, 680, 288
+_WIDTH, _HEIGHT, _LIST_W = 940, 680, 308
 _A_ROW = 2
 _SEGMENTS_CHARS = 24
 """Choices whose words are longer together are a list."""
@@ -197,8 +197,10 @@ class GalleryDialog(Dialog):
     # -- the list
 
     def _best(self, entries: Sequence[GalleryEntry]) -> str:
-        """The smallest entry that takes the known data, or the first one."""
-        fits = [one for one in entries if self._preset.facts and not self._misfits(one)]
+        """The smallest entry with all settings of the known data, or the first one."""
+        known = self._preset.facts.keys()
+        takers = (one for one in entries if known and known <= one.card.settings.keys())
+        fits = [one for one in takers if not self._misfits(one)]
         fits.sort(key=lambda one: one.figures.layers.parameters if one.figures else 0)
         return (fits or list(entries))[0].name if entries else ""
 
