@@ -70,15 +70,16 @@ class GalleryController(QObject):
 
         self._run(dialog, partial(self._gallery.list, kind), show)
 
-    def choose_for_job(self, dataset: str, then: Callable[[LibraryItem], object]) -> None:
+    def choose_for_job(
+        self, dataset: str, loader: str, then: Callable[[LibraryItem], object]
+    ) -> None:
         """Open the models with the settings that the data of a new job needs, where known."""
         items = [one for one in self._items(Kind.DATASET) if dataset in (one.name, one.reference)]
 
         def read() -> dict[str, int]:
-            suggestion = self._gallery.suggest(dataset) if items else None
+            facts = self._gallery.facts(dataset, loader) if items else {}
             # A preview has counted the classes; the files only suggest them.
             counted = max((one.facts.get("classes", 0) for one in items), default=0)
-            facts = dict(suggestion.facts) if suggestion is not None else {}
             return {**facts, "classes": counted} if counted else facts
 
         def show(facts: dict[str, int]) -> None:

@@ -45,6 +45,7 @@ class LibraryController(QObject):
         offered: An `Offer`: such a sentence, and the next step.
         job_wished: Kind and reference to begin a new job with.
         job_of_wished: Names by kind, as in a job file, to begin a new job with.
+        page_requested: Show the page of this kind: something new there has a next step.
         gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and what takes the
             added item.
     """
@@ -53,6 +54,7 @@ class LibraryController(QObject):
     offered = Signal(Offer)
     job_requested = Signal(object, str)
     job_of_requested = Signal(object)
+    page_requested = Signal(object)
     gallery_requested = Signal(object, object, object)
     _written = Signal(object)
 
@@ -229,10 +231,14 @@ class LibraryController(QObject):
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
-        needs_loader = not self._has_loader(item.name)
-        looks = suggestion.sentence if suggestion is not None and needs_loader else ""
-        words = (f"Imported {item.name} @ {item.version}", item.left_out, looks)
-        self._offer(". ".join(filter(None, words)), *self._next_step(item, suggestion), item)
+        looks = ""
+        if suggestion is not None and not self._has_loader(item.name):
+            looks = suggestion.sentence
+            self._show_suggestion(item.reference, suggestion)
+            self.page_requested.emit(item.kind)
+        more = " ".join(filter(None, (item.left_out, looks)))
+        words = f"Imported {item.name} @ {item.version}" + (f". {more}" if more else "")
+        self._offer(words, *self._next_step(item, suggestion), item)
 
     def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
         """Show what was imported; ``known`` existed before, and is reused if it is equal."""
@@ -301,22 +307,20 @@ class LibraryController(QObject):
 
     @Slot(str)
     def _suggest(self, reference: str) -> None:
-        name = _name_of(reference)
-
-        def show(found: Suggestion | None) -> None:
-            if found is not None and not self._has_loader(name):
-                use = partial(self._use_loader, reference, found)
-                preset = GalleryPreset(found.entry, found.settings, name=name)
-                then = partial(self._loader_added, reference)
-                choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
-                offers = (
-                    Offer(found.sentence, "Use its loader", use),
-                    Offer("", "Settings…", choose),
-                )
-                self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
-
         suggest = partial(self._gallery.suggest, reference)
+        show = partial(self._show_suggestion, reference)
         self._runner.run("suggest", suggest, show, log.swallowed)
+
+    def _show_suggestion(self, reference: str, found: Suggestion | None) -> None:
+        name = _name_of(reference)
+        if found is None or self._has_loader(name):
+            return
+        use = partial(self._use_loader, reference, found)
+        preset = GalleryPreset(found.entry, found.settings, name=name)
+        then = partial(self._loader_added, reference)
+        choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
+        offers = Offer(found.sentence, "Use its loader", use), Offer("", "Settings…", choose)
+        self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
 
     def _use_loader(self, reference: str, suggestion: Suggestion) -> None:
         """Add the loader under the name of the dataset: parts of the same name belong together."""

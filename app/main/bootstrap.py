@@ -450,6 +450,7 @@ class Program(QObject):
         controller.offered.connect(self.window.toast.offer)
         controller.job_requested.connect(drafts.new_job_with)
         controller.job_of_requested.connect(drafts.new_job_of)
+        controller.page_requested.connect(lambda kind: self.window.go(PLACES_OF_KINDS[kind]))
         controller.gallery_requested.connect(self._gallery_controller.choose)
         self.form.gallery_requested.connect(self._choose_model)
         for page in self.library.values():
@@ -502,8 +503,9 @@ class Program(QObject):
             self._library_controller.open_new(model)
             self.form.choose_model(model.name)
 
-        dataset = str(self.form.draft().raw.get("dataset", ""))
-        self._gallery_controller.choose_for_job(dataset, added)
+        raw = self.form.draft().raw
+        data = str(raw.get("dataset", "")), str(raw.get("loader", ""))
+        self._gallery_controller.choose_for_job(*data, added)
 
     @Slot(str)
     def _take_dropped(self, path: str) -> None:

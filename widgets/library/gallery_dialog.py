@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
@@ -22,15 +22,16 @@ from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.page_stack import Stack
+from widgets.common.record_table_model import RECORD_ROLE
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
 from widgets.common.view_style import dress
-from widgets.library.gallery_list import GalleryDelegate, GalleryModel, GalleryRole
+from widgets.library.gallery_list import GalleryDelegate, GalleryRow, list_model
 from widgets.library.layer_graph import LayerGraphView
 from widgets.library.layers_view import BATCH_SIZE, MOST_BATCH, short_count
 from widgets.library.page_texts import WORDS
 
-_WIDTH, _HEIGHT, _LIST_W = 940, 680, 288
+_WIDTH, _HEIGHT, _LIST_W = 940, 680, 308
 _A_ROW = 2
 _SEGMENTS_CHARS = 24
 """Choices whose words are longer together are a list."""
@@ -38,12 +39,12 @@ _SEGMENTS_CHARS = 24
 
 @dataclass(frozen=True)
 class GalleryPreset:
-    """What the dialog has filled in when it opens.
+    """The contents of the dialog when it opens.
 
     Attributes:
         entry: The name of the selected entry; by default the smallest that takes the ``facts``.
         settings: Typed values for it.
-        facts: Known properties of the data, for the settings of the same name of every entry.
+        facts: Settings that the data needs, by name, for every entry.
         name: The name in the library; by default that of the entry.
     """
 
@@ -88,6 +89,7 @@ class GalleryDialog(Dialog):
         self._preset = preset or GalleryPreset()
         self._typed: dict[str, dict[str, str]] = {}
         self._names: dict[str, str] = {}
+        self._rows: dict[str, GalleryRow] = {}
         self._entry: GalleryEntry | None = None
         self._fields: dict[str, Field] = {}
         self._is_busy = False
@@ -116,14 +118,16 @@ class GalleryDialog(Dialog):
     # -- input
 
     def show_entries(self, entries: Sequence[GalleryEntry]) -> None:
-        self._model.put(entries)
+        self._rows = {one.name: GalleryRow(one) for one in entries}
+        self._filter("")
         self._select(self._preset.entry or self._best(entries))
         self._list.setFocus()
 
     def show_graph(self, name: str, graph: LayerGraph | str) -> None:
         """Take the layout of a model's layers, or why it has none."""
         if isinstance(graph, LayerGraph):
-            self._model.put_graph(name, graph)
+            self._rows[name] = replace(self._rows[name], graph=graph)
+            self._filter(self._search.text())
         if self._entry is not None and self._entry.name == name:
             self._show_graph(graph)
 
@@ -136,7 +140,7 @@ class GalleryDialog(Dialog):
         """Show why nothing was added, or why the gallery cannot be read."""
         self._is_busy = False
         self._answer.say("bad", sentence)
-        if not self._model.rowCount():
+        if not self._rows:
             self._nothing.say("warning-octagon", "The gallery cannot be read", sentence)
         self._check()
 
@@ -150,7 +154,7 @@ class GalleryDialog(Dialog):
     def _make_list(self) -> None:
         self._search = SearchField("Title or task")
         self._search.searched.connect(self._find)
-        self._model = GalleryModel()
+        self._model = list_model()
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(GalleryDelegate(self._list))
@@ -169,9 +173,9 @@ class GalleryDialog(Dialog):
         self._batch.valueChanged.connect(self._show_figures)
         self._memory = Label("", "body", "text")
         self._figures = QWidget()
-        batch = row(Label(BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH, gap=S2)
+        batch = row(Label(BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH)
         default = Label("Figures are those of the default settings.", "tiny", "text3")
-        self._figures.setLayout(col(self._facts, batch, default, gap=S2))
+        self._figures.setLayout(col(self._facts, batch, default))
         self._settings = QGridLayout()
         self._settings.setSpacing(S3)
         for column in range(_A_ROW):
@@ -193,37 +197,41 @@ class GalleryDialog(Dialog):
     # -- the list
 
     def _best(self, entries: Sequence[GalleryEntry]) -> str:
-        """The smallest entry that takes the known data, or the first one."""
-        fits = [one for one in entries if self._preset.facts and not self._misfits(one)]
+        """The smallest entry with all settings of the known data, or the first one."""
+        known = self._preset.facts.keys()
+        takers = (one for one in entries if known and known <= one.card.settings.keys())
+        fits = [one for one in takers if not self._misfits(one)]
         fits.sort(key=lambda one: one.figures.layers.parameters if one.figures else 0)
         return (fits or list(entries))[0].name if entries else ""
 
     def _misfits(self, entry: GalleryEntry) -> dict[str, int]:
-        """The known facts that the entry has no setting for, or cannot take."""
+        """The known facts that the entry cannot take."""
         settings = entry.card.settings
-        facts = self._preset.facts.items()
-        return {
-            key: value
-            for key, value in facts
-            if key in settings and not settings[key].is_valid(value)
-        }
+        known = ((key, value) for key, value in self._preset.facts.items() if key in settings)
+        return {key: value for key, value in known if not settings[key].is_valid(value)}
+
+    def _filter(self, text: str) -> None:
+        """Show the entries with all words in name, title or task."""
+        words = text.casefold().split()
+        named = ((row, f"{row.entry.name} {row.words}".casefold()) for row in self._rows.values())
+        self._model.put([row for row, name in named if all(word in name for word in words)])
 
     def _select(self, name: str) -> None:
-        number = self._model.row_of(name)
-        self._list.setCurrentIndex(self._model.index(max(number, 0)))
+        names = [row.entry.name for row in self._model.rows]
+        self._list.setCurrentIndex(self._model.index(names.index(name) if name in names else 0, 0))
         self._chosen()
 
     @Slot(str)
     def _find(self, text: str) -> None:
         kept = self._entry.name if self._entry is not None else ""
-        self._model.search(text)
+        self._filter(text)
         self._nothing.say("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
         self._select(kept)
 
     @Slot()
     def _chosen(self) -> None:
         index: QModelIndex = self._list.currentIndex()
-        entry = index.data(GalleryRole.ENTRY) if index.isValid() else None
+        entry = index.data(RECORD_ROLE).entry if index.isValid() else None
         if entry is not self._entry:
             self._entry = entry
             self._show_entry()
@@ -243,7 +251,7 @@ class GalleryDialog(Dialog):
             self._name.setText(self._names.get(entry.name) or self._preset.name or entry.name)
             self._show_settings(entry)
             self._show_figures()
-            self._show_graph(self._model.graph(entry.name))
+            self._show_graph(self._rows[entry.name].graph)
             self._turn(self._tabs.key())
             if not self._is_busy:
                 self._answer.clear()
@@ -287,7 +295,7 @@ class GalleryDialog(Dialog):
 
     @Slot(str)
     def _turn(self, key: str) -> None:
-        has_graph = self._entry is not None and self._model.graph(self._entry.name) is not None
+        has_graph = self._entry is not None and self._rows[self._entry.name].graph is not None
         self._pages.setCurrentIndex((1 if has_graph else 2) if key == "layers" else 0)
 
     # -- the settings
@@ -307,11 +315,11 @@ class GalleryDialog(Dialog):
         self._mark_faults()
 
     def _first_values(self, entry: GalleryEntry) -> dict[str, str]:
-        settings = entry.card.settings
-        facts = {key: str(value) for key, value in self._preset.facts.items()}
-        given = {key: text for key, text in facts.items() if key not in self._misfits(entry)}
-        given |= self._preset.settings if entry.name == self._preset.entry else {}
-        return {key: given.get(key, _text(one.default)) for key, one in settings.items()}
+        values: dict[str, object] = {k: one.default for k, one in entry.card.settings.items()}
+        taken = self._preset.facts.keys() - self._misfits(entry).keys()
+        values |= {key: self._preset.facts[key] for key in taken}
+        values |= self._preset.settings if entry.name == self._preset.entry else {}
+        return {key: _text(values[key]) for key in entry.card.settings}
 
     def _control(self, key: str, setting: CardSetting, text: str) -> QWidget:
         def changed(value: str | bool) -> None:

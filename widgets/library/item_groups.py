@@ -125,9 +125,29 @@ class EntryDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         entry: Entry = index.data(EntryRole.ENTRY)
-        rect, state = option.rect, option.state
-        box = QRectF(rect).adjusted(S2, 1, -S2, -1)
         painter.save()
+        words = entry.name, formats.disk(entry.newest.bytes), entry.warning or entry.summary
+        self.paint_words(painter, option, words, warns=bool(entry.warning))
+        painter.restore()
+
+    def paint_words(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        words: tuple[str, str, str],
+        *,
+        warns: bool = False,
+        indent: int = 0,
+    ) -> QRectF:
+        """Paint a row and its name, corner and second line; return the place of the lines.
+
+        Args:
+            warns: The second line is a warning.
+            indent: The width of what is at their left.
+        """
+        name, corner, below = words
+        state = option.state
+        box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         selected = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
@@ -135,17 +155,16 @@ class EntryDelegate(QStyledItemDelegate):
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & by_key == by_key:
             paint_focus(painter, box)
-        inner = box.adjusted(S3, S1, -S3, -S1)
+        inner = box.adjusted(S3 + indent, S1, -S3, -S1)
         half = inner.height() / 2
-        size = formats.disk(entry.newest.bytes)
-        room = text_width(size) + S2
+        room = text_width(corner) + S2
         first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
-        paint_text(painter, first, entry.name, "strong", middle=True)
-        corner = QRectF(inner.right() - room, inner.top(), room, half)
-        paint_text(painter, corner, size, "body", "text2", right=True)
+        paint_text(painter, first, name, "strong", middle=True)
+        place = QRectF(inner.right() - room, inner.top(), room, half)
+        paint_text(painter, place, corner, "body", "text2", right=True)
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
-        if entry.warning:
-            paint_text(painter, second, entry.warning, "small_strong", "warn")
+        if warns:
+            paint_text(painter, second, below, "small_strong", "warn")
         else:
-            paint_text(painter, second, entry.summary, "body", "text2")
-        painter.restore()
+            paint_text(painter, second, below, "body", "text2")
+        return inner

@@ -251,6 +251,7 @@ class LibraryDetail(QWidget):
     def show_offers(self, reference: str, *offers: Offer) -> None:
         """Show a sentence about the item with the next steps; the first is the likeliest."""
         if self._is_shown(reference):
+            self._shown_for["offer"] = reference
             buttons = [
                 Button(one.button, kind="plain" if n else "primary") for n, one in enumerate(offers)
             ]

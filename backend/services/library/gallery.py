@@ -23,6 +23,7 @@ from backend.services.library.service import LibraryService
 GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 KINDS = (Kind.MODEL, Kind.LOADER)
+_FACTS = ("classes", "channels", "side", "features")
 
 
 class GalleryService:
@@ -125,6 +126,25 @@ class GalleryService:
         """
         return recognise(*self._library.first_bytes(Kind.DATASET, dataset))
 
+    def facts(self, dataset: str, loader: str = "") -> dict[str, int]:
+        """Return the settings that a network needs for a dataset, by name, where they are known.
+
+        Numbers in the code of the loader, such as SIDE, precede those of the files.
+
+        Raises:
+            BackendError: A reference is unknown, or the data root is not available.
+        """
+        found = self.suggest(dataset)
+        facts = dict(found.facts) if found is not None else {}
+        if loader:
+            entry_file = Kind.LOADER.entry_file
+            set_here = _constants(self._library.text(Kind.LOADER, loader, entry_file))
+            for key in _FACTS:
+                node = set_here.get(key.upper())
+                if isinstance(node, ast.Constant) and type(node.value) is int:
+                    facts[key] = node.value
+        return facts
+
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:
             card = Card.from_dict(read_job_file(folder / CARD))
@@ -142,13 +162,7 @@ def with_constants(source: str, values: Mapping[str, Value]) -> str:
         ValueError: The module has no such constant.
     """
     lines = source.splitlines(keepends=True)
-    constants = {
-        target.id: node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
+    constants = _constants(source)
     for key, value in values.items():
         node = constants.get(key.upper())
         if node is None or node.lineno != node.end_lineno:
@@ -157,3 +171,18 @@ def with_constants(source: str, values: Mapping[str, Value]) -> str:
         changed = line[: node.col_offset] + repr(value).encode() + line[node.end_col_offset :]
         lines[node.lineno - 1] = changed.decode()
     return "".join(lines)
+
+
+def _constants(source: str) -> dict[str, ast.expr]:
+    """Return the values of a module's constants, by name; none if it has no valid syntax."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return {}
+    return {
+        target.id: node.value
+        for node in body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }

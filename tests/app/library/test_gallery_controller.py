@@ -57,6 +57,7 @@ def library(services, immediately, pages):
     library.offers, library.jobs, library.heard = [], [], immediately.heard
     library.offered.connect(library.offers.append)
     library.job_of_requested.connect(library.jobs.append)
+    library.page_requested.connect(lambda kind: pages[kind].show())
     library.refresh()
     return library
 
@@ -162,7 +163,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     services.library.import_item(Kind.DATASET, tmp_path / "notes", "notes")
     library.refresh()
     added = []
-    gallery.choose_for_job(dataset, added.append)
+    gallery.choose_for_job(dataset, "", added.append)
     dialog = gallery.dialog.now
     click_row(dialog, "LeNet-5")
     assert {name: line(dialog, name).text() for name in facts} == facts
@@ -174,9 +175,34 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     item = services.library.import_item(Kind.DATASET, flowers, "flowers")
     services.library._add_facts(item, {"classes": 5}, "")
     library.refresh()
-    gallery.choose_for_job("flowers", print)
+    gallery.choose_for_job("flowers", "", print)
     click_row(gallery.dialog.now, "LeNet-5")
     assert line(gallery.dialog.now, "Classes").text() == "5"
+
+
+@pytest.mark.parametrize(
+    ("code", "side"),
+    [
+        ("SIDE = 24\n", "24"),
+        ("SIDE: int = 20\nCHANNELS = 1\n", "20"),
+        ("SIDE = 'x'\n", "32"),
+        ("SIDE = True\n", "32"),
+        ("def f():\n    SIDE = 24\n", "32"),
+        ("SIDE = (\n", "32"),
+        ("", "32"),
+    ],
+)
+def test_the_side_that_the_loader_makes_is_believed(
+    gallery, library, services, flowers, tmp_path, code, side
+):
+    services.library.import_item(Kind.DATASET, flowers, "flowers")
+    (tmp_path / "reader").mkdir()
+    (tmp_path / "reader/bks_dataset.py").write_text(f"# Reads.\n{code}")
+    services.library.import_item(Kind.LOADER, tmp_path / "reader", "reader")
+    library.refresh()
+    gallery.choose_for_job("flowers", "reader", print)
+    click_row(gallery.dialog.now, "LeNet-5")
+    assert line(gallery.dialog.now, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -186,8 +212,8 @@ def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
     library, services, pages, flowers
 ):
     page = pages[Kind.DATASET]
-    page.show()
     import_folder(library, flowers)
+    assert page.isVisible(), "what is to be done next is there"
     offer = library.offers[-1]
     assert offer.text.startswith("Imported flowers @ 1. This looks like pictures")
     assert offer.button == "Use its loader"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QAbstractButton, QApplication
 from pytestqt.qtbot import QtBot
@@ -13,7 +12,7 @@ from backend.records.library.item import Kind
 from backend.services.jobs.service import JobService
 from tests.app.jobs.test_own_model import Mouse
 from tests.programs import end
-from tests.widgets.library.test_gallery_dialog import listing
+from tests.widgets.library.test_gallery_dialog import click_row, titles
 from widgets.common.fields import LineEdit
 from widgets.common.theme_manager import ThemeChoice
 from widgets.library.gallery_dialog import GalleryDialog
@@ -56,17 +55,9 @@ def dialog_of(qtbot, kind):
 
 def choose(qtbot, mouse, dialog, title):
     """Click on a row of the list by its title."""
-    view = listing(dialog)
-    model = view.model()
-
-    def row():
-        rows = range(model.rowCount())
-        return next((n for n in rows if model.index(n, 0).data() == title), -1)
-
-    qtbot.waitUntil(lambda: row() >= 0)
+    qtbot.waitUntil(lambda: title in titles(dialog))
     mouse.clicks += 1
-    place = view.visualRect(model.index(row(), 0)).center()
-    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    click_row(dialog, title)
 
 
 def read(dialog):
@@ -80,8 +71,8 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse = Mouse(qtbot, program)
     mouse.drop(flowers)
     mouse.click("Import", dialog_of(qtbot, ImportDialog))
-    mouse.click("Use its loader", program.window.toast)
-    mouse.click("Train…", program.window.toast)
+    mouse.click("Use its loader", program.library[Kind.DATASET].detail)
+    mouse.click("Train…", program.library[Kind.DATASET].detail)
     qtbot.waitUntil(lambda: program.window.place == "new-job")
     mouse.click("From the gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
