@@ -157,13 +157,14 @@ class DepthDrawing(QWidget):
         for number, stage in enumerate(stages):
             column = QRectF(number * width, 0, width, _BLOCKS_H)
             self._paint_blocks(painter, column, stage, most)
-            for line, text in enumerate(_words(stage)):
-                place = QRectF(column.left(), _BLOCKS_H + S2 + line * _LINE_H, width - S1, _LINE_H)
-                is_first = line == 0
-                if is_first and text_width(text, "strong") > place.width():
-                    text = formats.count(stage.convolutions)
-                role, tone = ("strong", "text") if is_first else ("small", "text2")
-                paint_text(painter, place, text, role, tone, center=True)
+            texts = list(_words(stage))
+            place = QRectF(column.left(), _BLOCKS_H + S2, width - S1, _LINE_H)
+            if text_width(texts[0], "strong") > place.width():
+                texts[0] = formats.count(stage.convolutions)
+            paint_text(painter, place, texts[0], "strong", center=True)
+            for text in texts[1:]:
+                place.translate(0, _LINE_H)
+                paint_text(painter, place, text, "small", "text2", center=True)
 
     def _paint_blocks(
         self, painter: QPainter, column: QRectF, stage: DepthStage, most: int

@@ -34,8 +34,9 @@ class VarianceView(QWidget):
 
     def show_variance(self, found: DepthVariance) -> None:
         self._shown = found
-        self.sentence.setText(found.sentence)
-        self.sentence.set_tone("text" if found.is_healthy else "warn")
+        is_well, sentence = found.judge()
+        self.sentence.setText(sentence)
+        self.sentence.set_tone("text" if is_well else "warn")
         self._warnings.setText(" ".join(found.warnings))
         self._warnings.setVisible(bool(found.warnings))
         places = list(range(1, len(found.layers) + 1))

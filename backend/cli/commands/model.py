@@ -82,7 +82,7 @@ def variance(
         (one.name, one.kind, *map(_short, (one.activation, one.gradient))) for one in found.layers
     )
     head = ("NAME", "KIND", "ACTIVATIONS", "GRADIENTS")
-    return Answer(found, Table(head, rows), found.sentence, map(Note, found.warnings))
+    return Answer(found, Table(head, rows), found.judge()[1], map(Note, found.warnings))
 
 
 def _short(value: float | None) -> str:

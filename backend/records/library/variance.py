@@ -16,11 +16,15 @@ from backend.records.base.schema import READ, Record
 from backend.records.library.preview import TOOL_RULES
 
 _MATTERS = 1e4
-"""The change of a variance over all layers from which on depth hinders training: the gradients of
-the first layers are then a hundred times smaller than those of the last."""
-_LEAST_LAYERS = 3
+"""A variance that changes more than this over all layers hinders training: the gradients of the
+first layers are then a hundred times smaller than those of the last."""
+_LEAST_LAYERS, _MOST_FITTED = 3, 200
 _OF_SIGMOID = 16
-_FIXES = "Kaiming initialisation, batch normalisation or shortcuts around layers keep them."
+_FIXES = "Kaiming initialisation, batch normalisation or shortcuts around layers keep it."
+_NO_SIGMOID = (
+    f"sigmoid has slope 1/4 at 0, which alone is a factor of {_OF_SIGMOID}. "
+    "ReLU, tanh and 4 · sigmoid(x) − 2 have slope 1."
+)
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,15 @@ class LayerVariance:
             is infinite or not a number, or there is only one sample.
         gradient: The variance around zero of the gradient of the loss by its output; None if there
             is no gradient, or it is infinite or not a number.
+        broken: "output" or "gradient": which of both is the first to have a value that is infinite
+            or not a number.
     """
 
     name: str
     kind: str
     activation: float | None
     gradient: float | None
-    is_finite: bool = True
+    broken: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,104 +53,75 @@ class DepthVariance(Record, what="list of variances", rules=TOOL_RULES):
 
     Attributes:
         sigmoids: How often the forward pass computes a sigmoid.
+        output: The end of what the user's code printed.
     """
 
     layers: tuple[LayerVariance, ...] = ()
     sigmoids: int = 0
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata={READ: str})
-    """The end of what the user's code printed."""
 
-    @property
-    def is_healthy(self) -> bool:
-        return self._judged[0]
-
-    @property
-    def sentence(self) -> str:
-        """Return what the figures mean for training."""
-        return self._judged[1]
-
-    @property
-    def _judged(self) -> tuple[bool, str]:
-        broken = next((one.name for one in self.layers if not one.is_finite), "")
-        if broken:
+    def judge(self) -> tuple[bool, str]:
+        """Return whether depth does not hinder training, and a sentence about it."""
+        # An output breaks all after it, then every gradient; a gradient those before it.
+        order = [one for one in self.layers if one.broken == "output"]
+        order += [one for one in reversed(self.layers) if one.broken]
+        if order:
             return False, (
-                f"{broken} is the first layer whose output or gradient is infinite or not a "
+                f"The {order[0].broken} of {order[0].name} is the first that is infinite or not a "
                 "number. Look for logarithms, divisions by zero and large values before it."
             )
-        if len(self.layers) < _LEAST_LAYERS:
+        count = len(self.layers)
+        if count < _LEAST_LAYERS:
             return True, f"Fewer than {_LEAST_LAYERS} layers with weights have no depth to judge."
         gradients = [one.gradient for one in self.layers]
-        activations = [one.activation for one in self.layers]
         if all(value is None for value in gradients):
             return False, "No layer gets a gradient, so that none learns."
-        for factor, total, sentence in (
-            (_growth(gradients), _over(gradients), self._of_gradients),
-            (1 / _growth(activations), 1 / _over(activations), _of_activations),
+        of_gradients, of_outputs = _fit(gradients), _fit([one.activation for one in self.layers])
+        is_sigmoid = 2 * self.sigmoids >= count and of_gradients >= math.log(_OF_SIGMOID / 2)
+        # Each with its slope in the direction of its way, then what shrinking and growing do.
+        for slope, what, less, more in (
+            (
+                -of_gradients,
+                ("gradients", "a layer from the output to the input"),
+                f"the first layers hardly learn. {_NO_SIGMOID if is_sigmoid else _FIXES}",
+                f"the first layers take too large steps. {_FIXES}",
+            ),
+            (
+                of_outputs,
+                ("outputs between samples", "a layer"),
+                f"the last layers hardly distinguish them. {_FIXES}",
+                f"the last layers get too large values. {_FIXES}",
+            ),
         ):
-            if max(total, 1 / total) >= _MATTERS:
-                return False, sentence(factor)
+            if abs(slope) * (count - 1) >= math.log(_MATTERS):
+                changes, effect = ("shrinks", less) if slope < 0 else ("grows", more)
+                times = f"about {_figure(abs(slope))} times {what[1]}"
+                return False, f"The variance of the {what[0]} {changes} {times}: {effect}"
         silent = sum(value == 0 for value in gradients)
         if silent:
-            return False, f"The gradient of {silent} of {len(gradients)} layers is zero: {_DEAD}"
-        changes = [max(one, 1 / one) for one in (_over(gradients), _over(activations))]
-        return True, (
-            f"Variances stay within a factor of {_figure(max(changes))} from the first layer to "
-            "the last: depth is not what prevents training."
-        )
-
-    def _of_gradients(self, factor: float) -> str:
-        if factor < 1:
-            return (
-                f"The variance of the gradients grows about {_figure(1 / factor)} times a layer "
-                f"from the output to the input: the first layers take too large steps. {_FIXES}"
+            return False, (
+                f"The gradient of {silent} of {count} layers is zero: weights of zero after them, "
+                "or a ReLU whose inputs are all negative, keep it from them."
             )
-        found = (
-            f"The variance of the gradients shrinks about {_figure(factor)} times a layer from the "
-            "output to the input: the first layers hardly learn. "
-        )
-        if 2 * self.sigmoids < len(self.layers) or factor < _OF_SIGMOID / 2:
-            return found + _FIXES
-        return found + (
-            f"sigmoid has slope 1/4 at 0, which alone is a factor of {_OF_SIGMOID}. "
-            "ReLU, tanh and 4 · sigmoid(x) − 2 have slope 1."
+        most = max(abs(of_gradients), abs(of_outputs)) * (count - 1)
+        return True, (
+            f"Variances change by a factor of {_figure(most)} over all layers: depth is not what "
+            "prevents training."
         )
 
 
-_DEAD = "weights of zero after them, or a ReLU whose inputs are all negative, keep it from them."
-
-
-def _of_activations(factor: float) -> str:
-    if factor < 1:
-        return (
-            f"The variance of the outputs grows about {_figure(1 / factor)} times a layer: the "
-            f"last layers get too large values. {_FIXES}"
-        )
-    return (
-        f"The variance between samples shrinks about {_figure(factor)} times a layer: the last "
-        f"layers hardly distinguish them. {_FIXES}"
-    )
-
-
-def _logarithms(values: Sequence[float | None]) -> list[tuple[int, float]]:
-    return [(n, math.log(value)) for n, value in enumerate(values) if value]
-
-
-def _growth(values: Sequence[float | None]) -> float:
-    """Return the factor from each layer to the next: the median of all slopes (Theil and Sen).
+def _fit(values: Sequence[float | None]) -> float:
+    """Return the change of the logarithm from a layer to the next: the median of all slopes.
 
     One layer that differs, as after pooling over the whole picture, does not change it.
     """
-    found = _logarithms(values)
-    slopes = [(b - a) / (n - m) for (m, a), (n, b) in combinations(found, 2)]
-    return math.exp(statistics.median(slopes)) if slopes else 1.0
+    found = [(n, math.log(value)) for n, value in enumerate(values) if value]
+    some = found[:: 1 + len(found) // _MOST_FITTED]
+    slopes = [(b - a) / (n - m) for (m, a), (n, b) in combinations(some, 2)]
+    return statistics.median(slopes or [0.0])
 
 
-def _over(values: Sequence[float | None]) -> float:
-    """Return the factor of the fit from the first layer to the last one."""
-    places = [n for n, _ in _logarithms(values)]
-    return _growth(values) ** (places[-1] - places[0]) if places else 1.0
-
-
-def _figure(value: float) -> str:
-    return f"{float(f'{value:.2g}'):,.12g}".replace(",", number_format.THIN)
+def _figure(logarithm: float) -> str:
+    value = math.exp(min(logarithm, 300.0))
+    return f"{value:.2g}" if value < 9.95 else number_format.count(round(value))

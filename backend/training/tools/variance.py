@@ -92,7 +92,7 @@ class _Calls:
                     type(module).__name__,
                     _variance(value) if len(value) > 1 else None,
                     None,
-                    _is_finite(value),
+                    "" if _is_finite(value) else "output",
                 )
             )
             if found[0].requires_grad:
@@ -102,9 +102,11 @@ class _Calls:
         return note
 
     def _take(self, place: int, gradient: torch.Tensor) -> None:
-        row, is_finite = self.rows[place], _is_finite(gradient)
-        square = gradient.detach().double().square().mean().item() if is_finite else None
-        self.rows[place] = replace(row, gradient=square, is_finite=row.is_finite and is_finite)
+        row, value = self.rows[place], gradient.detach()
+        if _is_finite(value):
+            self.rows[place] = replace(row, gradient=value.double().square().mean().item())
+        else:
+            self.rows[place] = replace(row, broken=row.broken or "gradient")
 
 
 def _variance(value: torch.Tensor) -> float | None:

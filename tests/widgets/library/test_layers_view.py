@@ -173,7 +173,7 @@ def test_any_variances_are_a_plot_and_a_sentence(view, values):
     view._choose("variance")
     view.show_variance(found)
     view.grab()
-    assert view.variance.sentence.text() == found.sentence
+    assert view.variance.sentence.text() == found.judge()[1]
     assert view.variance.panel.keys() == ("Activations", "Gradients")
     assert not view.search.isVisible()
     rows, title = view.variance.panel.read(1)

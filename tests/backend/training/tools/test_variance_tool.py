@@ -97,9 +97,9 @@ def test_gradients_shrink_by_the_square_of_the_slope_and_the_variance_of_the_wei
     [
         (nn.Sigmoid, 1.0, "The variance of the gradients shrinks about 1", True),
         (nn.Sigmoid, 1 / 3, "The variance of the gradients shrinks about 5", True),
-        (nn.Tanh, 1.0, "Variances stay within a factor of ", False),
-        (nn.ReLU, 2.0, "Variances stay within a factor of ", False),
-        (SigmoidStar, 1.0, "Variances stay within a factor of ", False),
+        (nn.Tanh, 1.0, "Variances change by a factor of ", False),
+        (nn.ReLU, 2.0, "Variances change by a factor of ", False),
+        (SigmoidStar, 1.0, "Variances change by a factor of ", False),
         (SigmoidStar, 1 / 3, "The variance of the gradients shrinks about 3", False),
         (nn.ReLU, 1 / 3, "The variance of the gradients shrinks about 6", False),
         (nn.Identity, 4.0, "The variance of the gradients grows about 4", False),
@@ -109,17 +109,19 @@ def test_the_sentence_says_what_was_measured(
     activation: Callable[[], nn.Module], gain: float, begins: str, names_sigmoid: bool
 ) -> None:
     found = measured(activation, gain)
-    assert found.sentence.startswith(begins)
-    assert ("slope 1/4" in found.sentence) == names_sigmoid
-    assert found.is_healthy == begins.startswith("Variances")
+    is_well, sentence = found.judge()
+    assert sentence.startswith(begins)
+    assert ("slope 1/4" in sentence) == names_sigmoid
+    assert is_well == begins.startswith("Variances")
 
 
 def test_a_sigmoid_at_the_end_is_not_the_reason() -> None:
     model = Plain(nn.Tanh, 1 / 4)
     model.head = nn.Sequential(nn.Linear(WIDTH, 10), nn.Sigmoid())
     found = variance_of(model, torch.randn(SAMPLES, WIDTH), torch.randint(10, (SAMPLES,)))
-    assert (found.sigmoids, found.is_healthy) == (1, False)
-    assert "sigmoid" not in found.sentence
+    is_well, sentence = found.judge()
+    assert (found.sigmoids, is_well) == (1, False)
+    assert "sigmoid" not in sentence
 
 
 def rows(*values: tuple[float | None, float | None]) -> DepthVariance:
@@ -133,21 +135,25 @@ def rows(*values: tuple[float | None, float | None]) -> DepthVariance:
     [
         (rows(), "Fewer than 3 layers"),
         (rows((1, 1), (1, 1)), "Fewer than 3 layers"),
-        (rows((1, 1), (1, 1), (1, 1)), "within a factor of 1 "),
-        (rows((1, 1), (1, 1e-6), (1, 1), (1, 1)), "within a factor of 1 "),
+        (rows((1, 1), (1, 1), (1, 1)), "change by a factor of 1 "),
+        (rows((1, 1), (1, 1e-6), (1, 1), (1, 1)), "change by a factor of 1 "),
         (rows((1, 1e-300), (1, 1e-150), (1, 1)), "shrinks about 1"),
+        (rows((1, 1e-300), (1, 1), (1, 1e300)), "shrinks about "),
         (rows((1, 0), (1, 0), (1, 1e-9), (1, 1e-6), (1, 1e-3)), "shrinks about 1\u202f000 times"),
-        (rows((1, None), (1, None), (1, 1), (1, 1)), "within a factor of 1 "),
+        (rows((1, None), (1, None), (1, 1), (1, 1)), "change by a factor of 1 "),
         (rows((1, None), (1, None), (1, None)), "No layer gets a gradient"),
         (rows((1, 0), (1, 0), (1, 1)), "The gradient of 2 of 3 layers is zero"),
-        (rows((None, 1), (None, 1), (None, 1)), "within a factor of 1 "),
-        (rows((1, 1), (1e-3, 1), (1e-6, 1)), "between samples shrinks about 1\u202f000 times"),
-        (rows((1, 1), (1e3, 1), (1e6, 1)), "variance of the outputs grows about 1\u202f000 times"),
-        (rows((0, 1), (0, 1), (0, 1)), "within a factor of 1 "),
+        (rows((None, 1), (None, 1), (None, 1)), "change by a factor of 1 "),
+        (
+            rows((1, 1), (1e-3, 1), (1e-6, 1)),
+            "outputs between samples shrinks about 1\u202f000 times",
+        ),
+        (rows((1, 1), (1e3, 1), (1e6, 1)), "outputs between samples grows about 1\u202f000 times"),
+        (rows((0, 1), (0, 1), (0, 1)), "change by a factor of 1 "),
     ],
 )
 def test_any_variances_are_one_judgement(found: DepthVariance, part: str) -> None:
-    assert part in found.sentence
+    assert part in found.judge()[1]
     assert DepthVariance.from_dict(found.to_dict()) == found
 
 
@@ -197,7 +203,7 @@ CHAIN = """
 def test_frozen_layers_have_no_gradient_and_the_others_do(look: Look) -> None:
     found = look(CHAIN.format(more="self.a.requires_grad_(False)", forward=""))
     assert [one.gradient is None for one in found.layers] == [True, False, False]
-    assert found.is_healthy
+    assert found.judge()[0]
 
 
 def test_a_layer_that_is_used_twice_is_two_points(look: Look) -> None:
@@ -206,13 +212,29 @@ def test_a_layer_that_is_used_twice_is_two_points(look: Look) -> None:
     assert all(one.gradient is not None for one in found.layers)
 
 
-def test_the_first_layer_that_is_not_a_number_is_named(look: Look) -> None:
-    bad = "nn.init.constant_(self.b.weight, float('nan'))"
-    found = look(CHAIN.format(more=bad, forward=""))
-    assert [one.is_finite for one in found.layers][1:] == [False, False]
-    assert found.layers[1].activation is None
-    assert not found.is_healthy
-    assert "infinite or not a number" in found.sentence
+@pytest.mark.parametrize(
+    ("more", "forward", "broken", "first"),
+    [
+        ("nn.init.constant_(self.b.weight, float('nan'))", "", "goo", "output of b"),
+        ("nn.init.constant_(self.c.bias, float('inf'))", "", "  o", "output of c"),
+        ("", "data = data / 0", "ooo", "output of a"),
+        ("self.c.register_full_backward_hook(Bad.hook)", "", "gg ", "gradient of b"),
+    ],
+)
+def test_the_first_value_that_is_not_a_number_is_named(
+    look: Look, more: str, forward: str, broken: str, first: str
+) -> None:
+    bad = """
+class Bad:
+    @staticmethod
+    def hook(module, inputs, outputs):
+        return tuple(one * float("nan") for one in inputs)
+"""
+    found = look(CHAIN.format(more=more, forward=forward) + bad)
+    assert "".join(one.broken[:1] or " " for one in found.layers) == broken
+    is_well, sentence = found.judge()
+    assert not is_well
+    assert sentence.startswith(f"The {first} is the first that is infinite or not a number.")
 
 
 def test_a_model_without_parameters_has_activations_only(look: Look) -> None:
@@ -227,7 +249,7 @@ def test_a_model_without_parameters_has_activations_only(look: Look) -> None:
     assert [one.name for one in found.layers] == ["a", "b", "c"]
     assert all(one.activation and one.gradient is None for one in found.layers)
     assert "does not depend on any parameter" in found.warnings[0]
-    assert (found.is_healthy, "No layer gets a gradient" in found.sentence) == (False, True)
+    assert found.judge() == (False, "No layer gets a gradient, so that none learns.")
 
 
 def test_integers_are_an_input_like_others(look: Look) -> None:
@@ -266,7 +288,7 @@ def test_models_as_users_write_them_are_measured(look: Look, more: str, forward:
     body = CHAIN.format(more=more, forward=forward)
     found = look("    from torch.utils.checkpoint import checkpoint\n" + body)
     assert "c" in [one.name for one in found.layers]
-    assert found.sentence
+    assert found.judge()[1]
     assert not found.warnings
 
 
