@@ -325,7 +325,7 @@ def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
             )
         in_row = [path[len(start) :] for path in own if path in paths]
         words = [_word(one, table[one]) for one in in_row if one in table]
-        name = re.sub(r"[^\w.]+", "-", "-".join([entry, *filter(None, words)])).strip("-.")
+        name = re.sub(r"([^\w.]|_)+", "-", "-".join([entry, *filter(None, words)])).strip("-.")
         settings = tuple((one, str(value)) for one, value in table.items())
         values[key] = GalleryPart(kind, entry, name[:_NAME_LENGTH], settings)
     return values
