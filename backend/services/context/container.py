@@ -186,9 +186,9 @@ class Services:
     def library(self) -> LibraryService:
         from backend.services.library.service import LibraryService
 
-        looks = self._cache / "looks"
+        previews = self._cache / "looks"
         return LibraryService(
-            self.data_root, self.catalogue, looks, self.queries.show, access=self.access
+            self.data_root, self.catalogue, previews, self.queries.show, access=self.access
         )
 
     @_made_once
@@ -200,7 +200,7 @@ class Services:
             self.data_root,
             default_places(self._key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
-            look=lambda entry, shell: self.cluster.facts(entry, shell),
+            inspect=lambda entry, shell: self.cluster.facts(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
             access=self.access,
         )

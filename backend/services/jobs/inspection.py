@@ -54,14 +54,14 @@ class InspectionService:
             self._library.show(Kind.LOADER, loader),
         )
 
-        def look() -> ModelLayers:
+        def inspect() -> ModelLayers:
             folders = self._folders({item.kind: item.reference for item in items}, progress)
             request = {**folders, "batch_size": batch_size}
             what = "Reading the layers"
             return run_tool("layers", request, ModelLayers.from_dict, what, _LIMIT_S, progress)
 
         key = ("layers", *(item.sha256 for item in items), str(batch_size))
-        return self._kept.get(key, ModelLayers.from_dict, look)
+        return self._kept.get(key, ModelLayers.from_dict, inspect)
 
     def graph(self, found: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""
@@ -92,7 +92,7 @@ class InspectionService:
         pins = {kind: file.pins[kind.value] for kind in Kind}
         batch_size = min(file.config.batch_size, _MOST_SAMPLES)
 
-        def look() -> CheckpointInspection:
+        def inspect() -> CheckpointInspection:
             for record in records.values():
                 with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
                     self._access.bring_file(Path(record.path), progress or Progress())
@@ -111,7 +111,7 @@ class InspectionService:
             *(f"{key} {record.sha256}" for key, record in records.items()),
             *(str(sample), str(batch_size)),
         )
-        return self._kept.get(key, CheckpointInspection.from_dict, look)
+        return self._kept.get(key, CheckpointInspection.from_dict, inspect)
 
     def write_events(self, job_id: str, progress: Progress | None = None) -> bool:
         """Write the graph of a job's model and the weights of its checkpoints for TensorBoard.
