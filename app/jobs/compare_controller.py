@@ -21,7 +21,7 @@ from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
-LOOK_INTERVAL_MS = 1000
+POLL_INTERVAL_MS = 1000
 Find = Callable[[JobQuery, Callable[[JobRows], None]], None]
 """Query the index of all jobs; the answer arrives later."""
 
@@ -56,7 +56,7 @@ class CompareController(QObject):
         take_away: FileExport,
         find: Find,
         parent: QObject | None = None,
-        interval_ms: int = LOOK_INTERVAL_MS,
+        interval_ms: int = POLL_INTERVAL_MS,
     ) -> None:
         super().__init__(parent)
         self._comparison = comparison
@@ -145,7 +145,7 @@ class CompareController(QObject):
         for view in listing.views:
             followed = self._followed.get(view.id)
             if followed is not None and _moved(followed.view, view):
-                self._look_at(followed)
+                self._poll(followed)
         self._see_siblings(listing)
 
     @Slot()
@@ -154,7 +154,7 @@ class CompareController(QObject):
         if self._page.isVisible():
             for followed in self._followed.values():
                 if followed.view is None or followed.view.state.is_live:
-                    self._look_at(followed)
+                    self._poll(followed)
 
     def _follow(self, ids: tuple[str, ...]) -> None:
         self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
@@ -163,7 +163,7 @@ class CompareController(QObject):
         self._find_siblings()
         for followed in self._followed.values():
             if followed.view is None:
-                self._look_at(followed)
+                self._poll(followed)
 
     # -- the sweeps that they belong to
 
@@ -188,21 +188,21 @@ class CompareController(QObject):
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
-        news = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
+        fresh = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
         gone = self._siblings.keys() & set(listing.gone)
         for job_id in gone:
             del self._siblings[job_id]
-        if news or gone:
-            self._show_siblings(news)
+        if fresh or gone:
+            self._show_siblings(fresh)
 
-    def _show_siblings(self, news: dict[str, JobView]) -> None:
-        known = {**self._siblings, **news}
+    def _show_siblings(self, fresh: dict[str, JobView]) -> None:
+        known = {**self._siblings, **fresh}
         self._siblings = {
             key: view for key, view in known.items() if sweep_of(view.tags) in self._sweeps
         }
         self._page.show_siblings(tuple(self._siblings.values()))
 
-    def _look_at(self, followed: _Followed) -> None:
+    def _poll(self, followed: _Followed) -> None:
         if followed.is_looked_at:
             return
         followed.is_looked_at = True
@@ -213,11 +213,11 @@ class CompareController(QObject):
             partial(self._missed, followed),
         )
 
-    def _looked(self, followed: _Followed, look: ComparedUpdate) -> None:
+    def _looked(self, followed: _Followed, update: ComparedUpdate) -> None:
         followed.is_looked_at = False
         if self._followed.get(followed.job_id) is followed:
-            followed.view, followed.cursor = look.view, look.cursor
-            self._page.show_update(look)
+            followed.view, followed.cursor = update.view, update.cursor
+            self._page.show_update(update)
             self._find_siblings()
 
     def _missed(self, followed: _Followed, error: BackendError) -> None:

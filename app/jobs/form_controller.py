@@ -23,7 +23,7 @@ from backend.base.progress import Progress
 from backend.records.base.timestamps import seconds
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.config import THIS_COMPUTER, Placement
-from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
+from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
@@ -97,7 +97,7 @@ class FormController(QObject):
         self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
-        self.templates.load_asked.connect(self.load_job)
+        self.templates.job_load_requested.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try, fetch=True))
@@ -150,8 +150,8 @@ class FormController(QObject):
             if items and newest:
                 last = max(items, key=lambda item: seconds(item.created))
                 # A part that was imported after the newest job is probably meant to be used.
-                is_news = seconds(last.created) > seconds(newest[0].created)
-                requested += [last.name] if is_news else []
+                is_newer = seconds(last.created) > seconds(newest[0].created)
+                requested += [last.name] if is_newer else []
             requested += [getattr(job.config, kind.value) for job in newest]
             names = (reference.partition("@")[0] for reference in requested)
             there = {item.name for item in items}
@@ -163,7 +163,7 @@ class FormController(QObject):
     def _known_metrics(self) -> list[str]:
         """Metrics that recent jobs measured, from the catalogue on this disk."""
         jobs = self._jobs.queries.search("", _LATELY)
-        measured = {name for job in jobs for name in job.status.metrics if tells_how_good(name)}
+        measured = {name for job in jobs for name in job.status.metrics if measures_quality(name)}
         return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
 
     def _free_name(self, raw: Mapping[str, Any]) -> str:

@@ -38,13 +38,13 @@ class InspectionController(QObject):
 
     def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
         dialog = InspectionDialog(checkpoints, chosen, self._window)
-        dialog.requested.connect(partial(self._look, job_id, dialog))
+        dialog.requested.connect(partial(self._inspect, job_id, dialog))
         dialog.cancelled.connect(self._cancel)
         dialog.finished.connect(self._cancel)
         self.dialog.open(dialog)
         dialog.ask()
 
-    def _look(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
+    def _inspect(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
         self._cancel()
         progress = self._progress = self._runner.progress(
             self.dialog.while_open(dialog, dialog.show_progress)

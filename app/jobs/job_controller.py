@@ -75,7 +75,7 @@ class JobController(QObject):
         self._export: Progress | None = None
         self._moving: dict[str, str] = {}
         poller.updated.connect(lambda update: self._move_on(update.view))
-        poller.listed.connect(self._look_at_moving)
+        poller.listed.connect(self._poll_moving)
         page.opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.detail.failure.install_requested.connect(self._ask_package)
@@ -197,7 +197,7 @@ class JobController(QObject):
         self._page.open_job(job_id)
 
     @Slot(object)
-    def _look_at_moving(self, views: tuple[JobView, ...]) -> None:
+    def _poll_moving(self, views: tuple[JobView, ...]) -> None:
         for view in views if self._moving else ():
             self._move_on(view)
 

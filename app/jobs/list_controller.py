@@ -112,13 +112,13 @@ class ListController(QObject):
     ) -> None:
         # Summaries are made on the lane, too: for many new jobs at once they take 0.1 s.
         def take() -> tuple[tuple[int, ...], bool, Uses | None]:
-            news = self._index.take((*lines, *map(line_of, views)), gone)
-            return news.changed, news.moved, self._index.uses() if news.came_or_went else None
+            update = self._index.take((*lines, *map(line_of, views)), gone)
+            return update.changed, update.moved, self._index.uses() if update.came_or_went else None
 
         self._runner.run(_LANE, take, partial(self._updated, is_listing), _never)
 
-    def _updated(self, is_listing: bool, news: tuple[tuple[int, ...], bool, Uses | None]) -> None:
-        changed, moved, uses = news
+    def _updated(self, is_listing: bool, update: tuple[tuple[int, ...], bool, Uses | None]) -> None:
+        changed, moved, uses = update
         self._page.show_lines(changed)
         if uses is not None:
             self.used.emit(uses)

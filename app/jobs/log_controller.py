@@ -26,14 +26,14 @@ class LogController(QObject):
         self._runner = runner
         self._tab = tab
         self._search: Progress | None = None
-        tab.look_requested.connect(self._look)
+        tab.length_requested.connect(self._read_length)
         tab.lines_requested.connect(self._lines)
         tab.find_requested.connect(self._find)
         tab.error_requested.connect(self._first_error)
         tab.copy_requested.connect(self._copy)
 
     @Slot(str, str)
-    def _look(self, job_id: str, source: str) -> None:
+    def _read_length(self, job_id: str, source: str) -> None:
         self._runner.run(
             "log",
             partial(self._logs.read_size, job_id, source),

@@ -66,14 +66,14 @@ class QueueController(QObject):
         self._again = self._looking
         if not self._looking:
             self._looking = True
-            self._runner.run(_LANE, self._look, self._take, self._miss)
+            self._runner.run(_LANE, self._read, self._take, self._miss)
 
     def _see(self, update: RunUpdate) -> None:
         """Read the queue when a job has ended: others may have waited for it."""
         if update.view.state.is_over and self._queue.places:
             self.refresh()
 
-    def _look(self) -> Queue:
+    def _read(self) -> Queue:
         """Runs on a worker."""
         self._service.keep()
         return self._service.read()

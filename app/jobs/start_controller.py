@@ -70,19 +70,19 @@ class StartController(QObject):
         self._services = services
         self._runner = runner
         self._window = window
-        self._looks: dict[str, Progress] = {}
+        self._preflights: dict[str, Progress] = {}
         self.talk: PreflightSession | None = None
 
     def start(self, request: StartRequest) -> None:
         """Check, and start at once if nothing prevents it."""
-        progress = self._looks[request.job_id] = self._runner.progress(
+        progress = self._preflights[request.job_id] = self._runner.progress(
             lambda _share, what: request.show_busy(formats.under_way(what))
         )
         request.show_busy("Starting…")
 
         def over() -> None:
-            if self._looks.get(request.job_id) is progress:
-                del self._looks[request.job_id]
+            if self._preflights.get(request.job_id) is progress:
+                del self._preflights[request.job_id]
             request.show_busy("")
 
         def began(view: JobView) -> None:
@@ -100,8 +100,8 @@ class StartController(QObject):
 
     def cancel(self, job_id: str) -> None:
         """Cancel a start, if it has not begun."""
-        if job_id in self._looks:
-            self._looks[job_id].cancel()
+        if job_id in self._preflights:
+            self._preflights[job_id].cancel()
 
     def check(self, request: StartRequest, config: JobConfig) -> None:
         """Check only, and show the result even if everything passes."""
@@ -155,7 +155,7 @@ class PreflightSession(QObject):
         self.dialog = PreflightDialog(bool(request.job_id), window)
         self.dialog.fix_requested.connect(self._fix)
         self.dialog.fix_all_requested.connect(self._fix_all)
-        self.dialog.look_again_requested.connect(self.check_all)
+        self.dialog.check_again_requested.connect(self.check_all)
         self.dialog.start_requested.connect(self._start)
         self.dialog.start_on_requested.connect(self._start_on)
         self.dialog.canary_requested.connect(self._try)
@@ -171,15 +171,15 @@ class PreflightSession(QObject):
 
     @Slot()
     def check_all(self) -> None:
-        self._look({one.node for one in self._config.placement})
+        self._check({one.node for one in self._config.placement})
 
-    def _look(self, nodes: set[str]) -> None:
+    def _check(self, nodes: set[str]) -> None:
         """Check these nodes; those requested during a check follow after it."""
         self._to_ask |= nodes
         if self._progress is None:
-            self._look_now()
+            self._check_now()
 
-    def _look_now(self) -> None:
+    def _check_now(self) -> None:
         asked, self._to_ask = sorted(self._to_ask), set()
         if not asked or not self._is_open:
             return
@@ -187,19 +187,19 @@ class PreflightSession(QObject):
         preflight = self._services.preflight
         progress = self._begin(f"Checking {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
 
-        def look() -> Preflight:
+        def run_checks() -> Preflight:
             if before is None or set(before.nodes).issubset(asked):
                 return preflight.run(config, job_id, cancelled=lambda: progress.is_cancelled)
             return preflight.check_again(
                 config, before, asked, job_id, lambda: progress.is_cancelled
             )
 
-        def found(news: Preflight) -> None:
+        def found(outcome: Preflight) -> None:
             self._end()
-            self.show_found(news)
-            self._look_now()
+            self.show_found(outcome)
+            self._check_now()
 
-        self._runner.run("preflight", look, found, self._refused)
+        self._runner.run("preflight", run_checks, found, self._refused)
 
     # Fixing.
 
@@ -230,7 +230,7 @@ class PreflightSession(QObject):
             return
         self._placement = placement
         self._config = replace(self._config, placement=placement)
-        self._look(set(finding.nodes))
+        self._check(set(finding.nodes))
 
     @Slot(object)
     def _fix_all(self, findings: Sequence[PreflightFinding]) -> None:
@@ -248,7 +248,7 @@ class PreflightSession(QObject):
         self._runner.run(
             f"fix {' '.join(sorted(nodes))}",
             lambda: self._services.preflight.fix_all(
-                wanted, lambda news: progress.report(0, 0, _step_of(news))
+                wanted, lambda set_up: progress.report(0, 0, _step_of(set_up))
             ),
             partial(self._repaired, wanted),
             lambda error: self._repaired(wanted, dict.fromkeys(wanted, error)),
@@ -269,7 +269,7 @@ class PreflightSession(QObject):
         if any(one.fix.is_about_all_nodes for one in wanted if one not in failed):
             nodes = {one.node for one in self._config.placement}
         if nodes:
-            self._look(nodes)
+            self._check(nodes)
 
     # Trying and starting.
 
@@ -368,7 +368,7 @@ class PreflightSession(QObject):
         self.over.emit(self)
 
 
-def _step_of(news: SetUp) -> str:
+def _step_of(set_up: SetUp) -> str:
     """Return ``gpu12: Horovod``."""
-    running = [step.title for step in news.steps if step.state is StepState.RUNNING]
-    return f"{news.node}: {running[0] if running else 'Setting up'}"
+    running = [step.title for step in set_up.steps if step.state is StepState.RUNNING]
+    return f"{set_up.node}: {running[0] if running else 'Setting up'}"

@@ -25,9 +25,9 @@ from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 
-_LOOKS_AT_REST = 2
+_ROUNDS_AT_REST = 2
 """Live jobs that are not open are polled once in this many polls."""
-_LOOKS_A_LIST = 8
+_ROUNDS_A_LIST = 8
 """The list is read once in this many polls."""
 _MOST_AT_ONCE = 2
 """The number of polls at once: each computing thread delays the GUI thread at Python's lock."""
@@ -58,7 +58,7 @@ class StatusPoller(QObject):
 
     def __init__(
         self,
-        look: Callable[[str, object], RunUpdate],
+        poll_run: Callable[[str, object], RunUpdate],
         list_jobs: Callable[[], JobListing],
         reap: Callable[[str], UnrecordedEnd | None],
         runner: Runner,
@@ -66,7 +66,7 @@ class StatusPoller(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._look = look
+        self._poll = poll_run
         self._list_jobs = list_jobs
         self._reap = reap
         self._runner = runner
@@ -80,7 +80,7 @@ class StatusPoller(QObject):
         """Jobs whose run could not be reaped, and until when they are shown as they were read."""
         self._listing_since: float | None = None
         self._was_listed = False
-        self._looks = 0
+        self._rounds = 0
         self._open_id = ""
         self._open_is_unread = False
         self._timer = QTimer(self)
@@ -100,12 +100,12 @@ class StatusPoller(QObject):
         before, self._open_id, self._open_is_unread = self._open_id, job_id, False
         self._forget_resting(before)
         self._cursors.pop(job_id, None)
-        self._look_at(job_id)
+        self._poll_job(job_id)
 
     def know(self, view: JobView) -> None:
         """Poll a job at once that was created, started or changed here."""
         self._take_view(view)
-        self._look_at(view.id)
+        self._poll_job(view.id)
 
     def live(self) -> tuple[JobView, ...]:
         """The live jobs."""
@@ -114,17 +114,17 @@ class StatusPoller(QObject):
     @Slot()
     def poll(self) -> None:
         """Poll the live jobs that are due, and the list when it is due."""
-        is_turn_of_all = self._looks % _LOOKS_AT_REST == 0
-        self._looks += 1
+        is_turn_of_all = self._rounds % _ROUNDS_AT_REST == 0
+        self._rounds += 1
         for job_id in list(self._live):
             if is_turn_of_all or job_id == self._open_id:
-                self._look_at(job_id)
+                self._poll_job(job_id)
         self._begin_some()
         self._doubt_what_hangs()
-        if self._looks % _LOOKS_A_LIST == 0:
+        if self._rounds % _ROUNDS_A_LIST == 0:
             self.poll_list()
             if self._open_is_unread:
-                self._look_at(self._open_id)
+                self._poll_job(self._open_id)
 
     @Slot()
     def poll_list(self) -> None:
@@ -133,7 +133,7 @@ class StatusPoller(QObject):
         self._listing_since = time.monotonic()
         self._runner.run("list", self._list_jobs, self._take_list, self._miss_list)
 
-    def _look_at(self, job_id: str) -> None:
+    def _poll_job(self, job_id: str) -> None:
         if job_id not in self._under_way:
             self._waiting[job_id] = None
             self._begin_some()
@@ -152,7 +152,7 @@ class StatusPoller(QObject):
         cursor = self._cursors.get(job_id)
         self._runner.run(
             f"look {job_id}",
-            partial(self._look, job_id, cursor),
+            partial(self._poll, job_id, cursor),
             partial(self._take, cursor),
             partial(self._miss, job_id),
         )
@@ -177,7 +177,7 @@ class StatusPoller(QObject):
         self._begin_some()
         if asked_with is not self._cursors.get(job_id):
             # The job was opened again in the meantime: these points belong to the earlier poll.
-            self._look_at(job_id)
+            self._poll_job(job_id)
             return
         if update.view.unrecorded_end is not None and not self._rests(job_id):
             # How it ended is known after reaping: its ranks may all have finished.
@@ -206,7 +206,7 @@ class StatusPoller(QObject):
             self._not_reaped[job_id] = time.monotonic() + _REAP_AGAIN_S
         else:
             self._not_reaped.pop(job_id, None)
-        self._look_at(job_id)
+        self._poll_job(job_id)
 
     def _fail_reaping(self, job_id: str, error: BackendError) -> None:
         self._end_reaping(job_id, None)

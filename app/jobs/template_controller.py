@@ -37,7 +37,7 @@ class TemplateController(QObject):
         begun: A `JobDraft` to show in the form; its job has no name yet.
     """
 
-    load_asked = Signal(str)
+    job_load_requested = Signal(str)
     begun = Signal(object)
 
     def __init__(
@@ -114,7 +114,7 @@ class TemplateController(QObject):
     @Slot(str)
     def _load_job(self, job_id: str) -> None:
         self._close()
-        self.load_asked.emit(job_id)
+        self.job_load_requested.emit(job_id)
 
     @Slot(str)
     def _search(self, text: str) -> None:
@@ -210,9 +210,9 @@ class TemplateController(QObject):
             self._form.show_error(sentence)
 
     def _run(
-        self, work: Callable[[], Any], then: Callable[[Any], None], told: Callable[[str], None]
+        self, work: Callable[[], Any], then: Callable[[Any], None], on_error: Callable[[str], None]
     ) -> None:
-        self._runner.run("templates", work, then, lambda error: told(error.with_remedy))
+        self._runner.run("templates", work, then, lambda error: on_error(error.with_remedy))
 
 
 def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
@@ -231,6 +231,6 @@ def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
         return JobDraft(raw, origin=origin)
     sweep, faults = read_sweep(raw)
     if sweep is None:
-        told = " ".join(fault.sentence for fault in faults[:3])
-        raise BackendError(told, "Change the sweep file.")
+        sentences = " ".join(fault.sentence for fault in faults[:3])
+        raise BackendError(sentences, "Change the sweep file.")
     return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin)

@@ -83,9 +83,9 @@ class JobTrash(QObject):
         def forget(moved: tuple[JobView, int]) -> None:
             self._page.remove_job(moved[0].id)
 
-        do_each(self._runner, _LANE, jobs, move, forget, self._tell_moved)
+        do_each(self._runner, _LANE, jobs, move, forget, self._report_moved)
 
-    def _tell_moved(self, done: Done[tuple[JobView, int]]) -> None:
+    def _report_moved(self, done: Done[tuple[JobView, int]]) -> None:
         views = tuple(view for view, _ in done.outcomes)
         if not views:
             self._runner.notify(done.sentence("Moved {jobs} to the trash."))

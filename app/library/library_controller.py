@@ -53,7 +53,7 @@ class LibraryController(QObject):
     changed = Signal()
     offered = Signal(Offer)
     job_requested = Signal(object, str)
-    job_of_requested = Signal(object)
+    new_job_requested = Signal(object)
     page_requested = Signal(object)
     gallery_requested = Signal(object, object, object)
     _written = Signal(object)
@@ -252,7 +252,7 @@ class LibraryController(QObject):
         imported = " ".join((_imported_words(name, items, fresh), *left_out))
         if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
             chosen = {item.kind.value: name for item in items}
-            act = "New job with it", partial(self.job_of_requested.emit, chosen)
+            act = "New job with it", partial(self.new_job_requested.emit, chosen)
         else:
             act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
         self._offer(imported, *act, *items)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from widgets.library.library_page import LibraryPage
     from widgets.nodes.page.nodes_page import NodesPage
 
-LOOK_INTERVAL_MS = 500
+POLL_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 LIVE_INTERVAL_MS = 250
 """Interval of refreshes of side bar and tray; twenty jobs send forty updates a second."""
@@ -122,7 +122,7 @@ class Program(QObject):
 
         self.window = MainWindow()
         # After the window: each widget that joins a styled one is styled by itself.
-        self._look = ThemeManager(
+        self._themes = ThemeManager(
             app,
             preferences.theme_choice,
             preferences.reduced_motion,
@@ -132,7 +132,7 @@ class Program(QObject):
         self.window.side_bar.set_root(_short(data_root))
         self._first_place = first_place(preferences)
         self.window.side_bar.choose(self._first_place)
-        self.window.side_bar.set_dark(self._look.is_dark)
+        self.window.side_bar.set_dark(self._themes.is_dark)
         self.opening = Opening(data_root, catalogue, self._background, self.window, self)
         self.opening.opened.connect(self._furnish)
         self.opening.refused.connect(partial(self.window.go, "refusal"))
@@ -234,7 +234,7 @@ class Program(QObject):
         if self._frame is not None:
             self._frame.tray.close()
             self._garbage.timer.stop()
-        self._look.deleteLater()
+        self._themes.deleteLater()
         if self._services is not None and has_ended:
             self._services.close()
         self.deleteLater()
@@ -252,7 +252,7 @@ class Program(QObject):
         from app.shell.window_controller import FrameController
 
         self._frame = frame = FrameController(
-            self._keeping, self._look, self.window, self._background, logo_icon(), self
+            self._keeping, self._themes, self.window, self._background, logo_icon(), self
         )
         frame.brought_up.connect(self.place.bring_in)
         frame.job_opened.connect(self._open_job)
@@ -345,7 +345,7 @@ class Program(QObject):
             JobFeed(services.jobs.queries).poll,
             services.reaper.reap,
             runner,
-            LOOK_INTERVAL_MS,
+            POLL_INTERVAL_MS,
             self,
         )
         self._finder = ListController(runner, jobs, self)
@@ -370,9 +370,13 @@ class Program(QObject):
         show_new = self._library_controller.show_new
         self._depth_controller = DepthController(services.gallery, runner, show_new, window, self)
         self.library[Kind.MODEL].plan_requested.connect(self._depth_controller.plan)
-        look = services.inspection, runner
-        self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
-        self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
+        inspecting = services.inspection, runner
+        self._layers_controller = LayersController(
+            *inspecting, self.library[Kind.MODEL].detail, self
+        )
+        self._inspection_controller = InspectionController(
+            *inspecting, jobs.job_actions, window, self
+        )
         self._events = EventsController(
             services.event_viewers, services.inspection, runner, jobs.job_actions, window, self
         )
@@ -422,7 +426,7 @@ class Program(QObject):
         self._job_controller.jobs_requested.connect(partial(self.window.go, "jobs"))
         self._bundle_controller.made.connect(self._job_controller.show_new)
         self._studies.made.connect(lambda _made: self.window.go("jobs"))
-        self.window.look_requested.connect(self._look_again)
+        self.window.refresh_requested.connect(self._refresh)
 
     def _wire_compare(self) -> None:
         from widgets.jobs.actions import job_actions as do
@@ -449,7 +453,7 @@ class Program(QObject):
         controller.changed.connect(self._library_changed)
         controller.offered.connect(self.window.toast.offer)
         controller.job_requested.connect(drafts.new_job_with)
-        controller.job_of_requested.connect(drafts.new_job_of)
+        controller.new_job_requested.connect(drafts.new_job_of)
         controller.page_requested.connect(lambda kind: self.window.go(PLACES_OF_KINDS[kind]))
         controller.gallery_requested.connect(self._gallery_controller.choose)
         self.form.gallery_requested.connect(self._choose_model)
@@ -526,7 +530,7 @@ class Program(QObject):
         self.frame.show_checks(findings)
 
     @Slot()
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         """Refresh now what other desktops and nodes may have changed."""
         self._poller.poll()
         self._poller.poll_list()

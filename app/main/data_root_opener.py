@@ -129,10 +129,10 @@ class Opening(QObject):
             self._again()
 
         dialog.given.connect(take)
-        self._runner.run("keyring", SystemKeyring().fault, self._tell_keyring, log.swallowed)
+        self._runner.run("keyring", SystemKeyring().fault, self._report_keyring, log.swallowed)
         self._dialog.open(dialog)
 
-    def _tell_keyring(self, fault: str) -> None:
+    def _report_keyring(self, fault: str) -> None:
         if self._dialog.now is not None:
             self._dialog.now.show_keyring(fault)
 

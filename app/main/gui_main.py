@@ -51,7 +51,7 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     app.setDesktopFileName("ringmaster")
     log.to_file(log_file())
     program = Program(app, data_root, catalogue, demo_workers)
-    ExceptHook(partial(_tell_bug, program.window), log_file()).install()
+    ExceptHook(partial(_report_bug, program.window), log_file()).install()
     # Python handles Ctrl+C only between two of its own instructions: run some.
     signal.signal(signal.SIGINT, lambda *_: program.end())
     heartbeat = QTimer()
@@ -68,7 +68,7 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     return code
 
 
-def _tell_bug(window: QWidget, text: str, log_path: Path) -> None:
+def _report_bug(window: QWidget, text: str, log_path: Path) -> None:
     """Show the one dialog for bugs of this program."""
     box = QMessageBox(window)
     box.setWindowTitle("Error in Ringmaster")
@@ -91,7 +91,7 @@ class ExceptHook:
     def __init__(self, show_dialog: Callable[[str, Path], None], log_path: Path) -> None:
         self._show_dialog = show_dialog
         self._log_path = log_path
-        self._telling = False
+        self._reporting = False
 
     def install(self) -> None:
         sys.excepthook = self
@@ -102,10 +102,10 @@ class ExceptHook:
         text = "".join(traceback.format_exception(kind, error, trace))
         _log.error("A bug:\n%s", text)
         sys.stderr.write(text)
-        if issubclass(kind, KeyboardInterrupt) or self._telling:
+        if issubclass(kind, KeyboardInterrupt) or self._reporting:
             return
-        self._telling = True
+        self._reporting = True
         try:
             self._show_dialog(text, self._log_path)
         finally:
-            self._telling = False
+            self._reporting = False

@@ -49,12 +49,12 @@ _PASTS = 8
 
 
 def _judged(
-    look: Callable[[], Iterable[NodeState]], known: Mapping[str, Health]
+    read: Callable[[], Iterable[NodeState]], known: Mapping[str, Health]
 ) -> tuple[tuple[NodeState, Health], ...]:
     """Return the nodes with their health, judged by all readings up to now."""
     now = time.monotonic()
     found = []
-    for state in look():
+    for state in read():
         found.append(_state_judged(state, known.get(state.name, Health()), now))
         worker_yield.pause()
     return tuple(found)
@@ -111,7 +111,7 @@ class NodeController(QObject):
         self._timer.timeout.connect(self.refresh)
         actions = page.node_actions
         actions.on(do.CHECK, self._check)
-        actions.on(do.LOOK, self._look_again)
+        actions.on(do.RETRY, self._refresh)
         actions.on(do.ADD, self.add)
         actions.on(do.SET_UP, self.set_ups.set_up)
         actions.on(do.SET_UP_AGAIN, self.set_ups.set_up)
@@ -139,13 +139,13 @@ class NodeController(QObject):
     @Slot()
     def refresh(self) -> None:
         """Poll once; a poll that has not ended is not repeated, and delays no other."""
-        self._look_in("node this-computer", self._state_here, self._take_here, log.swallowed)
-        self._look_in("nodes", self._services.nodes.remote, self._take_remote, self._miss_remote)
+        self._read_in("node this-computer", self._state_here, self._take_here, log.swallowed)
+        self._read_in("nodes", self._services.nodes.remote, self._take_remote, self._miss_remote)
 
-    def _look_in(
+    def _read_in(
         self,
         lane: str,
-        look: Callable[[], tuple[NodeState, ...]],
+        read: Callable[[], tuple[NodeState, ...]],
         take: Callable[[tuple[NodeState, ...]], None],
         miss: Callable[[BackendError], None],
     ) -> None:
@@ -162,7 +162,7 @@ class NodeController(QObject):
             self._looking.pop(lane, None)
             miss(error)
 
-        self._runner.run(lane, partial(_judged, look, dict(self._health)), taken, missed)
+        self._runner.run(lane, partial(_judged, read, dict(self._health)), taken, missed)
 
     def _state_here(self) -> tuple[NodeState, ...]:
         return (NodeState(THIS_COMPUTER, Presence.ONLINE, self._services.nodes.reading()),)
@@ -279,15 +279,15 @@ class NodeController(QObject):
             lambda error: self._page.show_check_error(name, error.with_remedy),
         )
 
-    def _look_again(self, name: str) -> None:
-        def look() -> NodeEntry:
+    def _refresh(self, name: str) -> None:
+        def read() -> NodeEntry:
             entry = self._services.cluster.inspect(name)
             self._services.set_up.wake(name)
             return entry
 
         self._runner.run(
             f"check {name}",
-            look,
+            read,
             lambda entry: self._runner.notify(f"{entry.name} is reachable."),
             lambda error: self._runner.notify(error.with_remedy),
         )
@@ -298,7 +298,7 @@ class NodeController(QObject):
     def add(self) -> None:
         usual = usual_options([one.entry for one in self._remote or () if one.entry is not None])
         dialog = AddNodeDialog([state.name for state in self._remote or ()], self._window, usual)
-        dialog.look_requested.connect(self._request_add)
+        dialog.inspection_requested.connect(self._request_add)
         dialog.trusted.connect(self._trust)
         dialog.passphrase_given.connect(self._unlock)
         dialog.cancelled.connect(self._forget_adding)
@@ -372,11 +372,11 @@ class NodeController(QObject):
             if dialog is self._adding:
                 _explain(dialog, error, bool(passphrase))
                 if isinstance(error, PassphraseNeeded):
-                    self._look_for_keyring(dialog)
+                    self._check_keyring(dialog)
 
         self._runner.run("add node", add, added, refused)
 
-    def _look_for_keyring(self, dialog: AddNodeDialog) -> None:
+    def _check_keyring(self, dialog: AddNodeDialog) -> None:
         def show(fault: str) -> None:
             if dialog is self._adding:
                 dialog.show_keyring(fault)
@@ -385,14 +385,14 @@ class NodeController(QObject):
         self._runner.run("keyring", keyring.fault, show, log.swallowed)
 
     def _forget_passphrase(self, name: str) -> None:
-        def told(keys: tuple[str, ...]) -> None:
+        def show_keys(keys: tuple[str, ...]) -> None:
             none = f"No passphrase for a key of {name} was stored."
             self._runner.notify(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
 
         self._runner.run(
             "keyring",
             partial(self._services.cluster.remove_passphrase, name),
-            told,
+            show_keys,
             lambda error: self._runner.notify(error.with_remedy),
         )
 

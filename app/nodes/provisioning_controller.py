@@ -27,7 +27,7 @@ from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 
-_NEWS_INTERVAL_MS = 150
+_STATE_INTERVAL_MS = 150
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class SetUpController(QObject):
         self._addresses: dict[str, str] = {}
         self._under_way: dict[str, Progress] = {}
         self._stopped: dict[str, tuple[str, ...]] = {}
-        self._news: deque[SetUp] = deque()
-        self._news_timer = QTimer(self)
-        self._news_timer.setInterval(_NEWS_INTERVAL_MS)
-        self._news_timer.timeout.connect(self._tell_news)
+        self._states: deque[SetUp] = deque()
+        self._state_timer = QTimer(self)
+        self._state_timer.setInterval(_STATE_INTERVAL_MS)
+        self._state_timer.timeout.connect(self._show_states)
 
     def stop(self) -> None:
         """Stop: set-ups end at their next step and are found by the next set-up."""
-        self._news_timer.stop()
+        self._state_timer.stop()
         for progress in self._under_way.values():
             progress.cancel()
 
@@ -127,8 +127,8 @@ class SetUpController(QObject):
         dialog.set_up_requested.connect(
             lambda names, chosen: self._begin(names, chosen, known.entries)
         )
-        dialog.look_requested.connect(self._look_again)
-        dialog.trusted.connect(self._trust_and_look)
+        dialog.refresh_requested.connect(self._refresh)
+        dialog.trusted.connect(self._trust_and_inspect)
         self._choosing.open(dialog)
 
     def _choices_parent(self) -> QWidget:
@@ -137,10 +137,10 @@ class SetUpController(QObject):
         return steps if steps is not None and steps.isVisible() else self._window
 
     @Slot(object)
-    def _look_again(self, names: Sequence[str], key: HostKey | None = None) -> None:
+    def _refresh(self, names: Sequence[str], key: HostKey | None = None) -> None:
         dialog = self._choosing.now
 
-        def look() -> tuple[NodeEntry, ...]:
+        def read() -> tuple[NodeEntry, ...]:
             if key is not None:
                 self._services.cluster.trust(key)
             for name in names:
@@ -160,12 +160,12 @@ class SetUpController(QObject):
             else:
                 dialog.show_error(error.with_remedy)
 
-        self._runner.run("set up choices", look, show, refuse)
+        self._runner.run("set up choices", read, show, refuse)
 
     @Slot(object)
-    def _trust_and_look(self, key: HostKey) -> None:
+    def _trust_and_inspect(self, key: HostKey) -> None:
         if self._choosing.now is not None:
-            self._look_again(self._choosing.now.ticked(), key)
+            self._refresh(self._choosing.now.ticked(), key)
 
     # The steps.
 
@@ -182,12 +182,12 @@ class SetUpController(QObject):
             self._under_way[name] = self._runner.progress(lambda _share, _what: None)
             self._steps().show_set_up(SetUp(name), self._addresses.get(name, ""))
         cancels = {name: self._under_way[name] for name in wanted}
-        self._news_timer.start()
+        self._state_timer.start()
         self._show(wanted[0])
         self._runner.run(
             f"set up {wanted[0]}",
             lambda: self._services.set_up.set_up(
-                wanted, self._news.append, lambda name: cancels[name].is_cancelled, options
+                wanted, self._states.append, lambda name: cancels[name].is_cancelled, options
             ),
             lambda _outcome: self._is_over(cancels),
             partial(self._could_not_begin, cancels),
@@ -234,26 +234,26 @@ class SetUpController(QObject):
             self._under_way[name].cancel()
 
     @Slot()
-    def _tell_news(self) -> None:
+    def _show_states(self) -> None:
         """Show the latest reports of the set-ups; of many in a moment the last one counts."""
         newest: dict[str, SetUp] = {}
-        while self._news:
-            news = self._news.popleft()
-            newest[news.node] = news
-            if news.failed is not None:
+        while self._states:
+            state = self._states.popleft()
+            newest[state.node] = state
+            if state.failed is not None:
                 # Other nodes of the same set-up may take minutes; this one can be retried now.
-                self._under_way.pop(news.node, None)
-        for name, news in newest.items():
-            self._page.show_set_up(news)
-            self._steps().show_set_up(news, self._addresses.get(name, ""))
+                self._under_way.pop(state.node, None)
+        for name, state in newest.items():
+            self._page.show_set_up(state)
+            self._steps().show_set_up(state, self._addresses.get(name, ""))
 
     def _is_over(self, began: Mapping[str, Progress]) -> None:
         for name, progress in began.items():
             if self._under_way.get(name) is progress:
                 del self._under_way[name]
-        self._tell_news()
+        self._show_states()
         if not self._under_way:
-            self._news_timer.stop()
+            self._state_timer.stop()
         self.ended.emit()
 
     def _could_not_begin(self, began: Mapping[str, Progress], error: BackendError) -> None:
@@ -273,11 +273,11 @@ class SetUpController(QObject):
         self._runner.notify(error.with_remedy)
 
 
-def _key_of(news: SetUp, error: BackendError) -> SetUp:
+def _key_of(state: SetUp, error: BackendError) -> SetUp:
     """Attach the key that kept a set-up from beginning, or the connection that it needed first."""
     cause = error.__cause__
-    found = with_key(news, error)
-    return found if found.key or not isinstance(cause, BackendError) else with_key(news, cause)
+    found = with_key(state, error)
+    return found if found.key or not isinstance(cause, BackendError) else with_key(state, cause)
 
 
 def _who(entry: NodeEntry) -> str:

@@ -39,8 +39,8 @@ class NoticeController(QObject):
         self._has_trouble = False
         page.channels_chosen.connect(self._keep)
         page.test_requested.connect(self._test)
-        page.opened.connect(self._look_for_keyring)
-        self._runner.run(_LANE, self._read, self._show_read, self._tell_trouble)
+        page.opened.connect(self._check_keyring)
+        self._runner.run(_LANE, self._read, self._show_read, self._report_trouble)
 
     # The settings.
 
@@ -54,9 +54,9 @@ class NoticeController(QObject):
         self._page.show_channels(self._channels, has_password)
 
     @Slot()
-    def _look_for_keyring(self) -> None:
+    def _check_keyring(self) -> None:
         self._runner.run(
-            _LANE, self._service.keyring_fault, self._page.show_keyring, self._tell_trouble
+            _LANE, self._service.keyring_fault, self._page.show_keyring, self._report_trouble
         )
 
     @Slot(Channels, object)
@@ -68,7 +68,7 @@ class NoticeController(QObject):
             troubles = self._service.spread() if is_the_nodes_concern else ()
             return kept, self._service.has_password(), troubles
 
-        self._runner.run(_LANE, keep, self._kept, self._tell_trouble)
+        self._runner.run(_LANE, keep, self._kept, self._report_trouble)
 
     def _kept(self, found: tuple[Channels, bool, tuple[str, ...]]) -> None:
         channels, has_password, troubles = found
@@ -85,7 +85,7 @@ class NoticeController(QObject):
         if tells_finished != self._channels.tells_finished and self._channels.targets:
             self._keep(replace(self._channels, tells_finished=tells_finished), None)
 
-    def _tell_trouble(self, error: BackendError) -> None:
+    def _report_trouble(self, error: BackendError) -> None:
         self._page.show_said(MAIL, error.with_remedy, "bad")
 
     @Slot(ChannelTest)
@@ -125,21 +125,21 @@ class NoticeController(QObject):
             lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
         )
 
-    def _sent(self, job_id: str, run: int, told: DeliveryAttempt) -> None:
-        if told.wait_s is not None:
-            self._again(job_id, run, told.wait_s)
-        if not told.trouble and self._has_trouble:
+    def _sent(self, job_id: str, run: int, attempt: DeliveryAttempt) -> None:
+        if attempt.wait_s is not None:
+            self._again(job_id, run, attempt.wait_s)
+        if not attempt.trouble and self._has_trouble:
             self._has_trouble = False
             for kind in (WEBHOOK, MAIL):
                 self._page.show_said(kind, "", "text2")
-        if told.trouble:
+        if attempt.trouble:
             self._has_trouble = True
             ending = (
                 " It will be sent again."
-                if told.wait_s is not None
+                if attempt.wait_s is not None
                 else " It will not be sent again."
             )
-            self._page.show_said(told.failed, told.trouble + ending, "bad")
+            self._page.show_said(attempt.failed, attempt.trouble + ending, "bad")
 
     def _again(self, job_id: str, run: int, wait_s: float) -> None:
         QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

@@ -68,7 +68,7 @@ class NotificationCenter(QObject):
             self._is_first = False
             known = self._recorder.ends(self._root)
             # Off the GUI thread: the first listing has all jobs.
-            self._runner.run(_LANE, partial(_first, listing, known), self._tell_missed, _never)
+            self._runner.run(_LANE, partial(_first, listing, known), self._report_missed, _never)
         elif self._recorder.know(self._root, _ends(map(Run.of, listing.views))):
             self._keep()
 
@@ -79,7 +79,7 @@ class NotificationCenter(QObject):
                 self._recorder.end(self._root, Run.of(view))
             self.notices.see(view)
 
-    def _tell_missed(self, found: tuple[Ends, tuple[Run, ...]]) -> None:
+    def _report_missed(self, found: tuple[Ends, tuple[Run, ...]]) -> None:
         ends, runs = found
         missed = self.notices.missed(runs)
         for notice in missed:
@@ -149,8 +149,10 @@ def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ..
         ),
         *map(Run.of, listing.views),
     ]
-    news = (one for one in runs if known is not None and one.state.is_over and known.is_news(one))
-    return _ends(runs), tuple(news)
+    fresh = (
+        one for one in runs if known is not None and one.state.is_over and known.is_unseen(one)
+    )
+    return _ends(runs), tuple(fresh)
 
 
 def _ends(runs: Iterable[Run]) -> Ends:

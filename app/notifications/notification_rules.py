@@ -94,7 +94,7 @@ class NotificationRules(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._tells_finished = tells_finished
+        self._reports_finished = tells_finished
         self._live: dict[tuple[str, int], JobView] = {}
         self._in_doubt: set[tuple[str, int]] = set()
         self._alarmed: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -154,7 +154,7 @@ class NotificationRules(QObject):
             self._send_or_keep(_Event(notice, state.name, "Offline"))
 
     def _reports_success(self, state: JobState) -> bool:
-        return state is JobState.FINISHED and self._tells_finished()
+        return state is JobState.FINISHED and self._reports_finished()
 
     def _see_doubt(self, view: JobView) -> None:
         run = (view.id, view.run)

@@ -32,7 +32,7 @@ class Ends:
     until_s: Mapping[str, float] = field(default_factory=dict)
     live: frozenset[tuple[str, int]] = frozenset()
 
-    def is_news(self, run: Run) -> bool:
+    def is_unseen(self, run: Run) -> bool:
         """Return True if the end of this run was not known yet."""
         return run.ended_s > self.until_s.get(run.node, 0.0) or (run.job_id, run.run) in self.live
 
@@ -69,8 +69,8 @@ class NotificationStore:
 
     def read_all(self) -> bool:
         """Mark all as read; return True if any was unread."""
-        was_news, self.unread = self.unread > 0, 0
-        return was_news
+        had_unread, self.unread = self.unread > 0, 0
+        return had_unread
 
     def ends(self, root: str) -> Ends | None:
         """The known job ends of a data root; None if it was never open here."""
@@ -82,7 +82,7 @@ class NotificationStore:
         Does nothing before the first `know`.
         """
         ends = self._ends.get(root)
-        if ends is not None and ends.is_news(run):
+        if ends is not None and ends.is_unseen(run):
             live = ends.live - {(run.job_id, run.run)}
             self._ends[root] = Ends(latest(ends.until_s, {run.node: run.ended_s}), live)
 

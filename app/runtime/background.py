@@ -195,8 +195,8 @@ class _Reporting(Progress):
 
     def report(self, done: float, total: float, what: str) -> None:
         now = time.monotonic()
-        is_news = what != self._what or (total and done >= total)
-        if not is_news and now < self._last_s + _REPORT_INTERVAL_S:
+        is_new = what != self._what or (total and done >= total)
+        if not is_new and now < self._last_s + _REPORT_INTERVAL_S:
             return
         self._last_s, self._what = now, what
         share = done / total if total else None

@@ -86,9 +86,9 @@ class Settings:
     def change(self, **changes: Any) -> bool:
         """Change fields in memory until `save`; return True if any value changed."""
         changed = replace(self._preferences, **changes)
-        is_news = changed != self._preferences
+        is_changed = changed != self._preferences
         self._preferences = changed
-        return is_news
+        return is_changed
 
     def save(self) -> None:
         """Write the file; a full disk loses the preference, not the work."""

@@ -60,13 +60,13 @@ class PageActs:
         here: list[PaletteEntry] = []
         elsewhere: list[PaletteEntry] = []
         roots = {spot.root for spot in self._spots}
-        told = {title.casefold() for title in leave_out}
+        listed = {title.casefold() for title in leave_out}
         for spot in self._spots:
             words = spot.words()
             targets = here if spot.is_here() else elsewhere
             seen: Counter[str] = Counter()
             for control, title, icon in _acts(spot.root, roots, words) if words else ():
-                if not title or title.casefold() in told:
+                if not title or title.casefold() in listed:
                     continue
                 seen[title] += 1
                 key, number = str(len(self._found)), seen[title]

@@ -58,7 +58,7 @@ class FrameController(QObject):
     def __init__(
         self,
         keeping: SettingsWriter,
-        look: ThemeManager,
+        themes: ThemeManager,
         window: MainWindow,
         background: Background,
         icon: QIcon,
@@ -66,7 +66,7 @@ class FrameController(QObject):
     ) -> None:
         super().__init__(parent)
         self._keeping = keeping
-        self._look = look
+        self._themes = themes
         self._window = window
         self._background = background
         self._services: Services | None = None
@@ -90,11 +90,11 @@ class FrameController(QObject):
         self._page: SettingsPage | None = None
         self._help: HelpPage | None = None
         side_bar = window.side_bar
-        side_bar.theme.clicked.connect(look.toggle)
+        side_bar.theme.clicked.connect(themes.toggle)
         side_bar.gear.clicked.connect(self.open_settings)
         side_bar.help.clicked.connect(lambda: self.open_help())
         side_bar.keys.clicked.connect(self.show_keys)
-        look.changed.connect(self._look_changed)
+        themes.changed.connect(self._theme_changed)
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)
         self._ends = False
@@ -114,7 +114,7 @@ class FrameController(QObject):
         for key, title in TOPICS:
             self.add_act(f"Help: {title}", "question", partial(self.open_help, key))
         self.add_act("Keyboard shortcuts", "keyboard", self.show_keys)
-        self.add_act("Dark or light", "moon", self._look.toggle)
+        self.add_act("Dark or light", "moon", self._themes.toggle)
         self.add_act("Report a problem…", "first-aid", self.report)
         self.add_act("Full screen", "arrows-out", window.toggle_full_screen)
         self.add_act("Back", "arrow-left", window.back)
@@ -192,7 +192,7 @@ class FrameController(QObject):
         self._take_help(help_page)
         self._page = page
         page.set_scale_now(self._keeping.preferences.scale_percent)
-        page.theme.chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
+        page.theme.chosen.connect(lambda key: self._themes.choose(ThemeChoice(key)))
         page.scale_chosen.connect(self._choose_scale)
         page.restart.clicked.connect(self._restart)
         page.contrast.toggled.connect(self._choose_contrast)
@@ -262,23 +262,23 @@ class FrameController(QObject):
             )
 
     @Slot()
-    def _look_changed(self) -> None:
-        self._window.side_bar.set_dark(self._look.is_dark)
-        self._keeping.remember(theme=self._look.choice.value)
+    def _theme_changed(self) -> None:
+        self._window.side_bar.set_dark(self._themes.is_dark)
+        self._keeping.remember(theme=self._themes.choice.value)
 
     @Slot(bool)
     def _choose_motion(self, reduced: bool) -> None:
-        self._look.reduce_motion(reduced)
+        self._themes.reduce_motion(reduced)
         self._keeping.remember(reduced_motion=reduced)
 
     @Slot(bool)
     def _choose_contrast(self, high: bool) -> None:
-        self._look.heighten_contrast(high)
+        self._themes.heighten_contrast(high)
         self._keeping.remember(high_contrast=high)
 
     @Slot(Units)
     def _choose_units(self, units: Units) -> None:
-        self._look.write_in(units)
+        self._themes.write_in(units)
         self._keeping.remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
 
     def _stays(self) -> bool:

@@ -99,7 +99,7 @@ class SetUpPlan:
     """The input of a set-up, besides the node.
 
     Args:
-        look: Inspects the node.
+        inspect: Inspects the node.
         agree: Called with the node's Open MPI version; raises BackendError if other nodes have
             another one.
         key: The cluster's key, None if ``own_key`` is used.
@@ -117,7 +117,7 @@ class SetUpPlan:
 
     wheels: Wheels
     bundle: CodeArchive
-    look: Callable[[Shell], NodeFacts]
+    inspect: Callable[[Shell], NodeFacts]
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None
     own_key: str = ""
@@ -203,7 +203,7 @@ class _Work:
         return f"As {who.strip()}, without a password."
 
     def inspect(self) -> str:
-        self.facts = facts = self._plan.look(self.shell)
+        self.facts = facts = self._plan.inspect(self.shell)
         # Now, before wheels are fetched and sent for minutes.
         if self._plan.system_mpi and not facts.mpirun:
             raise BackendError(

@@ -126,7 +126,9 @@ def _refuse_strange(shell: Shell, folder: PurePosixPath) -> None:
     )
     user_home, *there = answer.out.splitlines() or [""]
     if there and not there[0].startswith(f"{user_home.rstrip('/')}/"):
-        raise BackendError(f"{folder} is not inside {user_home} on the node; it was not removed.")
+        raise BackendError(
+            f"{folder} is not inside the home folder {user_home}; it was not removed."
+        )
 
 
 def _remove(shell: Shell, folder: PurePosixPath) -> int:

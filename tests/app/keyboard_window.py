@@ -26,7 +26,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         ids = move_in(*places)
         program = Program(qapp, *places, None)
-        program._look.choose(ThemeChoice.LIGHT)
+        program._themes.choose(ThemeChoice.LIGHT)
         program.window.resize(1440, 900)
         bot = QtBot(request)
         program.show()

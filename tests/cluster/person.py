@@ -83,12 +83,12 @@ class Person:
         if not self._also_small:
             return
         size = self._window.size()
-        self._program._look.choose(ThemeChoice.DARK)
+        self._program._themes.choose(ThemeChoice.DARK)
         self._window.resize(*_SMALL)
         self._settle()
         self._save(f"{self._count:02d}-{name}-dark")
         self._window.resize(size)
-        self._program._look.choose(ThemeChoice.LIGHT)
+        self._program._themes.choose(ThemeChoice.LIGHT)
         self._settle()
 
     def _settle(self) -> None:

@@ -13,7 +13,7 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh import client as ssh_client
 from tests.cluster.ready import ReadyCluster
 from tests.waiting import LIMIT_S
-from widgets.nodes.page.node_actions import CHECK, LOOK
+from widgets.nodes.page.node_actions import CHECK, RETRY
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
     swallowed.result()
     # What a person does then; each of these waits for an answer that does not come.
     program.nodes.node_actions.ask(CHECK, "node2")
-    program.nodes.node_actions.ask(LOOK, "node2")
+    program.nodes.node_actions.ask(RETRY, "node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
     qtbot.waitUntil(lambda: "wake node2" in program._background._lanes)
     news.clear()

@@ -38,7 +38,7 @@ def window_on(
     for name in ("CONFIG", "DATA"):
         patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
     program = Program(app, share, folder / "catalogue.sqlite", None)
-    program._look.choose(ThemeChoice.LIGHT)
+    program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(1440, 900)
     qtbot.addWidget(program.window)
     program.show()

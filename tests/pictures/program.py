@@ -47,7 +47,7 @@ def take_program(app: QApplication, folder: Path) -> None:
 
 def _train(program: Program, folder: Path) -> None:
     def take(name: str, choice: ThemeChoice = ThemeChoice.LIGHT, size: Size = LARGE) -> None:
-        program._look.choose(choice)
+        program._themes.choose(choice)
         program.window.resize(*size)
         for _ in range(4):
             QApplication.processEvents()
@@ -57,7 +57,7 @@ def _train(program: Program, folder: Path) -> None:
         view = program.jobs.open_view
         return view.state if view is not None else None
 
-    program._look.choose(ThemeChoice.LIGHT)
+    program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(*LARGE)
     program.show()
     wait_in_loop(lambda: program.is_built)

@@ -43,16 +43,16 @@ def dragged_words(ids: Sequence[str], name: str) -> str:
 
 
 def put_jobs(content: QMimeData, ids: Sequence[str], words: str) -> None:
-    told = {"ids": list(ids[:_MOST]), "words": words}
-    content.setData(MIME, json.dumps(told).encode())
+    content_of = {"ids": list(ids[:_MOST]), "words": words}
+    content.setData(MIME, json.dumps(content_of).encode())
 
 
 def jobs_in(content: QMimeData) -> DraggedJobs | None:
     """The dragged jobs; None if something else is dragged."""
     if not content.hasFormat(MIME):
         return None
-    told = json.loads(bytes(content.data(MIME).data()))
-    return DraggedJobs(tuple(told["ids"]), told["words"])
+    content_of = json.loads(bytes(content.data(MIME).data()))
+    return DraggedJobs(tuple(content_of["ids"]), content_of["words"])
 
 
 def chip(words: str, ratio: float) -> QPixmap:

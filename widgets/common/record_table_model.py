@@ -20,7 +20,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 RECORD_ROLE = Qt.ItemDataRole.UserRole
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-_NOT_TOLD = frozenset(
+_NOT_PROVIDED = frozenset(
     {
         Qt.ItemDataRole.FontRole,
         Qt.ItemDataRole.BackgroundRole,
@@ -101,7 +101,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         return column.title if role == Qt.ItemDataRole.DisplayRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role in _NOT_TOLD or not index.isValid():
+        if role in _NOT_PROVIDED or not index.isValid():
             return None
         record = self._rows[index.row()]
         column = self._columns[index.column()]

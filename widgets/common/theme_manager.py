@@ -54,7 +54,7 @@ class ThemeManager(QObject):
         app.setFont(theme.font("body"))
         # Qt 6.10 and newer report whether more contrast is requested.
         self._accessibility = getattr(self._hints, "accessibility", lambda: None)()
-        self._tell_system()
+        self._follow_system()
         self._dress()
         self._hints.colorSchemeChanged.connect(self._scheme_changed)
         if self._accessibility is not None:
@@ -77,7 +77,7 @@ class ThemeManager(QObject):
     def choose(self, choice: ThemeChoice) -> None:
         """Follow the system, or not."""
         self._choice = choice
-        self._tell_system()
+        self._follow_system()
         self._refresh()
 
     @Slot()
@@ -114,7 +114,7 @@ class ThemeManager(QObject):
     def _contrast_changed(self) -> None:
         self._refresh()
 
-    def _tell_system(self) -> None:
+    def _follow_system(self) -> None:
         """Make the title bar and the system's own dialogs as dark as the window."""
         if self._choice is ThemeChoice.SYSTEM:
             self._hints.unsetColorScheme()

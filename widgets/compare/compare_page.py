@@ -76,7 +76,7 @@ class ComparePage(QWidget):
         super().__init__(parent)
         self._ids: tuple[str, ...] = ()
         self._siblings: tuple[JobView, ...] = ()
-        self._looks: dict[str, ComparedUpdate] = {}
+        self._updates: dict[str, ComparedUpdate] = {}
         self._curves: dict[str, RunCurves] = {}
         self._colours: dict[str, int] = {}
         self._gone: dict[str, str] = {}
@@ -155,7 +155,7 @@ class ComparePage(QWidget):
     def set_jobs(self, ids: tuple[str, ...]) -> None:
         """Set the compared jobs. A job that stays keeps its colour."""
         for key in set(self._ids) - set(ids):
-            for known in (self._looks, self._curves, self._colours, self._gone):
+            for known in (self._updates, self._curves, self._colours, self._gone):
                 known.pop(key, None)
         self._ids = ids
         for key in ids:
@@ -167,14 +167,14 @@ class ComparePage(QWidget):
             self.plots.prepare()
         self._settle()
 
-    def show_update(self, look: ComparedUpdate) -> None:
+    def show_update(self, update: ComparedUpdate) -> None:
         """Update a job: its view, and points to append."""
-        key = look.view.id
+        key = update.view.id
         if key not in self._colours:
             return
-        self._looks[key] = look
+        self._updates[key] = update
         self._gone.pop(key, None)
-        self._curves[key].append(look.history)
+        self._curves[key].append(update.history)
         self._settle_soon.start()
 
     def show_gone(self, job_id: str, sentence: str) -> None:
@@ -297,7 +297,7 @@ class ComparePage(QWidget):
     # -- internals
 
     def _settle(self) -> None:
-        views = [look.view for look in self._known_looks()]
+        views = [update.view for update in self._known_updates()]
         names = short_names([view.name for view in views])
         self.plots.show_runs(
             [
@@ -320,20 +320,20 @@ class ComparePage(QWidget):
         self._show_in_picker()
 
     def _show_table(self) -> None:
-        looks = self._known_looks()
-        if not looks:
+        updates = self._known_updates()
+        if not updates:
             return
-        names = short_names([look.view.name for look in looks])
-        comparison = compare([(look.view, look.figures) for look in looks])
+        names = short_names([update.view.name for update in updates])
+        comparison = compare([(update.view, update.figures) for update in updates])
         self.table.show_comparison(comparison, self._colours, self._gone, names)
         self._show_parallel()
 
     def _show_parallel(self) -> None:
-        views = tuple(look.view for look in self._known_looks())
+        views = tuple(update.view for update in self._known_updates())
         self.parallel.show_jobs(views, self._siblings)
 
-    def _known_looks(self) -> list[ComparedUpdate]:
-        return [self._looks[key] for key in self._ids if key in self._looks]
+    def _known_updates(self) -> list[ComparedUpdate]:
+        return [self._updates[key] for key in self._ids if key in self._updates]
 
     def _one_shot(self, call: Callable[[], object]) -> QTimer:
         timer = QTimer(self)
@@ -348,8 +348,8 @@ class ComparePage(QWidget):
             sentences.append("Reading curves…")
         bare = [view.name for view in views if not self._curves[view.id].names()]
         if bare:
-            told = formats.listed([f"“{name}”" for name in bare])
-            sentences.append(f"{told} {'has' if len(bare) == 1 else 'have'} no curve yet.")
+            bare_names = formats.listed([f"“{name}”" for name in bare])
+            sentences.append(f"{bare_names} {'has' if len(bare) == 1 else 'have'} no curve yet.")
         if len(self._ids) == 1 and not sentences:
             sentences.append("Add another job to see how they differ.")
         return " ".join(sentences)

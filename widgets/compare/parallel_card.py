@@ -148,25 +148,27 @@ class ParallelCard(Card):
 
     def _words(self, through: int) -> str:
         """Return sentences on the best job, the number of jobs left, and what is missing."""
-        shown, told = self._shown, []
+        shown, sentences = self._shown, []
         best = [line for line in shown.best if line.job_id in self.plot.through]
         if best and shown.metric:
             also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
             metric = metric_words(shown.metric)
-            told.append(f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}.")
+            sentences.append(
+                f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}."
+            )
         elif not shown.metric:
-            told.append("These jobs do not share a metric for the best checkpoint.")
+            sentences.append("These jobs do not share a metric for the best checkpoint.")
         elif shown.best:
-            told.append("The best job is outside the selected ranges.")
+            sentences.append("The best job is outside the selected ranges.")
         elif not any(line.value is not None for line in shown.lines):
-            told.append("No best job: none of these jobs has a checkpoint yet.")
+            sentences.append("No best job: none of these jobs has a checkpoint yet.")
         if self.plot.brushes:
-            told.append(f"{through} of {formats.plural(len(shown.lines), 'job')} selected.")
+            sentences.append(f"{through} of {formats.plural(len(shown.lines), 'job')} selected.")
         elif len(self._sources.get(self.choice.key(), ())) > MOST_LINES:
-            told.append(f"Only the first {MOST_LINES} jobs are drawn.")
+            sentences.append(f"Only the first {MOST_LINES} jobs are drawn.")
         else:
-            told.append("Drag on an axis to select a range.")
-        return " ".join(told)
+            sentences.append("Drag on an axis to select a range.")
+        return " ".join(sentences)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -243,12 +243,12 @@ class ParallelPlot(QWidget):
         lines = self._shown.lines
         self.setAccessibleName(f"Parallel coordinates of {len(lines)} jobs")
         current = next((line for line in lines if line.job_id == self._current), None)
-        told = [f"{len(self._chosen)} of {len(lines)} jobs are in the selected ranges."]
+        sentences = [f"{len(self._chosen)} of {len(lines)} jobs are in the selected ranges."]
         if current is not None:
-            told.insert(0, f"{self._words(current)}.")
+            sentences.insert(0, f"{self._words(current)}.")
         if self.hasFocus() and self._shown.axes:
-            told.append(f"Keys select a range of {self._shown.axes[self._axis].label}.")
-        self.setAccessibleDescription(" ".join(told))
+            sentences.append(f"Keys select a range of {self._shown.axes[self._axis].label}.")
+        self.setAccessibleDescription(" ".join(sentences))
 
     def _words(self, line: ParallelLine) -> str:
         values = [

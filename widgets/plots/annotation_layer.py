@@ -105,22 +105,22 @@ class EndsOf:
         Dots and names at the ends, an arrow for each value outside the picture, and a cross where
         NaN begins.
         """
-        told = list(curves)
-        for key, curve in told:
+        listed = list(curves)
+        for key, curve in listed:
             y = self.places.ys(curve.raw_y)
             # On a logarithmic axis zero has no place; it is not a value below the picture.
             paint_outliers(painter, frame, curve.raw_x, y, self._colour(key, curve))
             lost = self.places.xs(curve.data.lost(self.places.axis))
             paint_row(painter, frame, lost, MarkKind.NO_NUMBER)
-        paint_endings(painter, frame, _lifted_last(self.endings(frame, told)), self.named)
+        paint_endings(painter, frame, _lifted_last(self.endings(frame, listed)), self.named)
 
     def crowd(
         self, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> Callable[[QRectF], int]:
         """Return a function that counts how much of curves and names is in a rectangle."""
-        told = list(curves)
-        lines = [self._line(frame, curve) for _, curve in told]
-        names = name_rects(frame, self.endings(frame, told)) if self.named else []
+        listed = list(curves)
+        lines = [self._line(frame, curve) for _, curve in listed]
+        names = name_rects(frame, self.endings(frame, listed)) if self.named else []
 
         def count(rect: QRectF) -> int:
             crossed = sum(_crossings(x, y, rect) for x, y in lines if len(x))

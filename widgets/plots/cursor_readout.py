@@ -75,10 +75,10 @@ def _out_of_view(
     """The extreme values outside the picture that an arrow near the pointer stands for."""
     reach = NEAR_PX * frame.per_px
     near = curve.raw_y[(curve.raw_x >= place - reach) & (curve.raw_x <= place + reach)]
-    told = near[np.isfinite(near)]
-    if not len(told):
+    finite = near[np.isfinite(near)]
+    if not len(finite):
         return
-    low, high = float(told.min()), float(told.max())
+    low, high = float(finite.min()), float(finite.max())
     if places.y(high) > frame.y1:
         yield high
     if places.y(low) < frame.y0:

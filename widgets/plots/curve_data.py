@@ -224,8 +224,8 @@ class CurveData:
         measured only now and then.
         """
         index = self._lost.values.astype(np.int64)
-        is_told = self._gaps is not Gaps.NO_READING
-        if is_told and not len(index) and len(self) and self.last() is None:
+        is_measured = self._gaps is not Gaps.NO_READING
+        if is_measured and not len(index) and len(self) and self.last() is None:
             index = np.zeros(1, np.int64)
         return self._axis(axis).take(index) - self._origin(axis)
 
@@ -257,8 +257,8 @@ class CurveData:
         if end <= begin:
             return _EMPTY, _EMPTY
 
-        def placed(told: Floats) -> Floats:
-            return np.log10(told - origin) if log else told - origin
+        def placed(raw_places: Floats) -> Floats:
+            return np.log10(raw_places - origin) if log else raw_places - origin
 
         read = partial(self._cut, smoothed=smoothed)
         if end - begin <= 2 * width_px:
@@ -295,8 +295,8 @@ class CurveData:
 
     def at(self, axis: XAxis, x: float) -> CurvePoint | None:
         """The point nearest to `x`; None outside the curve."""
-        told = self.x_range(axis)
-        if told is None or not told[0] <= x <= told[1]:
+        span = self.x_range(axis)
+        if span is None or not span[0] <= x <= span[1]:
             return None
         values, wanted = self._axis(axis), x + self._origin(axis)
         index = min(values.find(wanted, "left"), values.size - 1)
@@ -309,9 +309,9 @@ class CurveData:
         # From the end, in blocks: a curve may end in a million NaN, but usually does not.
         for end in range(len(self), 0, -1024):
             start = max(end - 1024, 0)
-            told = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
-            if len(told):
-                return self._sample(start + int(told[-1]))
+            numbers = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
+            if len(numbers):
+                return self._sample(start + int(numbers[-1]))
         return None
 
     def _sample(self, index: int) -> CurvePoint:
@@ -334,8 +334,8 @@ class CurveData:
         gap = ~np.isfinite(new)
         if self._gaps is Gaps.NO_READING or not gap.any():
             return
-        told = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
-        before = np.concatenate((np.array([True, False])[: 2 - len(told)], told))
+        is_gap = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
+        before = np.concatenate((np.array([True, False])[: 2 - len(is_gap)], is_gap))
         both = np.concatenate((before, gap))
         begins = gap & ~both[1:-1]
         if self._gaps is Gaps.NOT_MEASURED:

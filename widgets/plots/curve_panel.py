@@ -113,7 +113,7 @@ class CurvePanel(QWidget):
         self._fixed_x: Range | None = None
         self._to_file = False
         self._curves = PlotCurves()
-        self._told_marks = self._marks = PlotMarks()
+        self._known_marks = self._marks = PlotMarks()
         self._empty_text = "No points yet"
         self._plot = PlotView(show_x, self._paint)
         self._legend = Legend(LEFT_MIN, self)
@@ -193,8 +193,8 @@ class CurvePanel(QWidget):
         on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
         """Set the marks besides the curves; omitted ones stay unchanged."""
-        before = self._told_marks
-        self._told_marks = PlotMarks(
+        before = self._known_marks
+        self._known_marks = PlotMarks(
             before.posts if posts is None else tuple(posts),
             before.boundaries if boundaries is None else tuple(boundaries),
             before.spans if spans is None else tuple(spans),
@@ -514,7 +514,7 @@ class CurvePanel(QWidget):
             self._repaint()
 
     def _place_marks(self) -> None:
-        self._marks = self._told_marks.placed(self._places)
+        self._marks = self._known_marks.placed(self._places)
 
     def _names_ends(self) -> bool:
         """Names that are also in the legend are at the ends only if they have room."""

@@ -68,12 +68,12 @@ class MonotonicAxis:
     def take(self, indices: Indices) -> Floats:
         """Return those at these rising indices."""
         rest = self._even_end
-        told, behind = np.searchsorted(indices, (self.untold, rest))
+        gap_end, behind = np.searchsorted(indices, (self.untold, rest))
         found = np.empty(len(indices))
-        found[:told] = math.nan
-        even = found[told:behind]
+        found[:gap_end] = math.nan
+        even = found[gap_end:behind]
         # In place: a plot requests 30,000, and allocating memory takes longer than computing them.
-        np.subtract(indices[told:behind], self.untold, out=even)
+        np.subtract(indices[gap_end:behind], self.untold, out=even)
         even *= self._stride
         even += self._start
         if behind < len(indices):
@@ -95,8 +95,8 @@ class MonotonicAxis:
     def extend(self, new: Floats) -> None:
         """Add numbers that do not fall; NaN only before the first known value."""
         if self.size == self.untold:
-            told = ~np.isnan(new)
-            front = int(told.argmax()) if told.any() else len(new)
+            known = ~np.isnan(new)
+            front = int(known.argmax()) if known.any() else len(new)
             self.untold += front
             new = new[front:]
         if len(new) and not self._rest.size:

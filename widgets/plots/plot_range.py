@@ -102,12 +102,12 @@ def values(
     if scale is not None and not log:
         low, high = min(low, scale.low), max(high, scale.high)
         if scale.leaves_nothing_out:
-            told = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
-            lowest = float(told.min(initial=low + scale.step))
+            finite = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
+            lowest = float(finite.min(initial=low + scale.step))
             low = min(low, lowest)
             if scale.step:
                 low = min(low, math.floor(lowest / scale.step - 1) * scale.step)
-            high = float(told.max(initial=high))
+            high = float(finite.max(initial=high))
     for y in thresholds:
         if math.isfinite(y) and abs(y - high) < 3 * (high - low):
             low, high = min(low, y), max(high, y)
@@ -136,8 +136,8 @@ def robust_range(
     early: list[Floats] = []
     for series, first in curves:
         for found, part in ((parts, series), (early, series[:first])):
-            told = part[np.abs(part) <= _LARGEST_VALUE]  # excludes NaN as well
-            found.append(np.log10(told[told > 0]) if log else told)
+            finite = part[np.abs(part) <= _LARGEST_VALUE]  # excludes NaN as well
+            found.append(np.log10(finite[finite > 0]) if log else finite)
     everything = np.concatenate(parts) if parts else _EMPTY
     if not len(everything):
         return None

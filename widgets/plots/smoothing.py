@@ -37,8 +37,8 @@ class Average:
 
     def over(self, values: Floats) -> tuple[Floats, Average]:
         """Return the averages at the next points, and the state after them."""
-        told = ~np.isnan(values)
-        inner = values if told.all() else values[told]
+        known = ~np.isnan(values)
+        inner = values if known.all() else values[known]
         result = np.full(len(values), math.nan)
         if not len(inner):
             return result, self
@@ -50,7 +50,7 @@ class Average:
             self.weight, float(sums[-1]), float(norms[-1]), float(low[-1]), float(high[-1])
         )
         sums[: len(norms)] /= norms
-        result[told] = np.clip(sums, low, high)
+        result[known] = np.clip(sums, low, high)
         return result, after
 
 

@@ -82,14 +82,14 @@ def elapsed(low: float, high: float, most: int = 6) -> Ticks:
 def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
     """Time since the start between the logarithms of two numbers of seconds."""
     for steps in (_TENFOLD_S, _FINE_S):
-        told = [step for step in steps if low <= math.log10(step) <= high]
-        if len(told) >= _LEAST:
+        visible = [step for step in steps if low <= math.log10(step) <= high]
+        if len(visible) >= _LEAST:
             break
     else:
         # Less than a few steps of the clock, or less than a second.
         return logarithmic(low, high, most) if high < 0 else _linear_log(low, high, most)
-    apart = -(-len(told) // most)
-    return [(math.log10(step), _step_text(step)) for step in told[::apart]]
+    apart = -(-len(visible) // most)
+    return [(math.log10(step), _step_text(step)) for step in visible[::apart]]
 
 
 def _linear_log(low: float, high: float, most: int) -> Ticks:

@@ -47,8 +47,8 @@ class HealthCounts(QWidget):
         self._settle()
 
     def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
-        news = (Condition.UNHEALTHY, Condition.OFFLINE)
-        counts = tuple((c, n) for c in news if (n := sum(r.condition is c for r in rows)))
+        notable = (Condition.UNHEALTHY, Condition.OFFLINE)
+        counts = tuple((c, n) for c in notable if (n := sum(r.condition is c for r in rows)))
         calm = _calm(rows)
         if (counts, calm) != (self._counts, self._calm):
             self._counts, self._calm = counts, calm
@@ -211,12 +211,14 @@ class ClusterMap(QWidget):
             x = number // per * (self._column_w() + _GUTTER)
             y = number % per * row_h
             if names:
-                news = node.condition.is_news
-                tone = node.condition.tone if news else "text3"
+                is_notable = node.condition.is_notable
+                tone = node.condition.tone if is_notable else "text3"
                 # In a low row the descenders of letters reach into the next row, and are not cut.
                 slack = max(0.0, (_ROW_H - row_h) / 2)
                 where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
-                paint_text(painter, where, names[number], "small_strong" if news else "tiny", tone)
+                paint_text(
+                    painter, where, names[number], "small_strong" if is_notable else "tiny", tone
+                )
             for place, cell in enumerate(node.gpus):
                 at = QRectF(x + left + place * (cell_w + gap), y, cell_w, row_h)
                 if dense or row_h < _CELLS_FROM_ROW_H:
@@ -326,7 +328,7 @@ class ClusterSummary(QWidget):
         found: list[tuple[Condition, str, str]] = []
         for state, node in zip(states, self._rows, strict=True):
             condition, reason = condition_of(state)
-            if condition.is_news or alone:
+            if condition.is_notable or alone:
                 found.append((condition, node.title, reason))
         shown = tuple(found[:MOST_SENTENCES])
         if shown == self._sentences:

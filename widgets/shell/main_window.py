@@ -61,7 +61,7 @@ class MainWindow(QMainWindow):
     went = Signal(str)
     put_away = Signal()
     placed = Signal()
-    look_requested = Signal()
+    refresh_requested = Signal()
     is_put_away_when_closed: Callable[[], bool]
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def check_again(self) -> None:
-        self.look_requested.emit()
+        self.refresh_requested.emit()
 
     @Slot()
     def open_menu(self) -> None:

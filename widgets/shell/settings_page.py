@@ -103,7 +103,7 @@ class SettingsPage(QWidget):
         self._checks = QVBoxLayout()
         self._checks.setSpacing(S2)
         self._again = Button("Check again")
-        self._again.clicked.connect(self._look_again)
+        self._again.clicked.connect(self._refresh)
         self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
         self.help = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
         self.report = Button("Report a problem…", icon="first-aid")
@@ -217,6 +217,6 @@ class SettingsPage(QWidget):
         self.units_chosen.emit(Units(self._sizes.key(), self._temperature.key(), self._clock.key()))
 
     @Slot()
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         self.show_checking()
         self.checks_requested.emit()

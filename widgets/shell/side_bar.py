@@ -282,11 +282,11 @@ class SideBar(QWidget):
         self._settle_trouble()
 
     def _settle_trouble(self) -> None:
-        told = bool(self._trouble.text())
-        self._trouble.setVisible(told and not self._narrow)
-        self._trouble_mark.setVisible(told and self._narrow)
+        has_trouble = bool(self._trouble.text())
+        self._trouble.setVisible(has_trouble and not self._narrow)
+        self._trouble_mark.setVisible(has_trouble and self._narrow)
         # Its mark takes the room of the logo in a low bar.
-        is_tight = told and self._narrow and self._room_h < _LOW_H
+        is_tight = has_trouble and self._narrow and self._room_h < _LOW_H
         self._head.setVisible(self._room_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:

@@ -121,6 +121,6 @@ def _ways(facts: SshFacts) -> str:
     files = f"the key files {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
     if len(facts.keys) == 1:
         files = f"the key file {facts.keys[0]} is"
-    told = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
+    words = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
     named = " Nodes and ~/.ssh/config can specify other keys."
-    return told + named
+    return words + named

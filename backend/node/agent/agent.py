@@ -99,7 +99,7 @@ class Agent:
             now = time.monotonic()
             if now >= next_runs:
                 next_runs = now + _RUNS_EVERY_S
-                self._closing.begin(self._look_after_runs)
+                self._closing.begin(self._attend_runs)
             next_reading = max(next_reading + self._interval_s, now)
             if lock.wait(next_reading - now):
                 return
@@ -149,7 +149,7 @@ class Agent:
         )
         return beats
 
-    def _look_after_runs(self) -> None:
+    def _attend_runs(self) -> None:
         with suppress(OSError):
             self._runs.poll()
             # Loaded only now: an agent stays small as long as nothing waits.

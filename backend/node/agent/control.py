@@ -18,7 +18,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
 from backend.records.jobs.status import ProcessIdentity
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _GRACE_S = 5.0
 
 
@@ -70,7 +70,7 @@ def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:
     while not _living(folder, bundle):
         if time.monotonic() >= end:
             return False
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True
 
 

@@ -40,7 +40,7 @@ _WINDOW_BYTES = 8 * BLOCK_BYTES
 """
 _TOKEN_BYTES = 32
 _IDLE_S = 5.0
-_ROOT_LOOK_S = 0.1
+_ROOT_POLL_S = 0.1
 _PROBE_BYTES = 64 * 1024
 _UNDERSTOOD = "ringmaster-understood"
 _FOR_SH = (
@@ -327,7 +327,7 @@ def data_root(request: dict[str, Any]) -> Any:
         if not facts["there"] or time.monotonic() > end:
             break
         if not facts["seen"]:
-            time.sleep(_ROOT_LOOK_S)
+            time.sleep(_ROOT_POLL_S)
     if facts["seen"]:
         facts.update(_room(root))
         try:

@@ -121,20 +121,20 @@ def explain(
     if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
         line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
         for found in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
-            return replace(_told(found, ()), evidence=())
+            return replace(_explained(found, ()), evidence=())
         last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
         return Explanation(UNKNOWN, evidence=last)
-    return _told(best, _lines_of(chain, parts))
+    return _explained(best, _lines_of(chain, parts))
 
 
 def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
     """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
-        told = _told(found, _lines_of(chain, parts))
+        shown = _explained(found, _lines_of(chain, parts))
         if not found.rule.is_quoted:
-            return told
-        return replace(told, sentence=told.sentence.rstrip(".") + _place(chain[-1]))
+            return shown
+        return replace(shown, sentence=shown.sentence.rstrip(".") + _place(chain[-1]))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
@@ -283,7 +283,7 @@ def _both(found: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
     )
 
 
-def _told(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
+def _explained(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
@@ -324,8 +324,8 @@ def _find_last(lines: Sequence[str], line: str) -> int:
 
 
 def _evidence(part: LogPart, indices: Iterable[int]) -> tuple[EvidenceLine, ...]:
-    told = [i for i in indices if part.lines[i].strip(" -*=@")][:_SHOWN]
-    return tuple(EvidenceLine(part.file, part.number(i), _cut(part.lines[i])) for i in told)
+    shown = [i for i in indices if part.lines[i].strip(" -*=@")][:_SHOWN]
+    return tuple(EvidenceLine(part.file, part.number(i), _cut(part.lines[i])) for i in shown)
 
 
 def _last_lines(parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
@@ -333,9 +333,9 @@ def _last_lines(parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
         return ()
     last = parts[-1]
     lines = enumerate(last.lines)
-    told = [i for i, line in lines if line.strip() and not re.search(_OF_SUCCESS, line)]
-    told = told[-LAST_LINES:]
-    return tuple(EvidenceLine(last.file, last.number(i), _cut(last.lines[i])) for i in told)
+    shown = [i for i, line in lines if line.strip() and not re.search(_OF_SUCCESS, line)]
+    shown = shown[-LAST_LINES:]
+    return tuple(EvidenceLine(last.file, last.number(i), _cut(last.lines[i])) for i in shown)
 
 
 def _cut(line: str) -> str:

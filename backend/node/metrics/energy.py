@@ -72,8 +72,8 @@ class EnergyMeter:
 
     def _read(self) -> dict[str, _Counters]:
         nodes = dict.fromkeys(node for node, uuid in self._gpus if uuid)
-        told = {node: self._counters(node) for node in nodes}
-        return {node: counters for node, counters in told.items() if counters is not None}
+        readings = {node: self._counters(node) for node in nodes}
+        return {node: counters for node, counters in readings.items() if counters is not None}
 
     def _counters(self, node: str) -> _Counters | None:
         if node == THIS_COMPUTER:

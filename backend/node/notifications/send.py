@@ -80,11 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     channels = channels_for(folder)
     if channels is not None:
-        _tell(folder, options.run, channels)
+        _deliver(folder, options.run, channels)
     return 0
 
 
-def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
+def _deliver(folder: JobFolder, run: int, channels: Channels) -> None:
     # Imported only here: an agent imports this module for `begin`, and stays small without these.
     from backend.node.notifications.delivery import NotificationDelivery
     from backend.node.notifications.message import message_of
@@ -101,11 +101,12 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
             send_mail(channels.mail, "", what)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
-    telling = NotificationDelivery(folder.attempt(run), message, targets, send, LocalFiles())
+    files = LocalFiles()
+    notice = NotificationDelivery(folder.attempt(run), message, targets, send, files)
     until = time.monotonic() + _MOST_S
     while time.monotonic() < until:
         try:
-            wait = telling.poll()
+            wait = notice.poll()
         except OSError as error:
             swallowed(error)
             wait = _AFTER_TROUBLE_S

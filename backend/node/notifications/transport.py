@@ -134,8 +134,8 @@ def send_mail(
         raise NotSent(why, is_final=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPResponseException as error:
         answer = error.smtp_error
-        told = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
-        why = f"{mail.host} did not accept the mail: {error.smtp_code} {told[:200]}."
+        reply = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
+        why = f"{mail.host} did not accept the mail: {error.smtp_code} {reply[:200]}."
         raise NotSent(why, is_final=error.smtp_code >= 500) from None
     except smtplib.SMTPNotSupportedError:
         why = f"{mail.host} does not support the chosen settings (STARTTLS, or a sign-in)."
@@ -167,5 +167,5 @@ def _shown(text: str) -> str:
 def _words(error: object) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_LIMIT_S:.0f} s"
-    told = error.strerror if isinstance(error, OSError) else None
-    return str(told or error or type(error).__name__).rstrip(".")
+    reply = error.strerror if isinstance(error, OSError) else None
+    return str(reply or error or type(error).__name__).rstrip(".")

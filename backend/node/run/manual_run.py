@@ -48,18 +48,18 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
         ) from error
     replace_json(own.launch, launch.to_dict())
     if rank == 0:
-        _tell(f"Training in {own.path}; press Ctrl+C to end it.")
+        _print(f"Training in {own.path}; press Ctrl+C to end it.")
     return own, launch
 
 
 def refuse(error: Exception) -> int:
     """Print on the terminal why nothing was started."""
     remedy = error.remedy if isinstance(error, BackendError) else ""
-    _tell(" ".join(filter(None, (str(error), remedy))))
+    _print(" ".join(filter(None, (str(error), remedy))))
     return 1
 
 
-def _tell(words: str) -> None:
+def _print(words: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"{words}\n")
         sys.stderr.flush()

@@ -60,7 +60,7 @@ _TICK_S = 0.5
 _BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
 _SETUP_LIMIT_S = 120.0
 _LOCK_S = 1.0
-_TELL_S = 2.0
+_REPORT_S = 2.0
 _DUMP_WAIT_S = 1.0
 _LATE_DUMP_S = 10.0
 """The longest time for the stacks of a rank and its workers together, where they had no processor
@@ -144,7 +144,7 @@ class Guard:
         self._launcher = os.getppid()
         self._lines = TcpStallWatch(self._launcher)
         self._log_begin = 0
-        self._next_look_at_lock = 0.0
+        self._next_lock_check = 0.0
         self._has_begun = False
         self._child = 0
         self._status: int | None = None
@@ -310,16 +310,16 @@ class Guard:
     def _wait(self) -> tuple[EndedBy, float, bool]:
         """Wait until the rank ends or hangs, or a signal ends this guard."""
         seen = self._beat.read()
-        moved = told = time.monotonic()
+        moved = reported = time.monotonic()
         stop_seen: float | None = None
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
             self._reap()
-            told_to_end = taken is not None and taken.si_signo != signal.SIGCHLD
-            if self._status == signal.SIGTERM and not told_to_end:
+            end_requested = taken is not None and taken.si_signo != signal.SIGCHLD
+            if self._status == signal.SIGTERM and not end_requested:
                 # A sweep asks guard and rank at the same time, and the rank may be gone first.
-                told_to_end = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
-            if told_to_end and self._status in (None, signal.SIGTERM):
+                end_requested = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
+            if end_requested and self._status in (None, signal.SIGTERM):
                 return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             if self._status is not None:
                 return EndedBy.ITSELF, 0.0, stop_seen is not None
@@ -329,14 +329,14 @@ class Guard:
                 seen, moved = beat, now
             if stop_seen is None and self._stop_is_requested(now):
                 stop_seen = now
-            if stop_seen is not None and now > told + _TELL_S:
+            if stop_seen is not None and now > reported + _REPORT_S:
                 # The supervisor gives up on ranks that make no progress after a stop request.
                 # It sees when this log was last touched, and not the heartbeat.
-                if moved > told or beat[1] is Phase.SAVING:
+                if moved > reported or beat[1] is Phase.SAVING:
                     # A share that became read-only must not end the guard, and with it the rank.
                     with suppress(OSError):
                         os.utime(self._log_fd)
-                told = now
+                reported = now
             if self._is_cut_off(now):
                 return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             limit = self._limit_s(beat[1], stop_seen is not None)
@@ -350,9 +350,9 @@ class Guard:
         return self._lines.any(now)
 
     def _stop_is_requested(self, now: float) -> bool:
-        if now < self._next_look_at_lock:
+        if now < self._next_lock_check:
             return False
-        self._next_look_at_lock = now + _LOCK_S
+        self._next_lock_check = now + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
             return stop_requested(self._folder.lock, self._launch.run)
@@ -402,10 +402,10 @@ class Guard:
 
     def _error_of_rank(self) -> tuple[RankError | None, bool]:
         with suppress(OSError, ValueError):
-            return _told(read_json(self._attempt.rank_error(self._plan.rank)))
+            return _error_of(read_json(self._attempt.rank_error(self._plan.rank)))
         # The disk may be what ended it.
         with suppress(OSError, ValueError):
-            return _told(json.loads(_content(self._words_fd)))
+            return _error_of(json.loads(_content(self._words_fd)))
         return None, False
 
     def _log(self, text: str) -> None:
@@ -421,7 +421,7 @@ class Guard:
         return ""
 
 
-def _told(raw: Mapping[str, Any]) -> tuple[RankError, bool]:
+def _error_of(raw: Mapping[str, Any]) -> tuple[RankError, bool]:
     return RankError.from_dict(raw), bool(raw.get("secondary", False))
 
 

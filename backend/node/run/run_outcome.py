@@ -61,7 +61,7 @@ class EndedRun:
 
     ``ended_early``: the supervisor ended the run before the first step, as requested.
     ``stopped_by``: the user who requested it, or "".
-    ``told_to_end``: name of the signal that ended the supervisor, or "".
+    ``end_requested``: name of the signal that ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
     ``unreached``: nodes that did not answer over SSH when the run had ended; ``blind``: those that
     answered and did not see ``data_root``.
@@ -77,7 +77,7 @@ class EndedRun:
     stop_was_requested: bool = False
     stopped_by: str = ""
     ended_early: bool = False
-    told_to_end: str = ""
+    end_requested: str = ""
     gave_up: str = ""
     unreached: Sequence[str] = ()
     blind: Sequence[str] = ()
@@ -164,7 +164,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     # Its hundreds of patterns take a third of the time that a list of jobs takes.
     from backend.node.diagnosis.explainer import Failure, explain
 
-    told = explain(
+    explanation = explain(
         Failure(
             error.rank,
             error.traceback if raised else "",
@@ -175,25 +175,31 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
         found.logs,
         found.mpirun_log,
     )
-    if told.cause == UNKNOWN:
+    if explanation.cause == UNKNOWN:
         sentence = error.sentence
         if record is not None and record.outcome == "exit":
             sentence = f"{sentence.rstrip('.')}, and its log does not say why."
-        return replace(error, sentence=sentence, cause=UNKNOWN, evidence=told.evidence)
+        return replace(error, sentence=sentence, cause=UNKNOWN, evidence=explanation.evidence)
     if record is not None:
-        told = replace(told, sentence=told.sentence + _limit(told.cause, record))
-    if record is not None and record.outcome == "stalled" and told.cause not in _STOPS_A_LOADER:
+        explanation = replace(
+            explanation, sentence=explanation.sentence + _limit(explanation.cause, record)
+        )
+    if (
+        record is not None
+        and record.outcome == "stalled"
+        and explanation.cause not in _STOPS_A_LOADER
+    ):
         # A rank that stands still has not ended of what its log says last.
-        return replace(error, evidence=told.evidence)
-    own = error.says_remedy or _says_all(judged, told)
+        return replace(error, evidence=explanation.evidence)
+    own = error.says_remedy or _says_all(judged, explanation)
     # A sentence of a rank's own ends with the way out, which fits it better.
-    has_remedy = own and raised and (error.says_remedy or not told.is_quoted)
+    has_remedy = own and raised and (error.says_remedy or not explanation.is_quoted)
     return replace(
         error,
-        sentence=error.sentence if own else told.sentence,
-        cause=told.cause,
-        remedy="" if has_remedy else told.remedy,
-        evidence=told.evidence,
+        sentence=error.sentence if own else explanation.sentence,
+        cause=explanation.cause,
+        remedy="" if has_remedy else explanation.remedy,
+        evidence=explanation.evidence,
     )
 
 
@@ -207,19 +213,23 @@ def _limit(cause: str, record: RankExit) -> str:
     return ""
 
 
-def _says_all(judged: _Judgement, told: Explanation) -> bool:
+def _says_all(judged: _Judgement, explanation: Explanation) -> bool:
     """Return whether the sentence of the exit records is better than the one from the logs."""
     error, record = judged.error, judged.record
-    if told.is_quoted:
-        quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
+    if explanation.is_quoted:
+        quoted = (
+            bool(explanation.evidence) and explanation.evidence[-1].text.strip() in error.sentence
+        )
         return quoted or record is None or record.outcome != "exit"
     if record is None:
         return judged.knows_why
     if record.outcome == "error":
         # The rank quotes its exception where it does not know it; its own words are better.
-        first = told.evidence[-1].text.partition(": ")[2][:60] if told.evidence else ""
+        first = (
+            explanation.evidence[-1].text.partition(": ")[2][:60] if explanation.evidence else ""
+        )
         return not first or first not in error.sentence
-    return record.outcome == "signal" and told.cause in ("killed", "crash", "ended")
+    return record.outcome == "signal" and explanation.cause in ("killed", "crash", "ended")
 
 
 def _named(error: RankError) -> str:
@@ -246,7 +256,7 @@ def _mark_secondary(found: EndedRun) -> EndedRun:
 
 def _abort_codes(found: EndedRun) -> set[int | None]:
     """Exit codes of the ranks that MPI aborted because it found another one gone."""
-    if found.told_to_end:
+    if found.end_requested:
         # mpirun may have got the signal too, and then does not pass on what MPI says.
         return {one.code for one in found.exits} - {0}
     if not _PEER_LOST.search(found.launcher_log):
@@ -278,8 +288,8 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if found.launcher_error:
         return _Judgement(RankError(found.launcher_error))
-    if found.told_to_end:
-        ended = f"The run was ended from outside: its supervisor got {found.told_to_end}."
+    if found.end_requested:
+        ended = f"The run was ended from outside: its supervisor got {found.end_requested}."
         return _Judgement(RankError(ended), is_from_outside=True)
     blind = _blind(found)
     if blind is not None:
@@ -304,8 +314,8 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
 
 def _blind(found: EndedRun) -> RankError | None:
     """Report a node that could not record how its ranks ended: a missing record is no silence."""
-    told = {one.rank for one in found.exits}
-    missing = [p for p in found.ranks if p.node in found.blind and p.rank not in told]
+    reported = {one.rank for one in found.exits}
+    missing = [p for p in found.ranks if p.node in found.blind and p.rank not in reported]
     if not missing:
         return None
     node = missing[0].node
@@ -408,10 +418,14 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def _lost_node(found: EndedRun) -> RankError | None:
     """A node none of whose ranks left a record, while every rank on the others did."""
-    told = {one.rank for one in found.exits}
-    missing = [plan for plan in found.ranks if plan.rank not in told]
+    reported = {one.rank for one in found.exits}
+    missing = [plan for plan in found.ranks if plan.rank not in reported]
     nodes = {plan.node for plan in missing}
-    if not told or len(nodes) != 1 or {p.node for p in found.ranks if p.rank in told} & nodes:
+    if (
+        not reported
+        or len(nodes) != 1
+        or {p.node for p in found.ranks if p.rank in reported} & nodes
+    ):
         return None
     last = _last_words(found.launcher_log)
     ranks = _ranks([plan.rank for plan in missing])

@@ -49,7 +49,7 @@ from backend.records.jobs.stop_request import kill_requested, stop_requested, st
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
-_LOOK_S = 0.3
+_POLL_S = 0.3
 _log = logging.getLogger(__name__)
 _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
@@ -108,7 +108,7 @@ class Supervisor:
         self._logs_before: dict[int, int] = {}
         self._progress: object = None
         self._progress_at = 0.0
-        self._told_to_end = ""
+        self._end_requested = ""
         self._ended_early = False
         self._gave_up = ""
         self._unreached: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ class Supervisor:
                 stop_was_requested=self._stop_seen is not None or self._stop_is_requested(),
                 stopped_by=stop_requested_by(self._folder.lock),
                 ended_early=self._ended_early,
-                told_to_end=self._told_to_end,
+                end_requested=self._end_requested,
                 gave_up=self._gave_up,
                 unreached=self._unreached,
                 blind=self._blind,
@@ -168,7 +168,7 @@ class Supervisor:
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
                 other_cpu=others.share(),
-                logs=read_logs(self._folder, self._telling(launch), self._logs_before),
+                logs=read_logs(self._folder, self._reporting_ranks(launch), self._logs_before),
                 mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
             ),
             leftovers,
@@ -177,7 +177,7 @@ class Supervisor:
             energy_j,
         )
 
-    def _telling(self, launch: Launch) -> Sequence[int]:
+    def _reporting_ranks(self, launch: Launch) -> Sequence[int]:
         """The ranks whose logs may say why the run failed: those that failed first, or not at all.
 
         A run that ended as it should has none, and its logs are not read.
@@ -229,18 +229,18 @@ class Supervisor:
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
         self._begin = self._progress_at = time.monotonic()
-        next_look = 0.0
+        next_check = 0.0
         while self._launcher_status is None:
-            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
+            taken = signal.sigtimedwait(_TAKEN, _POLL_S)
             self._reap()
             now = time.monotonic()
             if taken is not None and taken.si_signo != signal.SIGCHLD:
-                self._told_to_end = wording.signal_name(taken.si_signo)
+                self._end_requested = wording.signal_name(taken.si_signo)
                 return self._end_launcher()
             # A child that ends wakes this up; only looks at the share keep their distance.
-            if now < next_look:
+            if now < next_check:
                 continue
-            next_look = now + _LOOK_S
+            next_check = now + _POLL_S
             self._collect(launch)
             if (
                 self._failed_long_ago(launch, now)
@@ -249,9 +249,9 @@ class Supervisor:
             ):
                 return self._end_launcher()
         # A machine that shuts down signals all processes at once; mpirun may be gone first.
-        late = signal.sigtimedwait(_ENDING, _LOOK_S) if self._launcher_status else None
+        late = signal.sigtimedwait(_ENDING, _POLL_S) if self._launcher_status else None
         if late is not None:
-            self._told_to_end = wording.signal_name(late.si_signo)
+            self._end_requested = wording.signal_name(late.si_signo)
         return None
 
     def _failed_long_ago(self, launch: Launch, now: float) -> bool:

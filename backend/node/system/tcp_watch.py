@@ -16,7 +16,7 @@ from backend.base.log import suppress
 
 LIMIT_S = 50.0
 """Everything is over within 90 s then; after a cut of 15 s the next try may come 15 s late."""
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 _RETRANSMITTING = "01"
 _SOCKET = "socket:["
 
@@ -26,7 +26,7 @@ class TcpStallWatch:
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._folder = proc / str(pid)
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._since: dict[str, float] = {}
 
     def any(self, now: float) -> bool:
@@ -34,8 +34,8 @@ class TcpStallWatch:
 
         ``now`` is a time as of `time.monotonic`; the kernel is queried every few seconds.
         """
-        if now >= self._next_look:
-            self._next_look = now + _LOOK_S
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_S
             waiting: set[str] = set()
             # A process that has just ended has no connections.
             with suppress(OSError):

@@ -64,7 +64,7 @@ def _words(name: str) -> set[str]:
     return words | {word.rstrip("0123456789") for word in words}
 
 
-def tells_how_good(name: str) -> bool:
+def measures_quality(name: str) -> bool:
     """Return whether a metric measures the quality of the model."""
     return name not in OF_NO_DATA
 

@@ -24,7 +24,7 @@ class Fix(Enum):
     INSTALL_CLUSTER_KEY = "let the cluster's key in"
     END_ORPHANS = "end what is left over"
     START_AGENT = "start the agent"
-    LOOK_AGAIN = "look at the node again"
+    CHECK_AGAIN = "look at the node again"
     SHARE_JOBS = "let those write to the jobs who may write to the data root"
     PUT_INTO_SERVICE = "put it back into service"
     ACCEPT_HOST_KEY = "accept its host key"

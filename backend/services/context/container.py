@@ -181,8 +181,8 @@ class Services:
     def library(self) -> LibraryService:
         from backend.services.library.service import LibraryService
 
-        looks = self._cache / "looks"
-        return LibraryService(self.data_root, self.catalogue, looks, self.queries.show)
+        previews = self._cache / "looks"
+        return LibraryService(self.data_root, self.catalogue, previews, self.queries.show)
 
     @_made_once
     def set_up(self) -> ProvisioningService:
@@ -193,7 +193,7 @@ class Services:
             self.data_root,
             default_places(self._key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
-            look=lambda entry, shell: self.cluster.facts(entry, shell),
+            inspect=lambda entry, shell: self.cluster.facts(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
         )
 

@@ -57,9 +57,9 @@ class ComparisonService:
             before, update = None, self._jobs.poll(job_id)
         history = update.history
         fresh = before is None or history.drop_from == 0
-        told = RunFigures() if before is None or fresh else before.figures
+        counted = RunFigures() if before is None or fresh else before.figures
         reached = math.nan if before is None or fresh else before.reached
-        figures = _counted(told, history, reached)
+        figures = _counted(counted, history, reached)
         if len(history.seconds):
             reached = float(history.seconds[-1])
         return ComparedUpdate(
@@ -87,8 +87,8 @@ class ComparisonService:
                 f"{FEWEST_JOBS} to {MOST_JOBS} jobs can be compared, and {len(job_ids)} "
                 f"{'was' if len(job_ids) == 1 else 'were'} given."
             )
-        looks = [self.poll(job_id) for job_id in job_ids]
-        return compare([(look.view, look.figures) for look in looks])
+        updates = [self.poll(job_id) for job_id in job_ids]
+        return compare([(polled.view, polled.figures) for polled in updates])
 
     def write_csv(
         self,
@@ -206,10 +206,10 @@ def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunF
     metrics = dict(before.metrics)
     for name, values in history.metrics.items():
         column = np.asarray(values, np.float64)
-        told = column[np.isfinite(column)]
-        if not len(told):
+        finite = column[np.isfinite(column)]
+        if not len(finite):
             continue
-        new = MetricFigures(float(told[-1]), float(told.min()), float(told.max()))
+        new = MetricFigures(float(finite[-1]), float(finite.min()), float(finite.max()))
         old = metrics.get(name, new)
         metrics[name] = replace(
             new, lowest=min(old.lowest, new.lowest), highest=max(old.highest, new.highest)

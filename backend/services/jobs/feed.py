@@ -19,7 +19,7 @@ from backend.records.jobs.summary import JobListing, JobSummary, line_of
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries
 
-LOOK_S = 0.3
+SCAN_S = 0.3
 _NEWEST = 500
 _RECENT = 200
 _RECENT_S = 2 * 86400
@@ -33,9 +33,9 @@ class JobFeed:
         look_s: Time limit of one read for checking ended jobs for changes.
     """
 
-    def __init__(self, jobs: JobQueries, look_s: float = LOOK_S) -> None:
+    def __init__(self, jobs: JobQueries, scan_s: float = SCAN_S) -> None:
         self._jobs = jobs
-        self._look_s = look_s
+        self._scan_s = scan_s
         self._lines: dict[str, JobSummary] | None = None
         self._views: dict[str, JobView] = {}
         self._turn = 0
@@ -59,22 +59,22 @@ class JobFeed:
         for job_id in gone:
             del known[job_id]
             self._views.pop(job_id, None)
-        told = {}
+        polled = {}
         for job_id in self._to_read(ids, queued | self._to_reap, known):
             # One damaged folder must not hide the other jobs.
             with suppress(BackendError):
                 view = self._jobs.show(job_id)
-                told[job_id] = self._views[job_id] = view
+                polled[job_id] = self._views[job_id] = view
                 known[job_id] = line_of(view)
             worker_yield.pause()
         self._to_reap = frozenset(
-            job_id for job_id, view in told.items() if view.unrecorded_end is not None
+            job_id for job_id, view in polled.items() if view.unrecorded_end is not None
         )
         self._lines = known
         self._forget_old(ids)
         return JobListing(
-            views=tuple({**self._views, **told}.values()),
-            lines=tuple(line for line in fresh if line.id not in told),
+            views=tuple({**self._views, **polled}.values()),
+            lines=tuple(line for line in fresh if line.id not in polled),
             gone=gone,
             total=len(known),
             to_reap=tuple(self._to_reap),
@@ -107,7 +107,7 @@ class JobFeed:
         for line in chain(newest, islice(rest, start, None), islice(rest, start)):
             # However slow the data root is, each read makes some progress.
             may_end = looked >= _NEWEST + _CHECKED_AT_ONCE and looked % _CHECKED_AT_ONCE == 0
-            if may_end and time.monotonic() - begin > self._look_s:
+            if may_end and time.monotonic() - begin > self._scan_s:
                 break
             looked += 1
             if self._jobs.has_changed(line):

@@ -106,7 +106,7 @@ class JobQueryResult:
 
 
 @dataclass(frozen=True)
-class News:
+class IndexUpdate:
     """Result of updating the index.
 
     Attributes:
@@ -135,7 +135,7 @@ class JobIndex:
         slot = self._slots.get(line_id)
         return self._sweeps.slot(line_id) if slot is None else slot
 
-    def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> News:
+    def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> IndexUpdate:
         """Add or replace these jobs, remove those in ``gone``."""
         changed = []
         went = moved = False
@@ -166,7 +166,7 @@ class JobIndex:
             self._there = np.concatenate((self._there, came))
             self._keys.clear()
         came_or_went = bool(fresh) or went
-        return News((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
+        return IndexUpdate((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
 
     def _replace(self, slot: int, line: JobSummary) -> None:
         before, self.lines[slot] = self.lines[slot], line

@@ -73,12 +73,12 @@ class InspectionService:
         items = [self._library.show(*one) for one in zip(kinds, names, strict=True)]
         key = (tool, *(item.sha256 for item in items), str(batch_size))
 
-        def look() -> _T:
+        def inspect() -> _T:
             folders = self._folders({item.kind: item.reference for item in items}, progress)
             request = {**folders, "batch_size": batch_size}
             return run_tool(tool, request, record.from_dict, what, _LIMIT_S, progress)
 
-        return self._kept.get(key, record.from_dict, look)
+        return self._kept.get(key, record.from_dict, inspect)
 
     def graph(self, found: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""
@@ -109,7 +109,7 @@ class InspectionService:
         pins = {kind: file.pins[kind.value] for kind in Kind}
         batch_size = min(file.config.batch_size, _MOST_SAMPLES)
 
-        def look() -> CheckpointInspection:
+        def inspect() -> CheckpointInspection:
             for record in records.values():
                 with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
                     folder.files.bring_file(Path(record.path), progress or Progress())
@@ -128,7 +128,7 @@ class InspectionService:
             *(f"{key} {record.sha256}" for key, record in records.items()),
             *(str(sample), str(batch_size)),
         )
-        return self._kept.get(key, CheckpointInspection.from_dict, look)
+        return self._kept.get(key, CheckpointInspection.from_dict, inspect)
 
     def write_events(self, job_id: str, progress: Progress | None = None) -> bool:
         """Write the graph of a job's model and the weights of its checkpoints for TensorBoard.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from backend.datastore.jobs.history_cache import HistoryReader
     from backend.datastore.jobs.history_reader import HistoryCursor
 
-LOOK_INTERVAL_S = 0.2
+POLL_INTERVAL_S = 0.2
 CHUNK_BYTES = 256 * 1024
 """Read at once of a log: one of 200 MB is never read whole."""
 _NO_POINTS = HistoryUpdate()
@@ -61,7 +61,7 @@ class JobQueries:
         self._index = index
         self._cache = cache
         self._history_reader: HistoryReader | None = None
-        self._told: dict[str, tuple[int, JobState]] = {}
+        self._announced: dict[str, tuple[int, JobState]] = {}
 
     def poll(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
@@ -69,9 +69,7 @@ class JobQueries:
             folder = self.folder(job_id)
         except BackendError as error:
             if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_away():
-                return RunUpdate(
-                    _without_news(cursor.view, cursor.reader, error), _NO_POINTS, cursor
-                )
+                return RunUpdate(_silent(cursor.view, cursor.reader, error), _NO_POINTS, cursor)
             raise
         before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
         found = before.reader.read()
@@ -81,7 +79,7 @@ class JobQueries:
             with suppress(Unreachable):
                 self._root.files.refresh_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
-        view = self._tell(self._view(folder, file, found))
+        view = self._announced_once(self._view(folder, file, found))
         history = with_ends(self._with_epochs(history, view), folder)
         return RunUpdate(view, history, _Cursor(read_to, before.reader, view))
 
@@ -101,7 +99,7 @@ class JobQueries:
             on_update(update)
             if until(update.view):
                 return self._home(update.view)
-            time.sleep(LOOK_INTERVAL_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def _home(self, view: JobView) -> JobView:
         """The job, when what it left on a node is here; why not, where it is not."""
@@ -129,7 +127,7 @@ class JobQueries:
         return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
 
     def show(self, job_id: str) -> JobView:
-        return self._tell(self.read(job_id)[2])
+        return self._announced_once(self.read(job_id)[2])
 
     def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
         """Every step of the job; with a ``run``, of what starting over put away with it."""
@@ -301,9 +299,9 @@ class JobQueries:
         view = view_of(file, status, best, found.doubt or " ".join(found.problems))
         return replace(view, unrecorded_end=found.unrecorded_end)
 
-    def _tell(self, view: JobView) -> JobView:
+    def _announced_once(self, view: JobView) -> JobView:
         """Write a changed state to the catalogue; progress alone is not worth a write."""
-        if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+        if view.state.is_live and self._announced.get(view.id) == (view.run, view.state):
             return view
         if view.unrecorded_end is not None:
             # Not before it is reaped: the catalogue's jobs that are over are not read again.
@@ -314,9 +312,9 @@ class JobQueries:
             # The folder is right without an index of it; the error is shown with the job.
             return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
         if view.state.is_live:
-            self._told[view.id] = (view.run, view.state)
+            self._announced[view.id] = (view.run, view.state)
         else:
-            self._told.pop(view.id, None)
+            self._announced.pop(view.id, None)
         return view
 
     def has_changed(self, known: JobView | JobSummary) -> bool:
@@ -369,7 +367,7 @@ def named_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Che
     )
 
 
-def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
+def _silent(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
     found = reader.without_news(error)
     return replace(
         seen,

@@ -105,7 +105,7 @@ class JobService:
 
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
         """Check a job file for the form; runs no user code."""
-        check, checked = self._look_over(raw)
+        check, checked = self._check_over(raw)
         pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
         if len(pins) == len(_TOGETHER):
             together = tuple(pin.sha256 for pin in pins)
@@ -161,21 +161,21 @@ class JobService:
 
     def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
         """Return the faults of a job file without its figures, which is fast for many files."""
-        return self._look_over(raw)[0].faults
+        return self._check_over(raw)[0].faults
 
-    def _look_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
+    def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
         checked = self._checker.check(raw)
         config = checked.config
         size = self._sizes.known(checked.pins)
         check_size(checked, size)
         if config is None:
-            told = JobCheck(
+            job_check = JobCheck(
                 faults=tuple(checked.faults),
                 findings=tuple(checked.findings),
                 is_counted=size is not None,
                 usual_strategy=checked.usual_strategy,
             )
-            return told, checked
+            return job_check, checked
         steps = config.steps_per_epoch(size.training) if size is not None else None
         command: tuple[str, ...] = ()
         if not checked.faults:
@@ -183,7 +183,7 @@ class JobService:
                 command = self._starter.plan(config, "JOB", 1).argv
             except BackendError as error:
                 checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
-        told = JobCheck(
+        job_check = JobCheck(
             faults=tuple(checked.faults),
             global_batch=config.global_batch_size,
             workers=config.workers,
@@ -196,7 +196,7 @@ class JobService:
             is_counted=size is not None,
             usual_strategy=checked.usual_strategy,
         )
-        return told, checked
+        return job_check, checked
 
     def command(self, job_id: str) -> JobCommand:
         """Return the command of the newest run, to run by hand, or that of the first run."""

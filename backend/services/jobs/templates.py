@@ -31,7 +31,7 @@ class TemplateService:
 
     def list(self) -> tuple[Template, ...]:
         """Return all templates by name; a damaged file has a fault and hides no other."""
-        return tuple(self._look(name) for name in self._names())
+        return tuple(self._entry(name) for name in self._names())
 
     def load(self, name: str) -> dict[str, Any]:
         """Return the settings, as a job file without a name.
@@ -66,7 +66,7 @@ class TemplateService:
                 self._root.files.replace_bytes(path, content)
             else:
                 self._create(name, content)
-        return self._look(name)
+        return self._entry(name)
 
     def rename(self, name: str, new_name: str) -> Template:
         """Rename a template; an existing one is never overwritten."""
@@ -75,13 +75,13 @@ class TemplateService:
         with as_backend_error(f"The template “{name}” could not be renamed"):
             self._create(new_name, self._path(name).read_bytes())
             self._root.files.remove(self._path(name))
-        return self._look(new_name)
+        return self._entry(new_name)
 
     def remove(self, name: str) -> Template:
         """Move a template to the trash of the data root, even a damaged one."""
         if name not in self._names():
             self.load(name)
-        found = self._look(name)
+        found = self._entry(name)
         trash = self._root.trash / "templates"
         with as_backend_error(f"The template “{name}” could not be moved to the trash"):
             self._root.files.make_folder(self._root.trash, exist_ok=True)
@@ -106,7 +106,7 @@ class TemplateService:
             return tuple(sorted(names, key=str.casefold))
         return ()
 
-    def _look(self, name: str) -> Template:
+    def _entry(self, name: str) -> Template:
         path = self._root.shown(self._path(name))
         try:
             return Template(name, describe(self._read(name)), path)

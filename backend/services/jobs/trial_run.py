@@ -31,7 +31,7 @@ from backend.services.nodes.registry import NodeRegistry
 PREFIX = ".canary-"
 _LIMIT_S = 300.0
 """A rank that hangs is ended by its guard first; this limit is for a lost supervisor."""
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _TO_STOP_S = 60.0
 _STEPS = 1
 _RUN = 1
@@ -85,7 +85,7 @@ class TrialRunService:
             ) from error
         finally:
             self._remove(folder, file.config)
-        return _told(found, file.config, time.monotonic() - began)
+        return _result(found, file.config, time.monotonic() - began)
 
     def _job(self, job_id: str) -> JobFile:
         folder = self._root.job(job_id)
@@ -103,15 +103,15 @@ class TrialRunService:
         """Wait until it has ended."""
         reader = RunStateReader(folder)
         end = time.monotonic() + _LIMIT_S
-        told = None
+        reported = None
         is_cancelled = is_stopping = False
         while True:
             found = reader.read()
             if found.unrecorded_end is not None:
                 reap(folder)
-            if found.state is not told:
-                told = found.state
-                on_state(told)
+            if found.state is not reported:
+                reported = found.state
+                on_state(reported)
             if not found.state.is_live or (is_stopping and time.monotonic() > end):
                 if is_cancelled:
                     raise Cancelled
@@ -121,7 +121,7 @@ class TrialRunService:
                 is_stopping = True
                 job_files.request_stop(folder, _RUN)
                 end = time.monotonic() + _TO_STOP_S
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _sweep(self, config: JobConfig) -> None:
         """Remove the files of a trial during which the desktop was killed."""
@@ -158,7 +158,7 @@ def _short(config: JobConfig) -> JobConfig:
     )
 
 
-def _told(found: RunState, config: JobConfig, took_s: float) -> Canary:
+def _result(found: RunState, config: JobConfig, took_s: float) -> Canary:
     status = found.status
     ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
     if found.state is JobState.FINISHED:

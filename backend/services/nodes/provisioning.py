@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OpenShell = Callable[[NodeEntry], Shell]
-Look = Callable[[NodeEntry, Shell], NodeFacts]
+Inspect = Callable[[NodeEntry, Shell], NodeFacts]
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class ProvisioningService:
         root: OpenRoot,
         places: DesktopPlaces,
         open_shell: OpenShell,
-        look: Look,
+        inspect: Inspect,
         host_key: Callable[[NodeEntry], str],
         start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
     ) -> None:
         self._root = root
         self._places = places
         self._open_shell = open_shell
-        self._look = look
+        self._inspect = inspect
         self._host_key = host_key
         self._start_agent = start_agent
 
@@ -149,7 +149,7 @@ class ProvisioningService:
             plan = SetUpPlan(
                 wheels=wheels,
                 bundle=bundle,
-                look=lambda shell: self._look(entry, shell),
+                inspect=lambda shell: self._inspect(entry, shell),
                 agree=lambda version: versions.agree(entry.name, version),
                 key=key,
                 own_key=chosen.own_key,
@@ -165,11 +165,11 @@ class ProvisioningService:
             )
             trusted = self._trusted(entry)
 
-            def tell(news: SetUp) -> None:
-                on_change(replace(news, trusted=trusted))
+            def report(state: SetUp) -> None:
+                on_change(replace(state, trusted=trusted))
 
             try:
-                done = set_up(entry, self._open_shell, plan, tell, lambda: cancelled(entry.name))
+                done = set_up(entry, self._open_shell, plan, report, lambda: cancelled(entry.name))
                 node_files.write_entry(self._root, done)
             except BackendError as error:
                 return error

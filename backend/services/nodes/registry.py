@@ -132,7 +132,7 @@ class NodeRegistry:
         with_key = replace(address, identity=_absolute(address.identity))
         shell = self.connect(with_key, accept, passphrase)
         try:
-            found = self._look_at(shell, name, node_data_root)
+            found = self._inspected(shell, name, node_data_root)
         finally:
             shell.close()
         facts = found.facts
@@ -157,7 +157,7 @@ class NodeRegistry:
         entry = self.entry(name)
         shell = self.open_shell(name, passphrase)
         try:
-            found = self._look_at(shell, name, node_data_root or entry.data_root)
+            found = self._inspected(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
         facts = _known_root(found.facts, entry)
@@ -171,14 +171,14 @@ class NodeRegistry:
         Raises:
             BackendError: The inspection failed.
         """
-        return _known_root(self._look_at(shell, entry.name, entry.data_root).facts, entry)
+        return _known_root(self._inspected(shell, entry.name, entry.data_root).facts, entry)
 
     def _carried_root(self, home: NodeHome) -> str:
         """Return the staged root, the same on all nodes and from all desktops of a data root."""
         used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
         return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
-    def _look_at(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
+    def _inspected(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
         access, path = self._root.files, self._root.path
         there = node_data_root or access.on_nodes(path)
         return inspect(shell, name, path, there, access.replace_bytes, access.remove)

@@ -91,14 +91,15 @@ class NodeService:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
                     self._root.files.refresh_nodes()
-                news = {}
+                status = {}
                 for entry in entries:
-                    news[entry.name] = self._watch.read(entry.name)
+                    status[entry.name] = self._watch.read(entry.name)
                     worker_yield.pause()
                 if all(
-                    news[entry.name].presence is not None or not entry.is_ready for entry in entries
+                    status[entry.name].presence is not None or not entry.is_ready
+                    for entry in entries
                 ):
-                    return tuple(_state(entry, news[entry.name]) for entry in entries)
+                    return tuple(_state(entry, status[entry.name]) for entry in entries)
                 time.sleep(_SETTLE_S)
 
     def past(self, name: str) -> tuple[PastReading, ...]:
@@ -253,26 +254,26 @@ class NodeService:
         room = self._root.files.room()
         if room is None:
             return
-        told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
+        kept = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
         if room.fetched_bytes:
-            told += (
+            kept += (
                 f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear frees "
                 f"{number_format.size(room.fetched_bytes)}, "
                 "which are fetched again when needed"
             )
-        yield Finding("mirror", True, f"{told}.")
+        yield Finding("mirror", True, f"{kept}.")
 
 
-def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
-    presence = news.presence or Presence.OFFLINE
-    message = news.message
+def _state(entry: NodeEntry, status: NodeNews) -> NodeState:
+    presence = status.presence or Presence.OFFLINE
+    message = status.message
     if not entry.is_ready:
         presence, message = Presence.NEW, "not set up yet"
     elif not entry.in_service:
         presence, message = Presence.OUT_OF_SERVICE, "taken out of service"
-    problem = (news.problem,) if news.problem is not None else ()
+    problem = (status.problem,) if status.problem is not None else ()
     return NodeState(
-        entry.name, presence, news.reading, problem, entry, message, silent_s=news.silent_s
+        entry.name, presence, status.reading, problem, entry, message, silent_s=status.silent_s
     )
 
 

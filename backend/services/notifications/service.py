@@ -80,7 +80,7 @@ class NoticeService:
         self._open_shell = open_shell
         self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
         self._passwords: dict[str, str] = {}
-        self._tellings: dict[tuple[str, int], NotificationDelivery] = {}
+        self._deliveries: dict[tuple[str, int], NotificationDelivery] = {}
 
     # Settings.
 
@@ -127,7 +127,7 @@ class NoticeService:
             folder.chmod(_OWN_FOLDER_MODE)
             replace_json(self.path, channels.to_dict(), mode=_OWN_MODE)
         self._forget(before.mail, channels.mail)
-        self._tellings.clear()
+        self._deliveries.clear()
         return channels
 
     def _forget(self, before: Mail | None, now: Mail | None) -> None:
@@ -209,8 +209,8 @@ class NoticeService:
         folder = self._root.job(job_id)
         try:
             self._root.files.refresh_job(folder)
-            telling = self._tellings.get((job_id, run))
-            if telling is None:
+            sending = self._deliveries.get((job_id, run))
+            if sending is None:
                 channels = self.channels()
                 record = folder.attempt(run).exit
                 if not record.exists():
@@ -218,21 +218,21 @@ class NoticeService:
                 message = message_of(folder, run, channels, self._tail)
                 if message is None or not channels.is_new(self._root.files.changed_s(record)):
                     return DeliveryAttempt(None)
-                telling = NotificationDelivery(
+                sending = NotificationDelivery(
                     folder.attempt(run),
                     message,
                     channels.targets,
                     lambda target, what: self._send_to(channels, target, what),
                     self._root.files,
                 )
-                self._tellings[job_id, run] = telling
-            wait = telling.poll()
+                self._deliveries[job_id, run] = sending
+            wait = sending.poll()
         except OSError as error:
             swallowed(error)
             return DeliveryAttempt(_AGAIN_S)
         if wait is None:
-            del self._tellings[job_id, run]
-        return DeliveryAttempt(wait, telling.trouble, telling.failed)
+            del self._deliveries[job_id, run]
+        return DeliveryAttempt(wait, sending.trouble, sending.failed)
 
     def _tail(self, path: Path) -> bytes:
         try:

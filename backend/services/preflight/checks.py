@@ -145,7 +145,7 @@ CHECKS: tuple[Check, ...] = (
         known=connectivity.not_its_address,
         together=(connectivity.no_common_network,),
         waits_for=connectivity.without_address,
-        fix=Fix.LOOK_AGAIN,
+        fix=Fix.CHECK_AGAIN,
     ),
     Check(
         names.SETTINGS,

@@ -80,7 +80,7 @@ class PreflightFixes:
 
         do(Fix.ACCEPT_HOST_KEY, self._accept)
         do(Fix.PUT_INTO_SERVICE, each(lambda node: self._cluster.set_in_service(node, True)))
-        do(Fix.LOOK_AGAIN, each(self._look_again))
+        do(Fix.CHECK_AGAIN, each(self._refresh))
         do(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
         do(Fix.END_ORPHANS, each(self._end_orphans))
         do(Fix.INSTALL_CLUSTER_KEY, install_key)
@@ -161,7 +161,7 @@ class PreflightFixes:
                 f"Set {entry.name} up again.",
             )
 
-    def _look_again(self, node: str) -> None:
+    def _refresh(self, node: str) -> None:
         """Inspect the node again where the other nodes have the data root mounted."""
         others = Counter(one.data_root for one in self._cluster.list() if one.data_root)
         usual = others.most_common(1)[0][0] if others else ""

@@ -22,7 +22,7 @@ class PreflightLimits:
     """Until the nodes connect to each other, even if one is missing; longer than SSH's limit."""
     meet_s: float = 4.0
     listen_s: float = 8.0
-    look_s: float = 12.0
+    inspection_s: float = 12.0
     command_s: float = 11.0
     root_s: float = 4.0
     answer_s: float = 4.0

@@ -49,7 +49,7 @@ from backend.ssh.interface import Shell
 
 _log = logging.getLogger(__name__)
 _DRAIN_S = 0.1
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _NONCE_BYTES = 64
 
 
@@ -293,7 +293,7 @@ class PreflightRun:
             "code_root": node.target.bundle or str(CODE_ROOT),
             "folder": self._folder,
             "nonce": self._nonce,
-            "limit_s": node.limits.look_s,
+            "limit_s": node.limits.inspection_s,
             "command_limit_s": node.limits.command_s,
             "root_limit_s": node.limits.root_s,
         }
@@ -313,7 +313,7 @@ class PreflightRun:
             with suppress(OSError, BackendError):
                 if self._share.read(path, 0, _NONCE_BYTES) == self._nonce.encode():
                     return True
-            if self._over.wait(_LOOK_S):
+            if self._over.wait(_POLL_S):
                 break
         return False
 

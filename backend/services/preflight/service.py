@@ -141,7 +141,7 @@ class PreflightService:
     def fix_all(
         self,
         findings: Sequence[PreflightFinding],
-        on_change: OnChange = lambda news: None,
+        on_change: OnChange = lambda _preflight: None,
     ) -> dict[PreflightFinding, BackendError]:
         """Fix several findings at once; return those that could not be fixed, and why.
 

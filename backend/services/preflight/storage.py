@@ -40,7 +40,7 @@ def no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         yield Result(
             f"{name} does not see the data root.",
             f"Mount it on {name} at the same path as on the other nodes, then check {name} again.",
-            Fix.LOOK_AGAIN,
+            Fix.CHECK_AGAIN,
         )
     if not node.is_seen_here:
         yield Result(

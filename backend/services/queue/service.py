@@ -312,7 +312,7 @@ class QueueService:
                 "it waits."
             )
         if keys - nodes.keys():
-            nodes.update((state.name, _look(state, live)) for state in self._nodes.remote())
+            nodes.update((state.name, _view(state, live)) for state in self._nodes.remote())
         return Scene(
             now=datetime.now(UTC),
             nodes=nodes,
@@ -322,11 +322,13 @@ class QueueService:
         )
 
 
-def _look(state: NodeState, live: RunningJobs) -> NodeView:
+def _view(state: NodeState, live: RunningJobs) -> NodeView:
     why = ""
     if state.presence is not Presence.ONLINE:
-        told = f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
-        why = f"{state.name} is {state.presence.value.lower()}{told}."
+        reason = (
+            f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
+        )
+        why = f"{state.name} is {state.presence.value.lower()}{reason}."
     if state.presence is Presence.NEW:
         why = f"{state.name} is not set up yet."
     if state.reading is None:

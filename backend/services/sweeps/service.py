@@ -34,7 +34,7 @@ from backend.services.queue.service import QueueService
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _SLUG = 40
-_FAULTS_TOLD = 3
+_FAULTS_SHOWN = 3
 
 
 class HalfMade(BackendError):
@@ -64,7 +64,7 @@ class SweepService:
         """
         sweep, faults = read_sweep(read_job_file(path))
         if sweep is None:
-            raise BackendError(_told(faults), "Change the sweep file; nothing was created.")
+            raise BackendError(_in_words(faults), "Change the sweep file; nothing was created.")
         return sweep
 
     def base_of(self, job_id: str) -> dict[str, Any]:
@@ -78,10 +78,10 @@ class SweepService:
         found = expand(sweep)
         if found.faults:
             return found
-        told: dict[Fault, None] = {}
+        shown: dict[Fault, None] = {}
         for job in found.jobs:
-            told.update(dict.fromkeys(self._jobs.faults(job.raw)))
-        return Expansion(found.jobs, tuple(told))
+            shown.update(dict.fromkeys(self._jobs.faults(job.raw)))
+        return Expansion(found.jobs, tuple(shown))
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the faults of all jobs."""
@@ -110,7 +110,7 @@ class SweepService:
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
         found = self.expand(sweep)
         if found.faults:
-            raise BackendError(_told(found.faults), "Change the sweep; nothing was created.")
+            raise BackendError(_in_words(found.faults), "Change the sweep; nothing was created.")
         tagged = expand(sweep, tag).jobs
         total = len(tagged)
         made: list[JobView] = []
@@ -213,7 +213,7 @@ class SweepService:
                 refused.append(f"{view.name}: {error.sentence}")
         if refused:
             count = f"{len(refused)} of {len(jobs)} jobs were not {did}."
-            raise BackendError(" ".join((count, *refused[:_FAULTS_TOLD])))
+            raise BackendError(" ".join((count, *refused[:_FAULTS_SHOWN])))
         return tuple(reversed(done)) if last_first else tuple(done)
 
     def _jobs_of(self, tag: str) -> tuple[str, list[JobView]]:
@@ -225,10 +225,10 @@ class SweepService:
         return tag, jobs[::-1]
 
 
-def _told(faults: tuple[Fault, ...]) -> str:
-    told = " ".join(fault.sentence for fault in faults[:_FAULTS_TOLD])
-    more = len(faults) - _FAULTS_TOLD
-    return f"{told} {more} more of this kind." if more > 0 else told
+def _in_words(faults: tuple[Fault, ...]) -> str:
+    shown = " ".join(fault.sentence for fault in faults[:_FAULTS_SHOWN])
+    more = len(faults) - _FAULTS_SHOWN
+    return f"{shown} {more} more of this kind." if more > 0 else shown
 
 
 def _slug(name: str) -> str:

@@ -44,8 +44,8 @@ class PackageService:
                 options = replace(options_of(self._cluster.entry(name)), packages=(package,))
                 alike.setdefault(options, []).append(name)
 
-        def report(news: SetUp) -> None:
-            progress.report(0, 0, f"Installing {package} on {news.node}")
+        def report(now: SetUp) -> None:
+            progress.report(0, 0, f"Installing {package} on {now.node}")
 
         for options, names in alike.items():
             done = self._set_up.set_up(names, report, lambda _: progress.is_cancelled, options)

@@ -42,7 +42,7 @@ from backend.services.tools.warm_process import WarmProcess
 _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
 _SHOWN_OUTPUT = 4_000
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 T = TypeVar("T")
 
@@ -328,7 +328,7 @@ class _Run:
         deadline = time.monotonic() + self._time_limit_s
         with self._progress_file.open("rb") as lines:
             while self._process.poll() is None:
-                done, total = self._look(lines)
+                done, total = self._read_progress(lines)
                 progress.step(done, total, self._doing)
                 if time.monotonic() > deadline:
                     raise ToolError(
@@ -339,8 +339,8 @@ class _Run:
                         output=self.output,
                     )
                 with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_LOOK_S)
-            self._look(lines)
+                    self._process.wait(_POLL_S)
+            self._read_progress(lines)
 
     def result(self, read: Callable[[Mapping[str, Any]], T]) -> T:
         """Return the tool's result, with the end of its output."""
@@ -397,7 +397,7 @@ class _Run:
             output=self.output,
         )
 
-    def _look(self, lines: IO[bytes]) -> tuple[float, float]:
+    def _read_progress(self, lines: IO[bytes]) -> tuple[float, float]:
         """Read new progress; the last complete line counts."""
         done = total = 0.0
         while line := lines.readline(10_000):
@@ -405,9 +405,9 @@ class _Run:
                 lines.seek(-len(line), os.SEEK_CUR)
                 break
             with suppress(ValueError, KeyError, TypeError):
-                told = json.loads(line)
-                self._doing = sanitize(str(told["what"]), 120)
-                done, total = float(told["done"]), float(told["total"])
+                report = json.loads(line)
+                self._doing = sanitize(str(report["what"]), 120)
+                done, total = float(report["done"]), float(report["total"])
         return done, total
 
     def _drain(self, stream: IO[bytes]) -> None:

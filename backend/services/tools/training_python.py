@@ -91,9 +91,9 @@ def _found() -> str:
     stamps = platformdirs.user_cache_path("ringmaster").glob("environments/*/ringmaster.json")
     for stamp in sorted(stamps, key=_age):
         try:
-            told = json.loads(stamp.read_text("utf-8"))
-            python = str(told["python"])
-            if wanted <= set(told["requirements"]) and os.access(python, os.X_OK):
+            stamped = json.loads(stamp.read_text("utf-8"))
+            python = str(stamped["python"])
+            if wanted <= set(stamped["requirements"]) and os.access(python, os.X_OK):
                 return python
         except (OSError, ValueError, KeyError, TypeError) as error:
             swallowed(error)

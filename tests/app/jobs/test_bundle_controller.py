@@ -194,7 +194,7 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
     services.bundles.bundle(job_id, bundle)
     program = Program(qapp, tmp_path / "second", tmp_path / "second.sqlite", None)
     qtbot.addWidget(program.window)
-    program._look.choose(ThemeChoice.LIGHT)
+    program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(1440, 900)
     program.show()
     try:

@@ -27,7 +27,7 @@ def program(qapp, request, tmp_path_factory):
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         patch.setattr(JobService, "create_and_start", JobService.create)
         program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
-        program._look.choose(ThemeChoice.LIGHT)
+        program._themes.choose(ThemeChoice.LIGHT)
         program.window.resize(1440, 900)
         program.show()
         QtBot(request).waitUntil(lambda: program.is_built and program._node_names != ())

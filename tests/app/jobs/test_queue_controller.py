@@ -169,6 +169,6 @@ def test_a_job_that_ends_during_a_read_makes_another_one(controller, service, im
             controller.refresh()
         return service.queue
 
-    controller._look = read
+    controller._read = read
     controller.refresh()
     assert len(reads) == 2

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.jobs.status_poller import _LOOKS_A_LIST, StatusPoller
+from app.jobs.status_poller import _ROUNDS_A_LIST, StatusPoller
 from app.runtime import stale_data
 from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_job
@@ -200,11 +200,11 @@ def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller,
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     jobs.broken = "config.toml is gone."
     poller.open("a")
-    for _ in range(2 * _LOOKS_A_LIST):
+    for _ in range(2 * _ROUNDS_A_LIST):
         poller.poll()
     assert len(jobs.cursors) == 1 + 2, "once with each list"
     jobs.broken = ""
-    for _ in range(2 * _LOOKS_A_LIST):
+    for _ in range(2 * _ROUNDS_A_LIST):
         poller.poll()
     assert len(jobs.cursors) == 1 + 2 + 1
 

@@ -261,7 +261,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
     offers, requested = [], []
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
-    controller.job_of_requested.connect(requested.append)
+    controller.new_job_requested.connect(requested.append)
     controller.drop(project)
     dialog = controller._dialog.now
     dialog._request()

@@ -64,7 +64,7 @@ wait(lambda: written().get("models") == 402)
 print("written", flush=True)
 app.exec()
 """
-LOOK = """
+RETRY = """
 wait(lambda: page.open_id)
 found = {"place": program.window.place, "as table": page._is_table()}
 found["models"] = models.sizes()[0]
@@ -131,7 +131,7 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
     process.kill()
     process.wait()
 
-    again = start(LOOK)
+    again = start(RETRY)
     out, _ = again.communicate(timeout=2 * LIMIT_S)
     assert json.loads(out.splitlines()[-1]) == {
         "place": "models",

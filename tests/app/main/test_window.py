@@ -41,7 +41,7 @@ def open_program(qtbot, qapp, places):
 
     def open_it(width=1440, height=900):
         program = Program(qapp, *places, None)
-        program._look.choose(ThemeChoice.LIGHT)
+        program._themes.choose(ThemeChoice.LIGHT)
         program.window.resize(width, height)
         qtbot.addWidget(program.window)
         program.show()

@@ -91,7 +91,7 @@ def test_f59_a_node_with_a_hostile_status_is_marked_and_well_again_when_it_is_me
             replace_bytes(path, content)
         wait_for_node(qtbot, program, lambda node: any(not one.ok for one in node.findings))
         row = node_row(program.nodes._states["gpu1"])
-        assert row.condition.is_news, what
+        assert row.condition.is_notable, what
         assert "status that cannot be used" in row.sentence, what
         assert not set(row.sentence) & {"\x1b", "\n"}
         say(root, reading, 1_000 + number)

@@ -120,7 +120,7 @@ def dialog(controller, qtbot):
 
 def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._trust.fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
     told = controller._runner.heard
@@ -134,14 +134,14 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
     qtbot.addWidget(controller.set_ups._dialog)
     assert [entry.no_share for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
     cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._changed.isVisible()
     assert cluster.trusted == []
 
@@ -149,7 +149,7 @@ def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
 def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluster):
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._passphrase.isVisible()
     dialog.passphrase_given.emit("wrong", False)
     assert dialog._passphrase.isVisible()
@@ -161,7 +161,7 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
 def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(dialog, cluster):
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     dialog.passphrase_given.emit("wrong", True)
     assert cluster.kept == []
     dialog.passphrase_given.emit("right", True)
@@ -170,7 +170,7 @@ def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(di
 
 def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = dialog._passphrase
     assert not page.keep.isEnabled()
     assert page._why_not.text() == "This computer has no system keyring."
@@ -192,7 +192,7 @@ def test_forget_passphrase_says_what_it_did(controller, cluster):
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
     cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
-    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._fields["host"].error() == "Nobody answers at 10.0.4.23. Is it on?"
     assert dialog.isVisible()
 

@@ -131,7 +131,7 @@ def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
     controller.set_up_added("gpu3", OWN)
     dialog = controller._choosing.now
     cluster.entries = (node("gpu3", ready=False),)
-    dialog._look.click()
+    dialog._refresh.click()
     assert cluster.looked_at == ["gpu3"]
     assert dialog._begin.isEnabled()
 
@@ -223,7 +223,7 @@ def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
     monkeypatch.setattr(controller, "_is_over", lambda began: None)
     controller._begin(("gpu1", "gpu2"), OWN)
     assert set(controller._under_way) == {"gpu1", "gpu2"}
-    controller._tell_news()
+    controller._show_states()
     controller._dialog.retry_requested.emit("gpu2", "Inspect")
     assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
 
@@ -233,7 +233,7 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", OWN)
     dialog = controller._choosing.now
-    dialog._look.click()
+    dialog._refresh.click()
     assert dialog._plate.trust.isVisible()
     dialog._plate.trust.trust.click()
     assert cluster.trusted == [KEY]
@@ -241,7 +241,7 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     assert not dialog._plate.isVisible()
 
     cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
-    dialog._look.click()
+    dialog._refresh.click()
     assert dialog._plate.changed.isVisible()
     dialog._plate.changed.default.click()
     assert controller._choosing.now is None

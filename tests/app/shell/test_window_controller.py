@@ -40,7 +40,7 @@ def program(qapp, request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
-        program._look.choose(ThemeChoice.LIGHT)
+        program._themes.choose(ThemeChoice.LIGHT)
         program.show()
         QtBot(request).waitUntil(lambda: program._node_names != ())
         yield program
@@ -52,8 +52,8 @@ def program(qapp, request, tmp_path_factory):
 def look(program):
     """Undo what a test chooses of theme and motion."""
     yield
-    program._look.choose(ThemeChoice.LIGHT)
-    program._look.reduce_motion(False)
+    program._themes.choose(ThemeChoice.LIGHT)
+    program._themes.reduce_motion(False)
 
 
 def type_into_palette(qtbot, program, text):

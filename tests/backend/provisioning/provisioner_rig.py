@@ -168,7 +168,7 @@ class Node:
         values: dict[str, object] = {
             "wheels": self,
             "bundle": BUNDLE,
-            "look": lambda shell: self.facts,
+            "inspect": lambda shell: self.facts,
             "key": KEY,
             "start_agent": self.start_agent,
         }

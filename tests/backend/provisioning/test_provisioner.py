@@ -482,11 +482,11 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
 
 
 def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
-    def look(shell: object) -> object:
+    def inspect(shell: object) -> object:
         raise ZeroDivisionError("bug")
 
     with pytest.raises(ZeroDivisionError):
-        go(node, look=look)
+        go(node, inspect=inspect)
     failed: SetUp = node.last
     assert failed.failed is not None
     assert "ZeroDivisionError" in failed.failed.sentence

@@ -97,9 +97,9 @@ class CheckpointsTab(QWidget):
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
         self._verify.clicked.connect(partial(self._request, do.VERIFY))
-        self._look = Button("Look inside…", icon="magnifying-glass")
-        self._look.set_tip("Weights, gradients, and one sample on its way through the layers")
-        self._look.clicked.connect(self._request_look)
+        self._inspect = Button("Look inside…", icon="magnifying-glass")
+        self._inspect.set_tip("Weights, gradients, and one sample on its way through the layers")
+        self._inspect.clicked.connect(self._request_inspection)
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
@@ -109,7 +109,7 @@ class CheckpointsTab(QWidget):
             col(
                 (card, 1),
                 row(self._resume, self._new, self._try, STRETCH, gap=S2),
-                row(self._look, self._export, self._keep, self._verify, STRETCH, gap=S2),
+                row(self._inspect, self._export, self._keep, self._verify, STRETCH, gap=S2),
                 self._policy,
                 REST,
                 gap=S3,
@@ -217,7 +217,7 @@ class CheckpointsTab(QWidget):
             self._actions.ask(do.KEEP, self._view.id, chosen)
 
     @Slot()
-    def _request_look(self) -> None:
+    def _request_inspection(self) -> None:
         if self._view is not None:
             self._actions.ask(do.INSPECT, self._view.id, self._chosen(), self.model.rows)
 
@@ -261,7 +261,7 @@ class CheckpointsTab(QWidget):
         one = self._chosen_one()
         self._keep.setEnabled(chosen)
         self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
-        self._look.setEnabled(chosen)
+        self._inspect.setEnabled(chosen)
         self._verify.setEnabled(chosen)
         why_not = self._why_no_resume(one)
         self._resume.setEnabled(chosen and not why_not)

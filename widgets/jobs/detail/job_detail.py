@@ -351,8 +351,8 @@ class JobDetail(QWidget):
         is_overdue = self._is_overdue(view)
         is_newest = self._earlier.shown is None
         # "What happened" always shows the curves of the newest run.
-        tells_failure = view.state.has_failed and is_newest
-        self._tabs.show_failed(tells_failure)
+        shows_failure = view.state.has_failed and is_newest
+        self._tabs.show_failed(shows_failure)
         self._tabs.show_counts(view.world_size, len(kept))
         is_known, can_cancel = self.has_checkpoints, self._can_cancel
         on = JobFacts(view, is_known, self._place, self._busy, can_cancel, is_overdue)
@@ -365,15 +365,15 @@ class JobDetail(QWidget):
             self.curves.show_view(view, self._slow(view))
         self.ranks.show_view(view, self.curves.began_s)
         self.checkpoints.set_live(view.state.is_live)
-        if tells_failure:
+        if shows_failure:
             self.failure.show_view(view)
         self._fit_header_act()
         self.log.show_view(view)
 
     def _fit_header_act(self) -> None:
         """Show the ways out of a failure only once: on the tab "What happened"."""
-        is_told = self._view is not None and self._view.state.has_failed and not self._busy
-        is_below = is_told and self._tabs.key() == "failure"
+        is_reported = self._view is not None and self._view.state.has_failed and not self._busy
+        is_below = is_reported and self._tabs.key() == "failure"
         self.header.act.setVisible(not is_below)
         self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
 
@@ -506,22 +506,22 @@ class _Announcer:
 
     def __init__(self, widget: QWidget) -> None:
         self._widget = widget
-        self._told: JobView | None = None
+        self._announced: JobView | None = None
 
     def open(self, view: JobView) -> None:
-        self._told = view
+        self._announced = view
 
     def see(self, view: JobView) -> None:
         """Announce a new state or progress of the open job."""
-        told = self._told
-        if told is None or told.id != view.id:
+        announced = self._announced
+        if announced is None or announced.id != view.id:
             return
-        if view.state is not told.state or view.run != told.run:
-            self._told = view
+        if view.state is not announced.state or view.run != announced.run:
+            self._announced = view
             cause = view.error.sentence if view.error is not None and view.state.has_failed else ""
             self._say(f"{view.name}: {view.state.word}. {cause}".strip())
-        elif view.state.is_live and _tens(view) > _tens(told):
-            self._told = view
+        elif view.state.is_live and _tens(view) > _tens(announced):
+            self._announced = view
             self._say(f"{view.name}: {formats.progress(_tens(view) * _ANNOUNCED_STEP)}")
 
     def _say(self, sentence: str) -> None:

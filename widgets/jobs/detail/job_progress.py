@@ -46,14 +46,14 @@ class RunTrack(QWidget):
     def show_progress(self, state: JobState, progress: float, epochs: int) -> None:
         if (state, progress, epochs) != (self._state, self._progress, self._epochs):
             self._state, self._progress, self._epochs = state, progress, epochs
-            self._tell()
+            self._announce()
 
     def show_marks(self, marks: TrackMarks) -> None:
         if marks != self._marks:
             self._marks = marks
-            self._tell()
+            self._announce()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         kept = formats.plural(len(self._marks.checkpoints), "checkpoint")
         self.setAccessibleName(f"{formats.progress(self._progress)} done, {kept} kept")
         self.update()

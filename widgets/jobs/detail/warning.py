@@ -14,7 +14,7 @@ from widgets.common import formats
 from widgets.common.theme import Family
 from widgets.jobs.detail.slow_node import SlowNode, culprit
 
-_TELLING: dict[JobState, Family] = {
+_REPORTED: dict[JobState, Family] = {
     JobState.INTERRUPTED: "rest",
     JobState.STOPPING: "warn",
     JobState.FINISHED: "idle",
@@ -78,12 +78,12 @@ def finding(
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
     if result.sentence and view.state is JobState.FINISHED:
         strong, _, rest = result.sentence.partition(": ")
-        told = rest[:1].upper() + rest[1:]
+        ending = rest[:1].upper() + rest[1:]
         return JobFinding(
-            "good" if result.is_same else "warn", f"{strong}.", told, original=result.original
+            "good" if result.is_same else "warn", f"{strong}.", ending, original=result.original
         )
-    if view.state in _TELLING and view.status.message:
-        return JobFinding(_TELLING[view.state], view.status.message, _when(view))
+    if view.state in _REPORTED and view.status.message:
+        return JobFinding(_REPORTED[view.state], view.status.message, _when(view))
     return None
 
 

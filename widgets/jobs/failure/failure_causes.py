@@ -112,7 +112,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     times = history.times()
     inside = (times >= x0) & (times <= x1)
     if quantity.of_gpu is None:
-        curves = _told({NODE: quantity.title}, key, history, inside)
+        curves = _curves_of({NODE: quantity.title}, key, history, inside)
         title, text = f"{quantity.title} of {where}", quantity.text
         return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
@@ -126,11 +126,11 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     names = {uuid: f"GPU {gpus[uuid].index}" for _, uuid in mine if uuid in gpus}
     title = f"{quantity.title} of GPU {gpu.index} on {where}"
     if key != "memory" or not gpu.memory_total_bytes:
-        curves = _told(names, key, history, inside)
+        curves = _curves_of(names, key, history, inside)
         return _drawn(title, quantity.text, x0, x1, curves, chosen, quantity.scale)
     unit, each = formats.memory_unit()
     whole = gpu.memory_total_bytes / each
-    curves = _told(names, key, history, inside, scale=whole / 100)
+    curves = _curves_of(names, key, history, inside, scale=whole / 100)
     full = ThresholdLine(whole, f"full at {round(whole)}{formats.GAP}{unit}", "bad")
     return _drawn(f"{title}, {unit}", _size, x0, x1, curves, chosen, quantity.scale, (full,))
 
@@ -139,15 +139,15 @@ def _size(value: float) -> str:
     return formats.memory(value * formats.memory_unit()[1])
 
 
-_Told = dict[str, tuple[str, CurveData]]
+_Curves = dict[str, tuple[str, CurveData]]
 
 
-def _told(
+def _curves_of(
     names: Mapping[str, str], key: str, history: NodeHistory, inside: np.ndarray, scale: float = 1.0
-) -> _Told:
+) -> _Curves:
     """Return the points of each GPU (or the node) that has at least two."""
     times = history.times()[inside]
-    found: _Told = {}
+    found: _Curves = {}
     for uuid, name in names.items():
         values = history.series(uuid, key)[inside] * scale
         if np.isfinite(values).sum() > 1:
@@ -161,14 +161,14 @@ def _drawn(
     text: Callable[[float], str],
     x0: float,
     x1: float,
-    told: _Told,
+    measured: _Curves,
     chosen: str,
     scale: Scale,
     thresholds: tuple[ThresholdLine, ...] = (),
 ) -> CauseCurves | None:
-    if chosen not in told:
+    if chosen not in measured:
         return None
-    ordered = sorted(told.items(), key=lambda one: one[0] == chosen)
+    ordered = sorted(measured.items(), key=lambda one: one[0] == chosen)
     curves = tuple((name, data, uuid == chosen) for uuid, (name, data) in ordered)
     room = _ROOM * (x1 - x0)
     posts = (Post(x1, "failed here"),)

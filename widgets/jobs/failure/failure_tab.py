@@ -128,9 +128,9 @@ class FailureTab(QWidget):
         self._left = col(self.events, STRETCH, gap=S3)
         self._right = col((self._trace_card, 100), STRETCH, gap=S3)
         self._right.insertWidget(0, self._proof_card)
-        self._told = QWidget()
-        self._told.setLayout(self._right)
-        self._below = row((self._left, 1), (self._told, 1), gap=S3)
+        self._events_side = QWidget()
+        self._events_side.setLayout(self._right)
+        self._below = row((self._left, 1), (self._events_side, 1), gap=S3)
         content = QWidget()
         # Height for width counts: by their size hints wrapped sentences seem higher than they are,
         # and the page would scroll without need.
@@ -285,9 +285,9 @@ class FailureTab(QWidget):
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
     ) -> None:
         lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
-        told = [line for line in lines if line.file]
-        source = _source(told[0].file) if told else MPIRUN_LOG if rank is None else str(rank)
-        at = told[-1].line if told else 0
+        quoted = [line for line in lines if line.file]
+        source = _source(quoted[0].file) if quoted else MPIRUN_LOG if rank is None else str(rank)
+        at = quoted[-1].line if quoted else 0
         self._place = (source, at)
         whose = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
         self._log.setText(f"Log of {whose}")
@@ -304,7 +304,7 @@ class FailureTab(QWidget):
             self._proof.setPlainText(text)
         rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
         self._proof.setFixedHeight(_text_height(self._proof, rows))
-        self._proof_card.setVisible(bool(told))
+        self._proof_card.setVisible(bool(quoted))
 
     def _put_proof(self, *, beside: bool) -> None:
         """Place the lines below the events; without a traceback, in the place of it.
@@ -312,7 +312,7 @@ class FailureTab(QWidget):
         Without both, the events have the whole width.
         """
         wanted, other = (self._left, self._right) if beside else (self._right, self._left)
-        self._told.setVisible(beside or not self._proof_card.isHidden())
+        self._events_side.setVisible(beside or not self._proof_card.isHidden())
         if other.indexOf(self._proof_card) >= 0:
             other.removeWidget(self._proof_card)
             wanted.insertWidget(1 if beside else 0, self._proof_card)

@@ -271,22 +271,22 @@ class FormFoot(StyledFrame):
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
         """Show the figures in one line, or why the job cannot train."""
-        told = []
+        parts = []
         if check.global_batch is not None:
-            told.append(f"batch {formats.count(check.global_batch)}")
-            told.append(f"rate {formats.setting(check.learning_rate)}")
+            parts.append(f"batch {formats.count(check.global_batch)}")
+            parts.append(f"rate {formats.setting(check.learning_rate)}")
         if check.steps_per_epoch is not None:
-            told.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
+            parts.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
         if check.servers:
-            told.append(_served(check))
+            parts.append(_served(check))
         found, now = check.forecast, time.time()
         if found.lasts_s is not None:
-            told.append(f"ready {formats.about(now + found.lasts_s, now)}")
+            parts.append(f"ready {formats.about(now + found.lasts_s, now)}")
         if found.gpu_s is not None:
-            told.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
+            parts.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
         if found.disk_bytes is not None:
-            told.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
-        self.figures.setText(reason or ", ".join(told))
+            parts.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
+        self.figures.setText(reason or ", ".join(parts))
         self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
 
 
@@ -306,23 +306,23 @@ def _served(check: JobCheck) -> str:
 
 def _basis(check: JobCheck, not_counted: str) -> str:
     """Return the basis of the figures, what is not known yet, and the disk space."""
-    found, told = check.forecast, []
+    found, parts = check.forecast, []
     if check.jobs > 1:
-        told.append("These figures are for the first job.")
+        parts.append("These figures are for the first job.")
     if check.servers:
-        told.append(f"{_served(check)}; an update is one push of a worker.")
+        parts.append(f"{_served(check)}; an update is one push of a worker.")
     if found.lasts_s is not None and found.pace_s is not None:
-        told.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
+        parts.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
     elif check.global_batch is not None:
-        told.append(not_counted if check.steps_per_epoch is None else _NOT_TIMED)
+        parts.append(not_counted if check.steps_per_epoch is None else _NOT_TIMED)
     if found.gpu_s is not None:
         used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
         whose = " each" if check.jobs > 1 else ""
-        told.append(f"About {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
+        parts.append(f"About {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
     if found.disk_bytes is not None and found.free_bytes is not None:
         need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
         whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
-        told.append(f"Checkpoints{whose} need {need}; {free} are free.")
+        parts.append(f"Checkpoints{whose} need {need}; {free} are free.")
     if found.free_files is not None and found.free_files < LEAST_FILES:
-        told.append(f"The data root {files_words(found.free_files)}.")
-    return " ".join(told)
+        parts.append(f"The data root {files_words(found.free_files)}.")
+    return " ".join(parts)

@@ -237,7 +237,7 @@ class JobForm(QWidget):
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]
-        others = [_told(f) for f in (*homeless, *misfit) if f not in placement]
+        others = [_fault_in_words(f) for f in (*homeless, *misfit) if f not in placement]
         self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
         self._wrong += filter(None, (words, *others))
         self._check = check
@@ -484,7 +484,7 @@ class JobForm(QWidget):
         return f"Start on {_slots(self._picker.value())}"
 
 
-def _told(fault: Fault) -> str:
+def _fault_in_words(fault: Fault) -> str:
     """Return the sentence of a fault that has no field."""
     if fault.part != "environment":
         return fault.sentence

@@ -187,20 +187,20 @@ class SeveralValues(Popover):
     @Slot()
     def _settle(self) -> None:
         """Show the values that the input gives, or why it is not valid."""
-        told = ""
+        reason = ""
         try:
             self._axis = self._given()
         except ValueError as error:
             self._axis = None
-            told = str(error).partition(": ")[2]
-            told = told[:1].upper() + told[1:]
+            reason = str(error).partition(": ")[2]
+            reason = reason[:1].upper() + reason[1:]
         points = () if self._axis is None else self._axis.points()
         is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
         if self._axis is not None and len(points) < 2 and not is_open:
-            self._axis, told = None, "Choose at least two values."
+            self._axis, reason = None, "Choose at least two values."
         is_fault = self._axis is None and len(points) != 1
         self._preview.set_tone("bad" if is_fault else "text2")
-        self._preview.setText(told if self._axis is None else axis_text(self._axis))
+        self._preview.setText(reason if self._axis is None else axis_text(self._axis))
         values = formats.plural(len(points), "value")
         self._use.setText(f"Use {values}" if points and self._axis else "Use")
         self._use.setEnabled(self._axis is not None)

@@ -82,9 +82,9 @@ class SweepCard(StyledFrame):
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
         """Mark the faults of these fields; return the other faults."""
         at = {DRAWS: self._draws, SEED: self._seed}
-        told = {fault.field: fault for fault in faults if fault.field in at}
+        found = {fault.field: fault for fault in faults if fault.field in at}
         for path, field in at.items():
-            field.set_error(told[path].named(field.label()) if path in told else "")
+            field.set_error(found[path].named(field.label()) if path in found else "")
         return tuple(fault for fault in faults if fault.field not in at)
 
     @Slot()

@@ -44,7 +44,7 @@ class BatchTrial:
     module: str = ""
 
 
-_LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
+_STYLES: dict[TrialState, tuple[str, Tone, str]] = {
     TrialState.UNKNOWN: ("info-fill", "text3", ""),
     TrialState.UNTRIED: ("info-fill", "text3", "Try one batch"),
     TrialState.UNDER_WAY: ("info-fill", "text3", "Cancel"),
@@ -94,7 +94,7 @@ class TrialLine(QWidget):
 
     def show_trial(self, trial: BatchTrial) -> None:
         self._trial = trial
-        icon, tone, button = _LOOKS[trial.state]
+        icon, tone, button = _STYLES[trial.state]
         words = trial.words
         if trial.state is TrialState.UNTRIED:
             words = f"Not tried: {words}" if words else "One batch shows whether they fit"

@@ -40,10 +40,10 @@ class FilterPanel(StyledFrame):
         self._high_field = Field("To", self._high)
         self._boxes = (self._tag, self._user, self._node, self._metric)
         for box in self._boxes:
-            box.currentIndexChanged.connect(self._tell)
+            box.currentIndexChanged.connect(self._emit_changed)
         for field in (self._low, self._high):
             field.setFixedWidth(_RANGE_W)
-            field.editingFinished.connect(self._tell)
+            field.editingFinished.connect(self._emit_changed)
         clear = Button("Clear", kind="quiet")
         clear.clicked.connect(self.clear)
         self._said = self.narrowed(JobQuery())
@@ -95,10 +95,10 @@ class FilterPanel(StyledFrame):
             box.choose("")
         self._low.clear()
         self._high.clear()
-        self._tell()
+        self._emit_changed()
 
     @Slot()
-    def _tell(self) -> None:
+    def _emit_changed(self) -> None:
         for field, edit in ((self._low_field, self._low), (self._high_field, self._high)):
             field.set_error("" if _number(edit.text())[1] else _NUMBER)
         now = self.narrowed(JobQuery())

@@ -252,12 +252,12 @@ class QueueStrip(QWidget):
         super().__init__()
         self._actions = actions
         self._is_paused = False
-        self._told = Label("", "small", "text2", wrap=True)
+        self._words = Label("", "small", "text2", wrap=True)
         self._button = Button("", kind="quiet")
         self._button.clicked.connect(self._pause)
         # At most two lines in a narrow list; a single line is centred.
-        self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
-        line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
+        self._words.setAlignment(Qt.AlignmentFlag.AlignVCenter)
+        line = row((self._words, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(S4, 0, S4, S2)))
         self.show_queue(Queue())
 
@@ -269,8 +269,8 @@ class QueueStrip(QWidget):
             if count == 1
             else f"{formats.count(count)} jobs are queued and will start automatically."
         )
-        self._told.setText(queue.paused or waits)
-        self._told.set_tone("warn" if self._is_paused else "text2")
+        self._words.setText(queue.paused or waits)
+        self._words.set_tone("warn" if self._is_paused else "text2")
         self._button.setText("Resume" if self._is_paused else "Pause")
         self._button.set_icon("play" if self._is_paused else "pause")
         self._button.set_tip(

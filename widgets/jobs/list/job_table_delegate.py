@@ -21,7 +21,7 @@ from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
 from widgets.jobs.list.job_delegate import BY_KEY, POINTED, SELECTED, paint_pieces
 from widgets.jobs.list.job_list_model import JobListModel
-from widgets.jobs.list.sweep_text import news_pieces
+from widgets.jobs.list.sweep_text import notable_counts
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 LEFT_W, RIGHT_W = S2 + 3, S2
@@ -128,7 +128,7 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: boo
     name = cell.adjusted(_CARET_W, 0, 0, 0)
     used = paint_text(painter, name, line.name, "strong")
     if line.sweep is not None:
-        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), news_pieces(line.sweep))
+        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), notable_counts(line.sweep))
 
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:

@@ -141,7 +141,7 @@ class JobTableView(QTableView):
         header.sectionResized.connect(self._resized)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         header.customContextMenuRequested.connect(self._choose_columns)
-        self.selectionModel().selectionChanged.connect(self._tell_chosen)
+        self.selectionModel().selectionChanged.connect(self._report_chosen)
         self.viewport().installEventFilter(self)
         self.folding = SweepFolding(self, model)
         self._fit()
@@ -401,7 +401,7 @@ class JobTableView(QTableView):
             self.menu_requested.emit(index, at)
 
     @Slot()
-    def _tell_chosen(self) -> None:
+    def _report_chosen(self) -> None:
         self.chosen_changed.emit(self.chosen())
 
 

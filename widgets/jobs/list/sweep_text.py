@@ -38,11 +38,11 @@ def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
     return pieces[:-1]
 
 
-def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+def notable_counts(count: SweepCount) -> list[tuple[str, Tone]]:
     """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
     pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
-    news = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
-    for number, piece in enumerate(news):
+    notable = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
+    for number, piece in enumerate(notable):
         pieces += [(", " if number else ": ", "text2"), piece]
     return pieces
 

@@ -32,7 +32,7 @@ from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.log.log_view import LogView
 
-LOOK_INTERVAL_MS = 500
+POLL_INTERVAL_MS = 500
 MOST_COPIED = 50_000
 _ALL_WORDS_FROM_W = 640
 """The most lines that are copied at once."""
@@ -62,14 +62,14 @@ class LogTab(QWidget):
     """The tab Log.
 
     Signals:
-        look_requested: Job id and source; read the length of the log.
+        length_requested: Job id and source; read the length of the log.
         lines_requested: The `LogRange` to show.
         find_requested: A `LogSearch`.
         error_requested: Job id and source; find the first error.
         copy_requested: The `LogRange` to copy; answer with `show_copied`.
     """
 
-    look_requested = Signal(str, str)
+    length_requested = Signal(str, str)
     lines_requested = Signal(LogRange)
     find_requested = Signal(LogSearch)
     error_requested = Signal(str, str)
@@ -145,7 +145,7 @@ class LogTab(QWidget):
             )
         )
         self._timer = QTimer(self)
-        self._timer.setInterval(LOOK_INTERVAL_MS)
+        self._timer.setInterval(POLL_INTERVAL_MS)
         self._timer.timeout.connect(self._tick)
         self._sync()
 
@@ -178,7 +178,7 @@ class LogTab(QWidget):
         """Update the job; when it has ended, its log is read once more."""
         if view.id == self._job and view.state.is_live != self._is_live:
             self._is_live = view.state.is_live
-            self._look()
+            self._request_length()
 
     def show_source(self, source: str, line: int = 0) -> None:
         """Show another log; with ``line`` (from 1), at this line."""
@@ -282,7 +282,7 @@ class LogTab(QWidget):
 
     def showEvent(self, event: object) -> None:
         self._timer.start()
-        self._look()
+        self._request_length()
 
     def hideEvent(self, event: object) -> None:
         self._timer.stop()
@@ -300,18 +300,18 @@ class LogTab(QWidget):
         self._forget_matches()
         self.view.clear()
         self._sync()
-        self._look()
+        self._request_length()
 
     @Slot()
     def _tick(self) -> None:
         # The log of an ended job does not grow: it is read until that worked once.
         if self._size is None or self._is_live or self._trouble:
-            self._look()
+            self._request_length()
 
-    def _look(self) -> None:
+    def _request_length(self) -> None:
         if self._job and self.isVisible() and not self._asked:
             self._asked = True
-            self.look_requested.emit(self._job, self.source)
+            self.length_requested.emit(self._job, self.source)
 
     @Slot(str)
     def _find(self, text: str) -> None:

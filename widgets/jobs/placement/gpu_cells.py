@@ -86,13 +86,13 @@ class GpuCells(QWidget):
 
     def choose(self, uuids: Sequence[str], beside: Mapping[str, str] | None = None) -> None:
         self._chosen, self._beside = set(uuids), dict(beside or {})
-        self._told()
+        self._show_state()
 
     def take_beside(self, uuid: str, user: str) -> None:
         """Select a GPU that this user is on, after the user agreed."""
         self._chosen.add(uuid)
         self._beside[uuid] = user
-        self._told()
+        self._show_state()
 
     def show_gpus(self, gpus: tuple[Gpu, ...], problems: Mapping[str, str] | None = None) -> None:
         """Show a new reading.
@@ -121,7 +121,7 @@ class GpuCells(QWidget):
         """Select all free GPUs without problems; deselect them if they are selected already."""
         sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._problems}
         self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
-        self._told()
+        self._show_state()
 
     def sizeHint(self) -> QSize:
         return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _ROW_H)
@@ -252,10 +252,10 @@ class GpuCells(QWidget):
         """ "alice · 18 GiB each"; only the name if the memory leaves no room for it."""
         gpus = self._gpus[first : last + 1]
         name = self._holder(gpus[0])
-        told = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
-        if not told:
+        used = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
+        if not used:
             return name
-        memory = f" · {formats.memory_span(told[0], told[-1])}"
+        memory = f" · {formats.memory_span(used[0], used[-1])}"
         longest = f"{memory} each" if len(gpus) > 1 else memory
         for behind in (longest, memory):
             if text_width(name + behind, "small_strong") <= room:
@@ -342,13 +342,13 @@ class GpuCells(QWidget):
         elif self._may_take(gpu):
             self._chosen.add(gpu.uuid)
         if self._chosen != before:
-            self._told()
+            self._show_state()
 
     def _give_up(self) -> None:
         if self._chosen:
             self.choose(())
 
-    def _told(self) -> None:
+    def _show_state(self) -> None:
         self._describe()
         self.changed.emit()
 

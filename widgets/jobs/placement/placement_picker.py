@@ -191,7 +191,7 @@ class PlacementPicker(QWidget):
         self._rows_most_h = rows_most_h
         self._name_w = 0
         self._jobs: Mapping[str, str] = {}
-        self._news: tuple[NodeState, ...] | None = None
+        self._waiting: tuple[NodeState, ...] | None = None
         self._asked: DialogHolder[BesideDialog] = DialogHolder()
         self._column = col(gap=0)
         self._holder = QWidget()
@@ -226,7 +226,7 @@ class PlacementPicker(QWidget):
         The selection on a node that became offline stays: the check reports the node, and a job
         never becomes smaller by itself.
         """
-        self._news = states
+        self._waiting = states
         if not is_unseen(self):
             self._catch_up()
 
@@ -238,7 +238,7 @@ class PlacementPicker(QWidget):
 
     def _catch_up(self) -> None:
         """Apply a pending update: when the picker is shown, before a read, or before a change."""
-        states, self._news = self._news, None
+        states, self._waiting = self._waiting, None
         if states is None:
             return
         if set(self._rows) - {state.name for state in states}:

@@ -34,7 +34,7 @@ class PreflightDialog(Dialog):
 
     Signals:
         fix_requested: A `PreflightFinding`. fix_all_requested: a tuple of them.
-        look_again_requested: Check everything again.
+        check_again_requested: Check everything again.
         start_requested: Start the job as it is. start_on_requested: a tuple of `Placement`.
         canary_requested: Run one batch on the real ranks.
         install_requested: Install the package of this module, which the batch did not find.
@@ -43,7 +43,7 @@ class PreflightDialog(Dialog):
 
     fix_requested = Signal(object)
     fix_all_requested = Signal(object)
-    look_again_requested = Signal()
+    check_again_requested = Signal()
     start_requested = Signal()
     start_on_requested = Signal(object)
     canary_requested = Signal()
@@ -148,7 +148,7 @@ class PreflightDialog(Dialog):
         self._install = Button("", icon="download-simple")
         self._install.clicked.connect(lambda: self.install_requested.emit(self._lacks))
         self._again = Button("Check again", icon="arrow-clockwise")
-        self._again.clicked.connect(self.look_again_requested)
+        self._again.clicked.connect(self.check_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
         acts = (self._repair_all, self._smaller, self._install, self._try, self._again, self._start)
@@ -209,10 +209,10 @@ class PreflightDialog(Dialog):
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
         """Show that these are being fixed; ``sentence`` is the progress."""
         lines = [line for one, line in self._rows.items() if one in findings]
-        is_news = not all(line.is_working for line in lines)
+        has_answers = not all(line.is_working for line in lines)
         for line in lines:
             line.show_working(sentence)
-        if is_news:
+        if has_answers:
             self._settle()
 
     def show_not_repaired(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:

@@ -21,7 +21,7 @@ _TEXTS = {
     ),
     Fix.START_AGENT: ("Start the agent", "was started", "Starting…"),
     Fix.END_ORPHANS: ("End leftover processes", "leftover processes were ended", "Ending…"),
-    Fix.LOOK_AGAIN: ("Check again", "was checked again", "Checking…"),
+    Fix.CHECK_AGAIN: ("Check again", "was checked again", "Checking…"),
     Fix.SHARE_JOBS: ("Allow nodes to write", "nodes may write now", ""),
     Fix.PUT_INTO_SERVICE: ("Put into service", "is in service again", ""),
     Fix.ACCEPT_HOST_KEY: ("Compare the key…", "its host key was accepted", ""),

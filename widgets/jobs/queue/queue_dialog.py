@@ -59,16 +59,16 @@ class QueueDialog(Dialog):
         """Show the time that the text means, or examples of its format."""
         fault = ""
         now = datetime.now().astimezone()
-        told = f"For example {FORMS}. Empty: as soon as possible."
+        note = f"For example {FORMS}. Empty: as soon as possible."
         if self._time.text().strip():
             try:
                 when = parse_when(self._time.text(), now)
             except ValueError as error:
                 fault = str(error)
             else:
-                told = f"Not before {formats.exact(when)}"
+                note = f"Not before {formats.exact(when)}"
         self._field.set_error(fault)
-        self._field.set_note(told)
+        self._field.set_note(note)
         self._save.setEnabled(not fault)
 
     @Slot()

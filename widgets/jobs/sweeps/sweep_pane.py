@@ -120,9 +120,9 @@ class SweepPane(QWidget):
         )
         self._best_first = tuple(job.id for job in jobs)
         self._ring.set_progress(line.state, line.progress, _marks(jobs))
-        told = f"{formats.progress(line.progress)} of the sweep, {counted(count)}"
-        self._ring.setAccessibleName(told)
-        self._ring.setToolTip(plain_tip(told))
+        sentence = f"{formats.progress(line.progress)} of the sweep, {counted(count)}"
+        self._ring.setAccessibleName(sentence)
+        self._ring.setToolTip(plain_tip(sentence))
         self._name.setText(line.name)
         self._badge.set_state(line.state, line.progress, counted(count))
         self._facts.set_facts(_facts(line))

@@ -252,12 +252,12 @@ class HistoryCard(Card):
         self._picker.set_tip("ecc", tip)
         if not able[self._picker.key()]:
             self._picker.choose(next(key for key, is_able in able.items() if is_able))
-        news = history.count - self._count
-        if other or news > 1 or self._wanted() != self._shown:
+        added = history.count - self._count
+        if other or added > 1 or self._wanted() != self._shown:
             self._build()
             return
         times = history.times()
-        for key, data in self._data.items() if news else ():
+        for key, data in self._data.items() if added else ():
             data.append(times[-1], history.series(*key)[-1], time_s=times[-1])
         self._count = history.count
         self._settle()
@@ -434,8 +434,8 @@ def _range(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
     """Return "63 °C to 69 °C", "" if no GPU reports the quantity."""
     if quantity.of_gpu is None:
         return ""
-    told = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]
-    if not told:
+    known = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]
+    if not known:
         return ""
-    low, high = quantity.text(min(told)), quantity.text(max(told))
+    low, high = quantity.text(min(known)), quantity.text(max(known))
     return low if low == high else f"{low} to {high}"

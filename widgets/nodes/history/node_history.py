@@ -235,7 +235,7 @@ def _past_row(reading: PastReading, words: dict[str, float]) -> list[float | Non
     return row
 
 
-def _told(value: float | None) -> float:
+def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
@@ -302,7 +302,7 @@ class NodeHistory:
             self._values = np.concatenate((self._values, untold))
         self._values[:, place] = math.nan
         rows = [self._rows[key] for key in values]
-        self._values[rows, place] = [_told(value) for value in values.values()]
+        self._values[rows, place] = [_number(value) for value in values.values()]
 
     def put_past(self, past: NodeHistoryData) -> bool:
         """Take the history of its agent; return True if it begins earlier than what was known."""

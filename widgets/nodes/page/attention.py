@@ -16,7 +16,7 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.layout import clear, row
 from widgets.common.theme import S3, Family
-from widgets.nodes.page.node_actions import LOOK, SET_UP, SHOW, NodeAction, NodeActions
+from widgets.nodes.page.node_actions import RETRY, SET_UP, SHOW, NodeAction, NodeActions
 from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
 
@@ -60,7 +60,7 @@ def attentions(
         placed = [view.name for view in live if state.name in view.nodes]
         seen = [cell.owner for cell in row.gpus if cell.use == "ours"]
         costs = list(dict.fromkeys(placed + seen))
-        if not condition.is_news and (condition is not Condition.NEW or row.line_tone == "live"):
+        if not condition.is_notable and (condition is not Condition.NEW or row.line_tone == "live"):
             continue
         moment = since.get(state.name)
         when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
@@ -109,7 +109,7 @@ def _card(
         effect = f"{_names(costs)} ran on it." if costs else ""
         when = "" if "since" in reason else when
         text = _sentences(upper_first(reason), upper_first(when), effect)
-        return Attention(row.name, family, icon, f"{name} is offline", text, LOOK)
+        return Attention(row.name, family, icon, f"{name} is offline", text, RETRY)
     text = _sentences(
         row.line if row.line_tone == "bad" else "", "Jobs cannot use it until it is set up."
     )
@@ -177,7 +177,7 @@ class AttentionCards(QWidget):
     def _fill(self, banner: Banner, card: Attention) -> None:
         banner.set_finding(card.family, card.title, card.text, icon=card.icon)
         action = card.action
-        button = Button(action.text, icon=action.icon if action == LOOK else "")
+        button = Button(action.text, icon=action.icon if action == RETRY else "")
         button.setAccessibleName(f"{action.text}: {card.node}")
         button.clicked.connect(lambda: self._actions.ask(action, card.node))
         banner.set_actions([button])

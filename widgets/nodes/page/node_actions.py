@@ -65,7 +65,7 @@ HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
 MENU_ACTIONS = (SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")
-LOOK = NodeAction("look", "Try again", "arrow-clockwise")
+RETRY = NodeAction("look", "Try again", "arrow-clockwise")
 
 # Requests of single buttons. The first argument is a node's name unless it is described.
 

@@ -145,7 +145,7 @@ class FindingsCard(Card):
     def _fill(self) -> None:
         if not self._is_checking:
             self._clock.stop()
-        lines = tuple(self._told())
+        lines = tuple(self._lines_now())
         if lines != self._lines:
             self._lines = lines
             self.setVisible(bool(lines))
@@ -161,13 +161,13 @@ class FindingsCard(Card):
         for one in self._rows[len(lines) :]:
             one.hide()
 
-    def _told(self) -> Iterator[_Line]:
-        told = ""
+    def _lines_now(self) -> Iterator[_Line]:
+        last_remedy = ""
         for one in self._health:
             # Heat and its consequences have one remedy: shown once.
-            again = one.remedy == told
+            again = one.remedy == last_remedy
             yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
-            told = one.remedy
+            last_remedy = one.remedy
         yield from self._orphans
         if self._is_checking:
             taken = time.monotonic() - self._began_s
@@ -215,13 +215,13 @@ class JobsCard(Card):
         """Show the live jobs on this node, the oldest first."""
         live = [view for view in views if view.state.is_live and node in view.nodes]
         live.sort(key=lambda view: view.status.started)
-        told = tuple((view.id, view.name) for view in live)
-        self.setVisible(bool(told))
-        if (*told, ("", node)) == self._shown:
+        live_jobs = tuple((view.id, view.name) for view in live)
+        self.setVisible(bool(live_jobs))
+        if (*live_jobs, ("", node)) == self._shown:
             return
-        self._shown = (*told, ("", node))
+        self._shown = (*live_jobs, ("", node))
         clear(self._rows)
-        for job_id, name in told:
+        for job_id, name in live_jobs:
             move = Button(
                 f"Move it off {node}…",
                 icon="arrow-right",
@@ -272,13 +272,13 @@ def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple
     """Return command, owner, and the details: GPU, pid, memory and age."""
     indexes = formats.ranges(index for index, _ in held)
     processes = [process for _, process in held]
-    told = [p.memory_bytes for p in processes if p.memory_bytes is not None]
+    known = [p.memory_bytes for p in processes if p.memory_bytes is not None]
     ages = [p.age_s for p in processes if p.age_s is not None]
     parts = (
         f"GPU {indexes}",
         f"pid {processes[0].pid}" if len(held) == 1 else "",
         "display" if all(p.only_draws for p in processes) else "",
-        formats.memory(sum(told)) if told else "",
+        formats.memory(sum(known)) if known else "",
         formats.rough(max(ages)) if ages else "",
     )
     title = (

@@ -87,7 +87,7 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
-        self._history_card.pictures.saved.connect(lambda *told: actions.ask(do.SAVE, *told))
+        self._history_card.pictures.saved.connect(lambda *args: actions.ask(do.SAVE, *args))
         self._findings_card = FindingsCard(
             lambda orphan: actions.ask(do.END_ORPHAN, self.node, orphan)
         )
@@ -166,9 +166,9 @@ class NodePage(QWidget):
         self._meters.setVisible(reading is not None and not reading.gpus)
         times = history.times()
         # Without GPUs the meters show the last minutes; the card is for the time before.
-        told = state.reading is not None and bool(state.reading.gpus)
-        told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
-        seen = bool(len(times)) and state.reading is not None and told
+        has_figures = state.reading is not None and bool(state.reading.gpus)
+        has_figures = has_figures or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
+        seen = bool(len(times)) and state.reading is not None and has_figures
         self._history_card.setVisible(seen)
         if reading is not None:
             self._show_meters(reading)
@@ -289,16 +289,16 @@ class NodePage(QWidget):
         state = self._state
         wanted = condition is Condition.OFFLINE and state is not None
         if wanted and not self._trouble.isVisibleTo(self):
-            again = Button(do.LOOK.text, icon=do.LOOK.icon)
-            again.clicked.connect(partial(self._ask, do.LOOK))
+            again = Button(do.RETRY.text, icon=do.RETRY.icon)
+            again.clicked.connect(partial(self._ask, do.RETRY))
             self._trouble.set_actions([again])
         self._trouble.setVisible(wanted)
         if wanted and state is not None:
             title = f"{state.name} is offline"
-            told = f"{upper_first(reason)}."
+            explanation = f"{upper_first(reason)}."
             if state.over_ssh:
-                told += " The figures are read over it."
-            self._trouble.set_finding("bad", title, told, icon=condition.icon)
+                explanation += " The figures are read over it."
+            self._trouble.set_finding("bad", title, explanation, icon=condition.icon)
 
     def _ask_removal(self, _name: str) -> None:
         remove, keep = Button("Remove", kind="danger"), Button("Keep")

@@ -151,9 +151,9 @@ class NodesPage(QWidget):
             self._reading.say("wifi-slash", "The nodes cannot be read", sentence)
             self._pages.setCurrentWidget(self._reading)
         elif sentence:
-            told = f"{sentence} The page shows the last known state."
+            explanation = f"{sentence} The page shows the last known state."
             self._trouble.set_finding(
-                "bad", "No contact with the data root", told, icon="wifi-slash"
+                "bad", "No contact with the data root", explanation, icon="wifi-slash"
             )
         self._trouble_place.setVisible(bool(sentence and self._states))
 
@@ -347,7 +347,7 @@ class NodesPage(QWidget):
             for state in states
         )
         self._header.sentence.setText(counts_sentence(rows))
-        unhealthy = sum(row.condition.is_news for row in rows)
+        unhealthy = sum(row.condition.is_notable for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
         self._filter.set_text("all", f"All {len(rows)}")
         self._filter.set_text("unwell", f"Attention {unhealthy}" if unhealthy else "Attention")
@@ -369,7 +369,7 @@ class NodesPage(QWidget):
         dimmed = {
             row.name
             for row in self._rows
-            if (which == "unwell" and not row.condition.is_news)
+            if (which == "unwell" and not row.condition.is_notable)
             or (which == "free" and not row.free_gpus)
             or (text and not row.matches(text))
         }

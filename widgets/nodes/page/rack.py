@@ -88,13 +88,13 @@ class RackModel(QAbstractListModel):
             self.endResetModel()
             return
         self._rows = new
-        self._tell(number for number, row in enumerate(new) if row != old[number])
+        self._report(number for number, row in enumerate(new) if row != old[number])
 
     def dim(self, names: frozenset[str]) -> None:
         """Draw these dimmed, and all others as usual."""
         changed = self._dimmed ^ names
         self._dimmed = names
-        self._tell(number for number, row in enumerate(self._rows) if row.name in changed)
+        self._report(number for number, row in enumerate(self._rows) if row.name in changed)
 
     def row_of(self, name: str) -> int | None:
         return next((n for n, row in enumerate(self._rows) if row.name == name), None)
@@ -116,7 +116,7 @@ class RackModel(QAbstractListModel):
             return row.sentence
         return None
 
-    def _tell(self, numbers: Iterable[int]) -> None:
+    def _report(self, numbers: Iterable[int]) -> None:
         for number in numbers:
             index = self.index(number)
             self.dataChanged.emit(index, index)

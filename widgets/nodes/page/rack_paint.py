@@ -122,9 +122,9 @@ def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumn
         name = QRectF(name.left(), rect.top() + 3, name.width(), 15)
         line = name.translated(0, 14)
     title = columns.names.get(row.name, row.title)
-    news = row.condition is not Condition.WELL or row.line_tone == "live"
-    if columns.tall or news:
-        role: theme.Role = "small_strong" if news and columns.tall else "small"
+    is_notable = row.condition is not Condition.WELL or row.line_tone == "live"
+    if columns.tall or is_notable:
+        role: theme.Role = "small_strong" if is_notable and columns.tall else "small"
         paint_text(painter, line, row.line, role, row.line_tone)
     else:
         name = QRectF(name.left(), rect.top(), name.width(), rect.height())
@@ -182,7 +182,7 @@ def paint_background(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bo
     """Paint the tint of a problem, or of the row under the pointer."""
     t = theme.current()
     family = row.condition.family
-    if row.condition.is_news:
+    if row.condition.is_notable:
         fill_round(painter, rect, t.tint(family), R_CONTROL)
         if t.high_contrast or hover:
             painter.setPen(QPen(t.fill(family), 1))
@@ -213,19 +213,19 @@ def wall_plan(rows: Sequence[NodeRow]) -> WallPlan:
 
 def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan) -> None:
     """Paint one node of a wall: name and cells, and any problem above the cells."""
-    news = row.condition is not Condition.WELL or row.line_tone == "live"
+    is_notable = row.condition is not Condition.WELL or row.line_tone == "live"
     inner = rect.adjusted(S2, 0, -S2, 0)
     left = float(int(inner.left() + wall.name_w + S2))
     name = QRectF(inner.left(), rect.top(), wall.name_w, rect.height())
     top, height = float(int(rect.center().y() - 10)), 21.0
-    if news:
+    if is_notable:
         name = QRectF(inner.left(), rect.top() + 3, wall.name_w, 17)
         top, height = rect.top() + 20, 17.0
         reason = QRectF(left, rect.top() + 3, inner.right() - left, 16)
         text = row.line if not row.aside else row.aside
         paint_text(painter, reason, text, "tiny", row.line_tone)
-    role: theme.Role = "small_strong" if news else "small"
-    tone = row.condition.tone if news else "text2"
+    role: theme.Role = "small_strong" if is_notable else "small"
+    tone = row.condition.tone if is_notable else "text2"
     paint_text(painter, name, wall.names.get(row.name, row.title), role, tone)
     count = max(wall.cells, 1)
     width = (inner.right() - left - (count - 1) * _WALL_CELL_GAP) / count

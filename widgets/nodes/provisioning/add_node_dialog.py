@@ -68,15 +68,16 @@ class AddNodeDialog(Dialog):
     """The form, then the questions of SSH.
 
     Signals:
-        look_requested: A `NodeRequest`; answer with `show_progress`, then with one of `ask_trust`,
-        `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once the node is added.
+        inspection_requested: A `NodeRequest`; answer with `show_progress`, then with one of
+            `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once the
+            node is added.
         trusted: The `HostKey` of `ask_trust`; continue.
         passphrase_given: The typed text, and True to store it in the system keyring. The dialog
         does not store it: the field is emptied at once.
         cancelled: Cancel the running work.
     """
 
-    look_requested = Signal(NodeRequest)
+    inspection_requested = Signal(NodeRequest)
     trusted = Signal(object)
     passphrase_given = Signal(str, bool)
     cancelled = Signal()
@@ -212,10 +213,10 @@ class AddNodeDialog(Dialog):
         self._more = Button("More", kind="quiet", icon="caret-down")
         self._more.clicked.connect(self._toggle_more)
         self._status = TaskStatus("", cancel="")
-        self._look = Button(
+        self._inspect = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
         )
-        self._look.clicked.connect(self._request)
+        self._inspect.clicked.connect(self._request)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self._stop)
@@ -231,7 +232,7 @@ class AddNodeDialog(Dialog):
                 STRETCH,
                 col(
                     self._status,
-                    row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                    row(self._more, STRETCH, self._cancel, self._inspect, gap=S2),
                     gap=S2,
                 ),
                 gap=S3,
@@ -278,7 +279,7 @@ class AddNodeDialog(Dialog):
         self.no_share.setEnabled(not self._under_way)
         self.choices.setEnabled(not self._under_way)
         self._more.setEnabled(not self._under_way)
-        self._look.setEnabled(not any(faults.values()) and not self._under_way)
+        self._inspect.setEnabled(not any(faults.values()) and not self._under_way)
 
     @Slot()
     def _toggle_more(self) -> None:
@@ -322,7 +323,9 @@ class AddNodeDialog(Dialog):
         self.show_progress(f"Connecting to {address.host}")
         blind = self.no_share.isChecked()
         data_root = "" if blind else self._data_root.text().strip()
-        self.look_requested.emit(NodeRequest(address, self._name.text().strip(), data_root, blind))
+        self.inspection_requested.emit(
+            NodeRequest(address, self._name.text().strip(), data_root, blind)
+        )
 
     @Slot()
     def _stop(self) -> None:
@@ -360,6 +363,6 @@ class AddNodeDialog(Dialog):
             self._passphrase: self._passphrase.default,
         }
         # A dialog has one default button: that of the visible page.
-        defaults.get(page, self._look).setDefault(True)
+        defaults.get(page, self._inspect).setDefault(True)
         self._check()
         fit_height(self)

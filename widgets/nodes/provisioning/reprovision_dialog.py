@@ -44,13 +44,13 @@ class SetUpAgainDialog(Dialog):
 
     Signals:
         set_up_requested: Names of the selected nodes, a tuple, and the `SetUpOptions`.
-        look_requested: Read these nodes again, a tuple of names; answer with `show_entries`,
+        refresh_requested: Read these nodes again, a tuple of names; answer with `show_entries`,
         `show_key` or `show_error`.
         trusted: The `HostKey` of `show_key`; read again.
     """
 
     set_up_requested = Signal(object, object)
-    look_requested = Signal(object)
+    refresh_requested = Signal(object)
     trusted = Signal(object)
 
     def __init__(
@@ -91,9 +91,9 @@ class SetUpAgainDialog(Dialog):
         self._note = Label(_KEEPS, "small", "text2", wrap=True)
         self._trouble = Label("", "small", "bad", wrap=True, selectable=True)
         self._trouble.hide()
-        self._look = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
-        self._look.setAutoDefault(False)
-        self._look.clicked.connect(self._request_look)
+        self._refresh = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
+        self._refresh.setAutoDefault(False)
+        self._refresh.clicked.connect(self._request_refresh)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self.reject)
@@ -108,7 +108,7 @@ class SetUpAgainDialog(Dialog):
                 self._note,
                 self._trouble,
                 S2,
-                row(STRETCH, self._look, self._cancel, self._begin, gap=S2),
+                row(STRETCH, self._refresh, self._cancel, self._begin, gap=S2),
                 gap=S3,
             )
         )
@@ -132,7 +132,7 @@ class SetUpAgainDialog(Dialog):
         self._show_form()
         self._trouble.setText(sentence)
         self._trouble.setVisible(bool(sentence))
-        self._look.setEnabled(True)
+        self._refresh.setEnabled(True)
 
     def show_key(self, key: HostKey, accepted: str = "") -> None:
         """Ask about a host key that is not accepted here, or differs from ``accepted``."""
@@ -164,7 +164,7 @@ class SetUpAgainDialog(Dialog):
     @Slot(object)
     def _pass_trust(self, key: HostKey) -> None:
         self._show_form()
-        self._look.setEnabled(False)
+        self._refresh.setEnabled(False)
         self.trusted.emit(key)
 
     @Slot()
@@ -186,8 +186,8 @@ class SetUpAgainDialog(Dialog):
         self._begin.setText("Set up" if len(chosen) == 1 else words)
         self._title.setText(f"Set up {chosen[0].name}" if len(chosen) == 1 else words)
         self._begin.setEnabled(bool(chosen) and not faults)
-        self._look.setVisible(bool(faults))
-        self._look.setEnabled(True)
+        self._refresh.setVisible(bool(faults))
+        self._refresh.setEnabled(True)
         self._all.setText("None" if len(chosen) == len(self._entries) else "All")
         self._note.setVisible(any(entry.is_ready for entry in chosen))
 
@@ -201,10 +201,10 @@ class SetUpAgainDialog(Dialog):
         self._check()
 
     @Slot()
-    def _request_look(self) -> None:
-        self._look.setEnabled(False)
+    def _request_refresh(self) -> None:
+        self._refresh.setEnabled(False)
         self._trouble.hide()
-        self.look_requested.emit(self.ticked())
+        self.refresh_requested.emit(self.ticked())
 
     @Slot()
     def _request(self) -> None:

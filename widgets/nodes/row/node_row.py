@@ -43,7 +43,7 @@ class Condition(Enum):
     OUT_OF_SERVICE = "Out of service", "prohibit", "idle"
 
     @property
-    def is_news(self) -> bool:
+    def is_notable(self) -> bool:
         """Return True if the user should be notified."""
         return self in (Condition.UNHEALTHY, Condition.OFFLINE)
 
@@ -250,8 +250,8 @@ def display_words(gpu: Gpu) -> str:
     """Return "a display uses 307 MiB", "" without a display."""
     if not gpu.display:
         return ""
-    told = [one.memory_bytes for one in gpu.display if one.memory_bytes is not None]
-    return f"a display uses {formats.memory(sum(told))}" if told else "a display is on it"
+    known = [one.memory_bytes for one in gpu.display if one.memory_bytes is not None]
+    return f"a display uses {formats.memory(sum(known))}" if known else "a display is on it"
 
 
 def _line(

@@ -387,7 +387,7 @@ def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
         (errno.ENAMETOOLONG, "“sub/run.sh” cannot be written to the data root", "shorten"),
         (errno.EINVAL, "“sub/run.sh” cannot be written to the data root", "Rename"),
         (errno.EEXIST, "“sub/run.sh” cannot be written to the data root", "Rename"),
-        (errno.EACCES, "“sub/run.sh” cannot be written to the data root", "you may write"),
+        (errno.EACCES, "“sub/run.sh” cannot be written to the data root", "writable"),
         (errno.ENOSPC, "full at “sub/run.sh”", "Free some space"),
     ],
 )

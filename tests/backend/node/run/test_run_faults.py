@@ -475,7 +475,7 @@ def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(
     make_run: MakeRun,
 ) -> None:
     # It waits for its own signal as long as it takes to send one.
-    run = make_run(steps=1_000_000, mpi=True).start(_LOOK_S=LIMIT_S)
+    run = make_run(steps=1_000_000, mpi=True).start(_POLL_S=LIMIT_S)
     run.wait_until_training()
     launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)

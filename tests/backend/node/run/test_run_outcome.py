@@ -87,7 +87,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, obj
         ([ended(0, "error", "ValueError: x")], {}, False),
         ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
         ([ended(0, "interrupted")], {"blind": (), "unreached": ("gpu2",)}, False),
-        ([ended(0, "interrupted")], {"told_to_end": "SIGTERM"}, False),
+        ([ended(0, "interrupted")], {"end_requested": "SIGTERM"}, False),
     ],
 )
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
@@ -232,7 +232,7 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
         ([of_rank(2, "Rank 2 died."), ECHOES[0]], {}, "Rank 2 died."),
         ([ECHOES[2], of_rank(0, "The loss of rank 2.", True, about=2)], {}, "The loss of rank 2."),
         ([ECHOES[0], ECHOES[2]], {"gave_up": "It stood still."}, "It stood still."),
-        ([ECHOES[0], ECHOES[2]], {"told_to_end": "SIGTERM"}, "The run was ended from outside"),
+        ([ECHOES[0], ECHOES[2]], {"end_requested": "SIGTERM"}, "The run was ended from outside"),
         ([ECHOES[0], ECHOES[2]], {"launcher_error": "The power failed."}, "The power failed."),
         ([ECHOES[2]], {}, "this computer was lost with its rank 0"),
         ([], {"ranks": SERVED[:2]}, "this computer was lost with its rank 0"),
@@ -374,9 +374,9 @@ def test_of_two_terminated_ranks_on_one_node_neither_is_accused() -> None:
 
 
 def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
-    record = judge(left_with(14, 1), terminated(0), told_to_end="SIGTERM")
+    record = judge(left_with(14, 1), terminated(0), end_requested="SIGTERM")
     assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
-    own = judge(ended(1, "error", "KeyError: 'colour'"), told_to_end="SIGTERM")
+    own = judge(ended(1, "error", "KeyError: 'colour'"), end_requested="SIGTERM")
     assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
 
 

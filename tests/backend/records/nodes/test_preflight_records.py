@@ -88,7 +88,7 @@ def test_what_somebody_meant_is_not_undone_without_being_asked_for() -> None:
     by_itself = {fix for fix in Fix if not fix.needs_a_person}
     assert by_itself == {
         *(Fix.SET_UP_AGAIN, Fix.INSTALL_CLUSTER_KEY, Fix.END_ORPHANS, Fix.START_AGENT),
-        *(Fix.LOOK_AGAIN, Fix.SHARE_JOBS),
+        *(Fix.CHECK_AGAIN, Fix.SHARE_JOBS),
     }
 
 

@@ -73,10 +73,10 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
     looks = desktops[0].jobs.queries
     for number in range(20):
         view = job(number, state=JobState.TRAINING)
-        looks._tell(view)
-        assert looks._told == {view.id: (view.run, JobState.TRAINING)}
-        looks._tell(changed(view, state=JobState.FINISHED))
-    assert looks._told == {}
+        looks._announced_once(view)
+        assert looks._announced == {view.id: (view.run, JobState.TRAINING)}
+        looks._announced_once(changed(view, state=JobState.FINISHED))
+    assert looks._announced == {}
 
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
@@ -116,7 +116,7 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
     here, there = desktops
     ids = sorted((create(there) for _ in range(8)), reverse=True)
-    jobs = JobFeed(here.jobs.queries, look_s=0.0)
+    jobs = JobFeed(here.jobs.queries, scan_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
     looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})

@@ -279,11 +279,14 @@ def test_a_part_that_is_checked_again_brings_what_it_does_not_know(nodes: Nodes)
 
 
 @pytest.mark.parametrize(
-    ("text", "whole_s", "look_s"), [("", 25.0, 12.0), ("50", 50.0, 24.0), (" 12.5 ", 12.5, 6.0)]
+    ("text", "whole_s", "inspection_s"),
+    [("", 25.0, 12.0), ("50", 50.0, 24.0), (" 12.5 ", 12.5, 6.0)],
 )
-def test_slow_nodes_get_more_time_in_every_part(text: str, whole_s: float, look_s: float) -> None:
+def test_slow_nodes_get_more_time_in_every_part(
+    text: str, whole_s: float, inspection_s: float
+) -> None:
     limits = PreflightLimits.of({VARIABLE: text})
-    assert (limits.whole_s, limits.look_s) == (whole_s, look_s)
+    assert (limits.whole_s, limits.inspection_s) == (whole_s, inspection_s)
     assert limits.meeting_s + limits.meet_s < limits.whole_s
 
 

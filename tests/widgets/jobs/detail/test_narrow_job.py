@@ -42,7 +42,7 @@ def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> Non
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
     strip.resize(300, 60)
     strip.show()
-    told = strip._told
+    told = strip._words
     assert super(Label, told).text() == "Paused by mai: no job starts by itself."
     qtbot.waitUntil(lambda: told.height() >= told.heightForWidth(told.width()))
 

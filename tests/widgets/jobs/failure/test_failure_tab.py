@@ -241,14 +241,14 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     events = failure.events
     qtbot.waitUntil(lambda: events.height() == events.heightForWidth(events.width()))
     assert failure._proof_card.x() == events.x(), "what the log says stands below them"
-    assert failure._told.x() > events.geometry().right()
+    assert failure._events_side.x() > events.geometry().right()
     assert failure._trace_card.isVisible()
     detail.open_job(lab.UNKNOWN)
     assert not failure._trace_card.isVisible()
-    assert failure._proof_card.parentWidget() is failure._told
+    assert failure._proof_card.parentWidget() is failure._events_side
     detail.open_job(lab.LOST)
     qtbot.waitUntil(lambda: events.width() == failure.plots.width())
-    assert not failure._told.isVisible()
+    assert not failure._events_side.isVisible()
 
 
 def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(

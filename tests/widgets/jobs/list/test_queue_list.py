@@ -236,12 +236,12 @@ def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
-    assert strip._told.text() == "4 jobs are queued and will start automatically."
+    assert strip._words.text() == "4 jobs are queued and will start automatically."
     with asks(page.job_actions, do.PAUSE_QUEUE) as told:
         strip._button.click()
     assert told.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
-    assert strip._told.text() == "The queue is paused by ben."
+    assert strip._words.text() == "The queue is paused by ben."
     with asks(page.job_actions, do.PAUSE_QUEUE) as told:
         strip._button.click()
     assert told.args == [False]

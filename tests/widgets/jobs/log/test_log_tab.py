@@ -26,7 +26,7 @@ class Logs:
         self.generation = 0
         self.asked = []
         self.searches = []
-        tab.look_requested.connect(self.look)
+        tab.length_requested.connect(self.look)
         tab.lines_requested.connect(self.lines)
         tab.find_requested.connect(self.find)
         tab.error_requested.connect(
@@ -79,7 +79,7 @@ def numbered(count):
 
 def grow(logs, source, *lines):
     logs.logs[source] += lines
-    logs.tab._look()
+    logs.tab._request_length()
 
 
 def last_in_sight(tab):
@@ -123,7 +123,7 @@ def test_half_a_line_becomes_whole_where_it_stands(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"] = ["one", "two", "three"]
-    tab._look()
+    tab._request_length()
     assert [tab.view.text_of(n) for n in range(3)] == ["one", "two", "three"]
 
 
@@ -214,7 +214,7 @@ def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"], logs.generation = ["fresh"], 1
-    tab._look()
+    tab._request_length()
     assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
 
 

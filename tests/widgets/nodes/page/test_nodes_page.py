@@ -102,7 +102,7 @@ def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
     )
     assert unhealthy.text.startswith("Since ")
-    assert (offline.title, offline.action) == ("gpu11 is offline", do.LOOK)
+    assert (offline.title, offline.action) == ("gpu11 is offline", do.RETRY)
 
 
 def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
@@ -134,7 +134,7 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(do.SHOW, "gpu07"), (do.LOOK, "gpu11")], ids=["show", "look"]
+    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "look"]
 )
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
@@ -279,7 +279,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
     assert captions["Processor"] == "128 cores"
-    with asks(page.node_actions, do.LOOK) as requested:
+    with asks(page.node_actions, do.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
     assert requested.args == ["gpu11"]
 

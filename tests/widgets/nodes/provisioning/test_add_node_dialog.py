@@ -43,7 +43,7 @@ def default(dialog):
 
 
 def test_an_empty_form_blames_nobody_and_goes_nowhere(dialog):
-    assert not dialog._look.isEnabled()
+    assert not dialog._inspect.isEnabled()
     assert all(field.error() == "" for field in dialog._fields.values())
 
 
@@ -82,13 +82,13 @@ def test_what_is_no_host(host):
 )
 def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
     qtbot.keyClicks(dialog._host, "gpu13")
-    assert dialog._look.isEnabled()
+    assert dialog._inspect.isEnabled()
     dialog._show_more(True)
     edit = dialog._edits[field]
     edit.setText(text)  # a test's keyboard has no Arabic figures
     edit.textEdited.emit(text)
     assert dialog._fields[field].error() == fault
-    assert not dialog._look.isEnabled()
+    assert not dialog._inspect.isEnabled()
 
 
 def test_the_address_is_what_was_typed(dialog, qtbot):
@@ -101,8 +101,8 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
         ("data_root", "/srv/data"),
     ):
         qtbot.keyClicks(dialog._edits[field], text)
-    with qtbot.waitSignal(dialog.look_requested) as requested:
-        qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(dialog.inspection_requested) as requested:
+        qtbot.mouseClick(dialog._inspect, Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
     assert requested.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
 
@@ -111,11 +111,11 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     qtbot.keyClicks(dialog._host, "gpu13")
     dialog._show_more(True)
     qtbot.keyClicks(dialog._edits["data_root"], "data")
-    assert not dialog._look.isEnabled()
+    assert not dialog._inspect.isEnabled()
     qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
     assert not dialog._fields["data_root"].isEnabled()
-    with qtbot.waitSignal(dialog.look_requested) as requested:
-        qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(dialog.inspection_requested) as requested:
+        qtbot.mouseClick(dialog._inspect, Qt.MouseButton.LeftButton)
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
@@ -184,7 +184,7 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
 def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot):
     looking.show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
     assert looking._fields["user"].error() == "gpu13 lets nobody in as “mai”. Choose a key file."
-    assert looking._look.isEnabled(), "it may be tried again as it is"
+    assert looking._inspect.isEnabled(), "it may be tried again as it is"
     assert not looking._status.message.isVisible()
     qtbot.keyClicks(looking._user, "x")
     assert looking._fields["user"].error() == ""
@@ -216,7 +216,7 @@ def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
 def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
     def places():
         QApplication.processEvents()
-        return dialog.height(), dialog._look.mapTo(dialog, QPoint(0, 0)).y()
+        return dialog.height(), dialog._inspect.mapTo(dialog, QPoint(0, 0)).y()
 
     before = places()
     dialog.show_progress("Connecting to gpu13")

@@ -77,13 +77,13 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
     bare = node("gpu1", mpirun="", mpi_version="")
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
-    with qtbot.waitSignal(dialog.look_requested) as requested:
-        qtbot.mouseClick(dialog._look, LEFT)
+    with qtbot.waitSignal(dialog.refresh_requested) as requested:
+        qtbot.mouseClick(dialog._refresh, LEFT)
     assert requested.args == [("gpu1",)]
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._trouble.isVisible()
     dialog.show_entries((node("gpu1"),))
-    assert (dialog._begin.isEnabled(), dialog._look.isVisible()) == (True, False)
+    assert (dialog._begin.isEnabled(), dialog._refresh.isVisible()) == (True, False)
     assert not dialog._trouble.isVisible()
 
 

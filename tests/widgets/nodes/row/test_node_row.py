@@ -98,7 +98,7 @@ def test_a_new_node_shows_the_gpus_that_the_look_found():
 
 def test_out_of_service_is_not_free():
     row = node_row(replace(samples.state("gpu02"), presence=Presence.OUT_OF_SERVICE))
-    assert (row.line, row.free_gpus, row.condition.is_news) == ("Out of service", 0, False)
+    assert (row.line, row.free_gpus, row.condition.is_notable) == ("Out of service", 0, False)
 
 
 @pytest.mark.parametrize(
