@@ -43,6 +43,7 @@ _NEW_JOB: Mapping[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 1},
     "placement": [{"node": "this-computer", "processes": 1}],
 }
+_NEW_SCRIPT = {"placement": _NEW_JOB["placement"]}
 _LATELY = 50
 """The number of jobs that a search returns."""
 _TRIED = "One batch was tried"
@@ -132,7 +133,8 @@ class FormController(QObject):
         """Open the form with these names, by their keys in the job file."""
 
         def show(usual: Mapping[str, str]) -> None:
-            raw = {**_NEW_JOB, **usual, **chosen}
+            defaults = _NEW_SCRIPT if Kind.SCRIPT.value in chosen else {**_NEW_JOB, **usual}
+            raw = {**defaults, **chosen}
             self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
 
         self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
@@ -142,7 +144,7 @@ class FormController(QObject):
         newest = self._jobs.queries.search("", 1)
         worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
-        for kind in Kind:
+        for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER):
             items = self._services.catalogue.items(kind)
             fits = (one for one in worked if chosen.items() <= one.items())
             requested = [one[kind.value] for one in fits] if chosen else []
@@ -517,7 +519,7 @@ class FormController(QObject):
 
 
 def _model_of(raw: Mapping[str, Any]) -> str:
-    return str(raw.get("model", "")).partition("@")[0]
+    return str(raw.get("model") or raw.get("script", "")).partition("@")[0]
 
 
 def _replayed(draft: JobDraft) -> str:

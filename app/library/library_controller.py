@@ -341,7 +341,7 @@ class LibraryController(QObject):
         self.open_new(loader)
         detail.choose_partner(Kind.LOADER, loader.name)
         chosen = {Kind.DATASET.value: name, Kind.LOADER.value: loader.name}
-        train = "Train…", partial(self.job_of_requested.emit, chosen)
+        train = "Train…", partial(self.new_job_requested.emit, chosen)
         words = f"{name} is read by the loader {loader.name} @ {loader.version}"
         data = (one for one in self._items[Kind.DATASET] if one.reference == reference)
         self._offer(words, *train, loader, *data)

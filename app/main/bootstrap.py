@@ -570,7 +570,9 @@ class Program(QObject):
     def _library_changed(self) -> None:
         items = {kind: self._library_controller.items(kind) for kind in Kind}
         self._own_job.see_items(items)
-        self.form.show_choices(items[Kind.MODEL], items[Kind.DATASET], items[Kind.LOADER])
+        self.form.show_choices(
+            *(items[kind] for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER, Kind.SCRIPT))
+        )
         for kind, key in PLACES_OF_KINDS.items():
             names = {item.name for item in items[kind]}
             self.window.side_bar.set_count(key, len(names))

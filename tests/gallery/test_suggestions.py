@@ -153,8 +153,13 @@ def test_files_that_cannot_be_read_are_no_failure() -> None:
     assert recognise([*entries, FileEntry("b/2.png", 10)], read) is None
 
 
-@pytest.mark.parametrize("name", ["{}/{}.png", "{}/idx-{}", "{}/{}.json", "{}/{}.npy", "y/{}{}.npz",
-                                  "{}/{}.csv", "{}/{}.xml", "{}/gt_{}.txt", "{}/{}.tgz"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("{}/{}.png", "{}/idx-{}", "{}/{}.json", "{}/{}.npy", "y/{}{}.npz"),
+        *("{}/{}.csv", "{}/{}.xml", "{}/gt_{}.txt", "{}/{}.tgz"),
+    ],
+)
 def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
     entries = [FileEntry(name.format(kind, n), 10) for kind in "abc" for n in range(1000)]
     entries += [FileEntry(f"{kind}/{n}.jpg", 10) for kind in "abc" for n in range(1000)]

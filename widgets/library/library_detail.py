@@ -54,6 +54,7 @@ _TABS = {
         ("versions", "Versions"),
     ),
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
+    Kind.SCRIPT: (("source", "Source"), ("versions", "Versions")),
 }
 _NARROW_BELOW_W = 680
 _CHOOSE = ("", "Choose…")

@@ -1,4 +1,4 @@
-"""The texts of each of the three pages."""
+"""The texts of each page of the library."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ WORDS = {
         "funnel",
         "loader",
         "A loader is a folder with bks_dataset.py and a UserDataset in it.",
+    ),
+    Kind.SCRIPT: PageTexts(
+        "Scripts",
+        "code",
+        "script",
+        "A script is a folder with a training program of yours, which runs unchanged.",
     ),
 }
 

@@ -23,7 +23,13 @@ PLACES = (
     Place("datasets", "Datasets", "database", 3),
     Place("models", "Models", "cube", 4),
     Place("loaders", "Loaders", "funnel", 5),
+    Place("scripts", "Scripts", "code", 7),
     Place("nodes", "Nodes", "hard-drives", 6),
 )
 
-PLACES_OF_KINDS = {Kind.DATASET: "datasets", Kind.MODEL: "models", Kind.LOADER: "loaders"}
+PLACES_OF_KINDS = {
+    Kind.DATASET: "datasets",
+    Kind.MODEL: "models",
+    Kind.LOADER: "loaders",
+    Kind.SCRIPT: "scripts",
+}

@@ -34,6 +34,7 @@ KEYS = (
     Key("Ctrl+4", "Models"),
     Key("Ctrl+5", "Loaders"),
     Key("Ctrl+6", "Nodes"),
+    Key("Ctrl+7", "Scripts"),
     Key("Ctrl+N", "New job"),
     Key("Alt+Left", "Back"),
     Key("Alt+Right", "Forward"),

@@ -60,7 +60,10 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     """
     tree = _Tree(paths)
     top = tree.top
-    kind = next((k for k in _CODE if k.entry_file in tree.inside(top)), Kind.DATASET)
+    inside = tree.inside(top)
+    has_code = any(name.endswith((".py", ".sh")) for name in inside)
+    usual = Kind.SCRIPT if has_code else Kind.DATASET
+    kind = next((k for k in _CODE if k.entry_file in inside), usual)
     homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
     if len(homes) < len(_CODE):
         return ImportGuess(kind)

@@ -255,9 +255,9 @@ class JobConfig:
     )
     script: str = field(default="", metadata=_scripted("text", "Script"))
     entry: str = field(default="", metadata=_scripted("text", "Entry"))
-    arguments: tuple[str, ...] = field(default=(), metadata=_scripted("texts", "Arguments"))
+    arguments: tuple[str, ...] = field(default=(), metadata=_scripted("words", "Arguments"))
     resume_arguments: tuple[str, ...] = field(
-        default=(), metadata=_scripted("texts", "Arguments to resume")
+        default=(), metadata=_scripted("words", "Arguments to resume")
     )
     processes_per: str = field(
         default="gpu",

@@ -19,6 +19,7 @@ SECTIONS = (WHAT, WHERE, HOW, KEEP)
 _WORDS = {
     "text": "text",
     "texts": "a list of text values",
+    "words": "a list of text values",
     "flag": "`true`, `false`",
     "table": "tables",
 }
@@ -29,8 +30,8 @@ class Setting:
     """One value of a job file.
 
     Attributes:
-        kind: "text", "texts", "whole", "number", "flag", "choice" or "pair" (two numbers);
-            "table" is checked by a function of its own.
+        kind: "text", "texts", "words" (of a command), "whole", "number", "flag", "choice" or "pair"
+            (two numbers); "table" is checked by a function of its own.
         label: With the unit after a comma. One without has no field in the form.
         default: Of a setting of an optimizer, schedule or strategy; those of a job have it in
             their field.
@@ -70,8 +71,8 @@ class Setting:
         """Take the checked value of a key; add a fault to the table if it is not valid."""
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
-        if self.kind == "texts":
-            return _texts(table, key, default)
+        if self.kind in ("texts", "words"):
+            return _texts(table, key, default, is_typed=self.kind == "words")
         if self.kind == "flag":
             return table.flag(key, default)
         if self.kind == "choice":
@@ -119,8 +120,12 @@ def declared(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
     return {"setting": Setting(kind, label, **more)}
 
 
-def _texts(table: Table, key: str, default: Any) -> tuple[str, ...]:
+def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:
     value = table.take(key, default)
+    if is_typed and isinstance(value, str):
+        # What was typed is passed on as it is if it cannot be split.
+        table.fault(key, "needs the end of a quotation, or is a line in place of a list of words.")
+        return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
         table.fault(key, "must be a list of text values.")
         return ()

@@ -66,6 +66,13 @@ CHANGEABLE = tuple(path for path, one in SETTINGS.items() if one.is_changeable)
 """What a resume may change."""
 
 
+def is_of(path: str, *, script: bool) -> bool:
+    """Return whether jobs with a script have a setting, or else those with a model."""
+    table = path.partition(".")[0]
+    owner = declared_in(JobConfig).get(table)
+    return owner is None or owner.of != ("training" if script else "script")
+
+
 def value_at(raw: Mapping[str, Any], path: str) -> Any:
     """Return the value of a setting in a job file; None if it is not given."""
     value: Any = raw

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -177,6 +178,10 @@ def read_value(kind: str, text: str) -> Any:
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
         return [read_value("number", piece) for piece in text.split(",")]
+    if kind == "words":
+        with suppress(ValueError):
+            return shlex.split(text)
+        return text
     if kind == "texts":
         return [piece.strip() for piece in text.split(",")]
     if kind not in ("whole", "number"):

@@ -183,6 +183,14 @@ class JobService:
                 command = self._starter.plan(config, "JOB", 1).argv
             except BackendError as error:
                 checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
+        if config.script:
+            job_check = JobCheck(
+                faults=tuple(checked.faults),
+                global_batch=0,
+                command=command,
+                findings=tuple(checked.findings),
+            )
+            return job_check, checked
         job_check = JobCheck(
             faults=tuple(checked.faults),
             global_batch=config.global_batch_size,

@@ -15,10 +15,10 @@ from backend.records.jobs.config import (
     StrategyConfig,
 )
 from backend.records.jobs.metric_labels import usual_mode
-from backend.records.jobs.setting import HOW, KEEP
-from backend.records.jobs.settings import OPTIONS, SETTINGS, value_words
+from backend.records.jobs.setting import HOW, KEEP, WHAT
+from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, value_words
 from widgets.common.banner import Banner
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
@@ -37,11 +37,22 @@ _A_ROW = 4
 _BEST_BY = CheckpointPolicy.best_metric
 
 
-def _rare(section: str) -> tuple[str, ...]:
-    return tuple(path for path, s in SETTINGS.items() if s.section == section and s.is_rare)
+def _rare(section: str, *, script: bool = False) -> tuple[str, ...]:
+    return tuple(
+        path
+        for path, s in SETTINGS.items()
+        if s.section == section and s.is_rare and (s.of == "script") == script
+    )
 
 
 _RARE_HOW, _RARE_KEEP = _rare(HOW), _rare(KEEP)
+_OF_ONE = tuple(
+    path for path, s in SETTINGS.items() if s.of and (s.section == WHAT or s.of == "script")
+)
+"""The fields in What that only jobs with a model have, or only those with a script."""
+_RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
+MODEL, SCRIPT = "model", "script"
+"""What a job runs: a model with its loader, or a script."""
 
 
 class FormSections(QWidget):
@@ -53,6 +64,7 @@ class FormSections(QWidget):
         banner: What is special about this job.
         templates: The templates for a new job; hidden while there are none.
         trial: The result of trying model, dataset and loader together.
+        runs: Whether the job runs a model or a script.
         gallery: Choose a model from the gallery; hidden while one is chosen that fits.
     """
 
@@ -63,6 +75,9 @@ class FormSections(QWidget):
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
         self.trial = TrialLine()
+        self.runs = SegmentedControl(
+            [(MODEL, "Model and loader"), (SCRIPT, "Script")], MODEL, name="What to run"
+        )
         self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON)
         self._beside_model = beside_field(self.gallery)
         self.banner = Banner(stacked=True)
@@ -75,17 +90,18 @@ class FormSections(QWidget):
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
         self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings = _grid()
+        what, self._how_card, self._keep_card = self._what(), self._how(), self._keep()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
             col(
                 self.banner,
                 self.templates,
-                self._what(),
+                what,
                 section("Where", self.picker),
-                self._how(),
+                self._how_card,
                 self.sweep,
-                self._keep(),
+                self._keep_card,
                 STRETCH,
                 gap=S3,
                 margins=(PAGE_MARGIN, 0, 0, S2),
@@ -101,6 +117,7 @@ class FormSections(QWidget):
         fields.show({"stop_on_nan": True})
         self.fit_settings()
         self._say_usual_mode()
+        self.show_runs(MODEL)
         self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
@@ -200,22 +217,43 @@ class FormSections(QWidget):
 
     def _what(self) -> Card:
         f = self._fields
+        self._script_more = Details("Python, signal to stop, and checkpoint files")
+        trained = (
+            (f.pick("model"), 5),
+            self._beside_model,
+            (f.start_from("start_from"), 6),
+        )
+        scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
+        validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
+        arguments = _line(
+            (f.make("arguments", "--data {dataset} --out {output}"), 3),
+            (f.make("resume_arguments", "--resume {checkpoint}"), 2),
+            (f.make("processes_per"), 1),
+            more=self._script_more,
+        )
+        self._script_more.fill(_grid(*map(f.make, _RARE_OF_SCRIPT)))
         return section(
             "What",
-            _line(
-                (f.make("name", ""), 7),
-                (f.pick("model"), 5),
-                self._beside_model,
-                (f.start_from("start_from"), 6),
-            ),
-            _line(
-                (f.pick("dataset"), 1),
-                (f.pick("loader"), 1),
-                (f.pick("validation_dataset"), 1),
-                (f.pick("validation_loader"), 1),
-            ),
+            row(self.runs, STRETCH),
+            _line((f.make("name", ""), 7), *trained, *scripted),
+            _line((f.pick("dataset"), 1), (f.pick("loader"), 1), *validated),
+            arguments,
+            self._script_more,
             self.trial,
         )
+
+    def show_runs(self, what: str) -> None:
+        """Show only the fields of jobs that run a model, or a script."""
+        is_script = what == SCRIPT
+        self.runs.choose(what)
+        self._fields.runs_script = is_script
+        for path in _OF_ONE:
+            self._fields.field(path).setVisible(is_of(path, script=is_script))
+        for part in (self._how_card, self._keep_card, self.trial, self._beside_model):
+            part.setVisible(not is_script)
+        self._script_more.button.setVisible(is_script)
+        if not is_script:
+            self._script_more.hide()
 
     def _how(self) -> Card:
         f = self._fields

@@ -7,6 +7,7 @@ sentence for it and names the field.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,14 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
 from backend.records.jobs.setting import Setting
-from backend.records.jobs.settings import SETTINGS, conditions, name_and_unit, usual, value_at
+from backend.records.jobs.settings import (
+    SETTINGS,
+    conditions,
+    is_of,
+    name_and_unit,
+    usual,
+    value_at,
+)
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common.buttons import Switch
@@ -65,6 +73,7 @@ class JobFields(QObject):
 
     Attributes:
         weights: The control of the field for the weights to start from.
+        runs_script: Whether the job is one with a script; it then has only the settings of such.
 
     Signals:
         changed: The user changed a field; not emitted while a draft is loaded.
@@ -81,6 +90,7 @@ class JobFields(QObject):
         self._left_out: set[str] = set()
         self._tips: dict[str, tuple[str, str]] = {}
         self._showing = False
+        self.runs_script = False
         self.swept = SweptFields(self)
         self.swept.changed.connect(self._changed)
 
@@ -180,7 +190,7 @@ class JobFields(QObject):
         raw: dict[str, Any] = {}
         for path, control in self._fields.items():
             value = self._value(path, control.control)
-            if value is None:
+            if value is None or not is_of(path, script=self.runs_script):
                 continue
             *tables, key = path.split(".")
             target = raw
@@ -202,7 +212,10 @@ class JobFields(QObject):
         for path in names:
             self._put(self._fields[path].control, value_at(raw, path))
         for path in [one for one in self._fields if one not in names]:
-            self._put(self._fields[path].control, value_at(raw, path))
+            value = value_at(raw, path)
+            if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
+                value = shlex.join(map(str, value))
+            self._put(self._fields[path].control, value)
         self._showing = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
@@ -210,7 +223,7 @@ class JobFields(QObject):
         rest: dict[str, Any] = {}
         for key, value in raw.items():
             path = f"{table}.{key}" if table else key
-            if path in self._fields:
+            if path in self._fields or not is_of(path, script=self.runs_script):
                 continue
             if isinstance(value, Mapping):
                 value = self.without_fields(value, path)

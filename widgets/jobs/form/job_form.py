@@ -30,7 +30,7 @@ from widgets.common.cards import PageHeader, Scroll
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
-from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_sections import MODEL, SCRIPT, FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
 from widgets.jobs.form.trial_status import RESULTS, BatchTrial, TrialState
@@ -136,6 +136,7 @@ class JobForm(QWidget):
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
         self._sections.templates.more.clicked.connect(self.load_requested)
+        self._sections.runs.chosen.connect(self._choose_runs)
         self._sections.gallery.clicked.connect(self.gallery_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
@@ -155,6 +156,7 @@ class JobForm(QWidget):
         models: tuple[LibraryItem, ...],
         datasets: tuple[LibraryItem, ...],
         loaders: tuple[LibraryItem, ...],
+        scripts: tuple[LibraryItem, ...] = (),
     ) -> None:
         """Set the options: every version; the name alone means the newest version."""
         of_kind = {Kind.MODEL: models, Kind.DATASET: datasets, Kind.LOADER: loaders}
@@ -164,6 +166,7 @@ class JobForm(QWidget):
             ("loader", Kind.LOADER),
         ):
             self._fields.set_options(path, _options(of_kind[kind]))
+        self._fields.set_options("script", _options(scripts))
         same = (("", "same"),)
         self._fields.set_options("validation_dataset", same + _options(datasets))
         self._fields.set_options("validation_loader", same + _options(loaders))
@@ -201,9 +204,11 @@ class JobForm(QWidget):
 
     def show_draft(self, draft: JobDraft) -> None:
         """Fill the form from a job file. Settings without a field are kept in the draft."""
-        raw = without_usual_stop({"stop_on_nan": True, **draft.raw})
+        is_script = "script" in draft.raw
+        self._sections.show_runs(SCRIPT if is_script else MODEL)
+        raw = {**draft.raw} if is_script else without_usual_stop({"stop_on_nan": True, **draft.raw})
         optimizer = raw.get("optimizer", {})
-        if isinstance(optimizer, Mapping) and "name" not in optimizer:
+        if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.
             raw["optimizer"] = {"name": parse_job(raw).draft.optimizer.name, **optimizer}
         self._fields.show(raw)
@@ -345,6 +350,11 @@ class JobForm(QWidget):
         narrow = self.width() < _TWO_PANES_FROM_W
         self._side.setVisible(not narrow)
         self._foot.setVisible(narrow)
+
+    @Slot(str)
+    def _choose_runs(self, what: str) -> None:
+        self._sections.show_runs(what)
+        self._changed()
 
     @Slot()
     def _changed(self) -> None:
