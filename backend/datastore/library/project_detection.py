@@ -60,10 +60,10 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     """
     tree = _Tree(paths)
     top = tree.top
-    inside = tree.inside(top)
-    has_code = any(name.endswith((".py", ".sh")) for name in inside)
+    here = tree.inside(top)
+    has_code = any(name.endswith((".py", ".sh")) for name in here)
     usual = Kind.SCRIPT if has_code else Kind.DATASET
-    kind = next((k for k in _CODE if k.entry_file in inside), usual)
+    kind = next((k for k in _CODE if k.entry_file in here), usual)
     homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
     if len(homes) < len(_CODE):
         return ImportGuess(kind)
@@ -153,7 +153,7 @@ class _Tree:
         """Return True even with a script next to the data; False for a package or only code."""
         inside = self.inside(folder)
         is_package = "__init__.py" in inside
-        is_code = bool(inside) and all(name.endswith(".py") for name in inside)
+        is_code = bool(inside) and all(name.endswith(".py") for name in here)
         return bool(_DATA.fullmatch(PurePath(folder).name)) and not is_package and not is_code
 
 
