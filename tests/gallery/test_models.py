@@ -17,6 +17,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.library.gallery import CardSetting, GalleryEntry
 from backend.records.library.item import Kind
 from backend.services.library.gallery import FIGURES, GALLERY
+from backend.training.model_parts import ModelParts
 from tests.gallery.figures import (
     HERE,
     build,
@@ -159,6 +160,8 @@ def test_the_layers_of_ndsb(name: str, later: list[tuple[int, int]]) -> None:
 
 def test_the_halves_of_the_small_caffenet() -> None:
     assert shapes_of("caffenet-small", "front back") == [(64, 8, 8), (10,)]
+    parts = ModelParts(build("caffenet-small"), ["front"], 2, torch.zeros(1, 3, 32, 32))
+    assert len(parts) == 2, "the strategy consensus can cut it there"
 
 
 VARIANTS = {
