@@ -122,6 +122,21 @@ def test_the_first_pixels_are_red_row_by_row(tmp_path: Path) -> None:
     assert (picture[0, 0] * 255).tolist() == pytest.approx(range(32))
 
 
+def test_a_file_that_python_2_wrote_is_read(tmp_path: Path) -> None:
+    """As the files on the page of CIFAR: texts and the type of the array are bytes."""
+    python_2 = (
+        b"\x80\x02}q\x00(U\x04dataq\x01cnumpy.core.multiarray\n_reconstruct\nq\x02"
+        b"cnumpy\nndarray\nq\x03K\x00\x85U\x01b\x87Rq\x04(K\x01K\x01M\x00\x0c\x86cnumpy\ndtype\n"
+        b"q\x05U\x02u1K\x00K\x01\x87Rq\x06(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        b"\x89T\x00\x0c\x00\x00" + bytes(range(256)) * 12 + b"tbU\x06labels](K\x06eu."
+    )
+    content = {**cifar_10_python(), "cifar-10-batches-py/test_batch": python_2}
+    opened = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
+    picture, label = opened.validation[0]
+    assert int(label) == 6
+    assert (picture[1].reshape(-1)[:4] * 255).tolist() == pytest.approx([0, 1, 2, 3])
+
+
 class _Runs:
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch /tmp/ringmaster-test-was-run",)
@@ -387,6 +402,8 @@ def test_targets_are_classes_or_numbers(
         (numpy.zeros((10, 3, 8, 6), numpy.uint8), (3, 8, 6)),
         (numpy.zeros((10, 8, 6, 1)), (1, 8, 6)),
         (numpy.zeros((10, 8, 6)), (8, 6)),
+        (numpy.zeros((10, 8, 6), numpy.uint8), (1, 8, 6)),
+        (numpy.zeros((10, 8, 8)), (1, 8, 8)),
         (numpy.zeros(10), ()),
     ],
 )

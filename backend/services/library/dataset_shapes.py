@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from posixpath import commonpath
 from typing import NamedTuple
@@ -36,6 +37,7 @@ _MOST_READS = 16
 _MOST_CLASSES = 50
 """Of a column of whole numbers, as in the loader of tables."""
 _MOST_SIDE = 128
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _BOXES = {"channels": 3, "side": 256}
 
 
@@ -61,11 +63,7 @@ class _Listing:
         return [path for path, name in named if name.endswith(endings)]
 
     def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
-        """Return the first bytes of a file, unpacked if it is gzipped.
-
-        Raises:
-            ValueError: Too many files were read.
-        """
+        """Return the first bytes of a file, unpacked; ValueError if too many were read."""
         self.reads_left -= 1
         if self.reads_left < 0:
             raise ValueError(f"more than {_MOST_READS} files would have to be read")
@@ -76,12 +74,7 @@ class _Listing:
 
 
 def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
-    """Return the loader that fits, None if none does; files that cannot be read fit none.
-
-    Args:
-        files: All files of the dataset.
-        read: Returns at most so many first bytes of a file.
-    """
+    """Return the loader that fits; ``read`` returns at most so many first bytes of a file."""
     listing = _Listing(files, read)
     for entry, title, find in _SHAPES:
         listing.reads_left = _MOST_READS
@@ -99,28 +92,18 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
     return None
 
 
-def _cifar(listing: _Listing, folder: str, training: list[str], test: str) -> _Found | None:
-    detail = f"{_count(len(training), 'training file')} and 1 for testing"
-    for ending in ("", ".bin"):
-        if all(f"{name}{ending}" in listing.names for name in (*training, test)):
-            return _Found(detail)
+def _cifar(
+    classes: int, training: Sequence[str], test: str, meta: str, listing: _Listing
+) -> _Found | None:
+    facts = {"classes": classes, "channels": 3, "side": 32}
+    binary = {f"{name}.bin" for name in (*training, test)}
+    if {*training, test, meta} <= listing.names or binary <= listing.names:
+        detail = f"{_count(len(training), 'training file')} and 1 for testing"
+        return _Found(detail, facts=facts)
     for path in listing.ending(".tar.gz", ".tgz", ".tar"):
-        if listing.head(path, 4096).startswith(folder.encode()):
-            return _Found(f"the archive {path.name}")
+        if listing.head(path, 4096).startswith(f"cifar-{classes}-".encode()):
+            return _Found(f"the archive {path.name}", facts=facts)
     return None
-
-
-def _cifar_10(listing: _Listing) -> _Found | None:
-    batches = [f"data_batch_{number}" for number in range(1, 6)]
-    found = _cifar(listing, "cifar-10-batches-", batches, "test_batch")
-    return found and found._replace(facts={"classes": 10, "channels": 3, "side": 32})
-
-
-def _cifar_100(listing: _Listing) -> _Found | None:
-    if "train" in listing.names and "meta" not in listing.names:
-        return None
-    found = _cifar(listing, "cifar-100-", ["train"], "test")
-    return found and found._replace(facts={"classes": 100, "channels": 3, "side": 32})
 
 
 def _idx(listing: _Listing) -> _Found | None:
@@ -188,13 +171,12 @@ def _image_folder(listing: _Listing) -> _Found | None:
     channels = max(size[0] for size in sizes)
     side = min(max(min(size[1] for size in sizes), 16), _MOST_SIDE)
     held = {part for path in paths for part in path.parts[:-1] if _is_split(part)}
-    split = " and folders for training and validation" if len(held) > 1 else ""
-    return _Found(
-        f"{_count(len(paths), 'picture')} in {len(by_class)} classes "
-        f"({_some(sorted(by_class))}){split}",
-        {"channels": str(channels), "side": str(side)},
-        {"classes": len(by_class), "channels": channels, "side": side},
-    )
+    detail = f"{_count(len(paths), 'picture')} in {len(by_class)} classes"
+    detail += f" ({_some(sorted(by_class))})"
+    detail += " and folders for training and validation" if len(held) > 1 else ""
+    settings = {"channels": str(channels), "side": str(side)}
+    facts = {"classes": len(by_class), "channels": channels, "side": side}
+    return _Found(detail, settings, facts)
 
 
 def _is_split(folder: str) -> bool:
@@ -269,7 +251,8 @@ def _table(listing: _Listing) -> _Found | None:
     if len(head) >= _LONG_HEAD - 4:
         lines = lines[:-1]
     for delimiter in "\t;|, ":
-        rows = [row for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
+        rows = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
+        rows = [row for row in rows if any(map(str.strip, row))]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             return _columns(names, rows)
     return _Found(names) if lines and re.search(r"[\t;|,]", lines[0]) else None
@@ -282,22 +265,17 @@ def _columns(names: str, rows: list[list[str]]) -> _Found:
     known = [[cell for cell in one if cell.casefold() not in _NO_VALUE] for one in columns]
     is_missing = sum(map(len, known)) < sum(map(len, columns))
     more = ", some values missing, which become the mean of their column" if is_missing else ""
-    features = [
-        1 if all(map(_NUMBER.fullmatch, one)) else len(set(one)) for one in known[:-1] if one
-    ]
-    if rows[0][0] == "":  # The index that pandas writes.
-        features = features[1:]
-    facts = {"features": sum(features)}
+    # An unnamed first column is the index that pandas writes.
+    used = [one for one in known[0 if rows[0][0] else 1 : -1] if one]
+    widths = [1 if all(map(_NUMBER.fullmatch, one)) else len(set(one)) for one in used]
+    facts = {"features": sum(widths)}
     classes = set(known[-1])
     is_text = not all(map(_NUMBER.fullmatch, classes))
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
     if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MOST_CLASSES)):
         facts["classes"] = len(classes)
-    return _Found(
-        f"{names} with {len(columns)} columns{more}",
-        {"missing": "mean"} if is_missing else {},
-        facts,
-    )
+    settings = {"missing": "mean"} if is_missing else {}
+    return _Found(f"{names} with {len(columns)} columns{more}", settings, facts)
 
 
 def _trains(path: PurePosixPath) -> bool:
@@ -313,8 +291,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _Found | None]], ...] = (
-    ("cifar-10", "CIFAR-10", _cifar_10),
-    ("cifar-100", "CIFAR-100", _cifar_100),
+    ("cifar-10", "CIFAR-10", partial(_cifar, 10, _BATCHES, "test_batch", "batches.meta")),
+    ("cifar-100", "CIFAR-100", partial(_cifar, 100, ["train"], "test", "meta")),
     ("idx", "IDX files, the form of MNIST", _idx),
     ("coco", "boxes in COCO's form", _coco),
     ("voc", "boxes in Pascal VOC's form", _voc),

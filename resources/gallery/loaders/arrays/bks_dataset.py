@@ -72,10 +72,10 @@ class UserValDataset(UserDataset):
 
 
 def is_picture(shape: tuple[int, ...], dtype: numpy.dtype) -> bool:
-    """Whether a sample is a picture: bytes in two dimensions, or with 1, 3 or 4 channels."""
+    """Whether a sample is a picture: a square or bytes, or with 1, 3 or 4 channels."""
     if len(shape) == 3:
         return shape[0] in (1, 3, 4) or shape[2] in (1, 3, 4)
-    return len(shape) == 2 and dtype == numpy.uint8
+    return len(shape) == 2 and (dtype == numpy.uint8 or shape[0] == shape[1])
 
 
 def prepared(sample: numpy.ndarray) -> torch.Tensor:
@@ -83,7 +83,8 @@ def prepared(sample: numpy.ndarray) -> torch.Tensor:
     values = torch.from_numpy(numpy.array(sample, numpy.float32)) / (255 if is_bytes else 1)
     if values.ndim == 3 and values.shape[2] in (1, 3, 4) and values.shape[0] not in (1, 3, 4):
         values = values.permute(2, 0, 1).contiguous()
-    return values[None] if values.ndim == 2 and is_bytes else values
+    is_grey = values.ndim == 2 and is_picture(sample.shape, sample.dtype)
+    return values[None] if is_grey else values
 
 
 def targets_of(parts: list[numpy.ndarray]) -> tuple[numpy.ndarray, list[str]]:

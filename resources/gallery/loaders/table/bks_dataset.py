@@ -5,7 +5,9 @@ test, or in folders of these names, are the training and the validation set; oth
 drawn for validation.
 """
 
+import contextlib
 import csv
+import functools
 import gzip
 import io
 import os
@@ -40,7 +42,7 @@ class UserDataset(torch.utils.data.Dataset):
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        self.table = Table(folder)
+        self.table = read_once(folder)
         if self.table.classes:
             self.classes = self.table.classes
         held = enumerate(self.table.is_validation)
@@ -210,6 +212,12 @@ class Encoder:
         return values[:, None]
 
 
+@functools.lru_cache(maxsize=1)
+def read_once(folder: str) -> Table:
+    """The table, which training and validation have in common."""
+    return Table(folder)
+
+
 def encode(encoders: list[Encoder], columns: list[list[str]]) -> numpy.ndarray:
     parts = [one.encode(cells) for one, cells in zip(encoders, columns, strict=True)]
     return numpy.concatenate(parts, axis=1).astype(numpy.float32)
@@ -328,6 +336,9 @@ def is_missing(cell: str) -> bool:
 
 def numbers(cells: list[str], point: str) -> numpy.ndarray | None:
     """The numbers of a column, NaN where one is missing; None if it has texts."""
+    if point == ".":
+        with contextlib.suppress(ValueError):  # Of missing values or texts.
+            return numpy.array(cells).astype(numpy.float64)
     other = "." if point == "," else ","
     found = []
     for cell in cells:
