@@ -32,10 +32,10 @@ class PictureMatches(NamedTuple):
 
 
 class ClassPrecision(NamedTuple):
-    """The number of true boxes of a class, and for each of `OVERLAPS` the precision by recall."""
+    """The true boxes of a class, counted, and for each of `OVERLAPS` the precision by recall."""
 
     label: int
-    count: int
+    boxes: int
     curves: tuple[tuple[float, ...], ...]
 
     def area(self, number: int) -> float:

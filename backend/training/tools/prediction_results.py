@@ -210,7 +210,7 @@ class PredictionResults:
             shown=self._samples(shown, deadline),
             notes=(*notes, *(self._form.notes if self._form else ()), *self._missing_note()),
             detections=tuple(
-                DetectionMeasures(self._name(one.label), one.count, *one.curves)
+                DetectionMeasures(self._name(one.label), one.boxes, *one.curves)
                 for one in average_precision.by_class(self._matches)
             ),
         )
