@@ -32,7 +32,7 @@ class PictureMatches(NamedTuple):
 
 
 class ClassPrecision(NamedTuple):
-    """The number of true boxes of a class, and for each of `OVERLAPS` the precision by recall."""
+    """The true boxes of a class, counted, and for each of `OVERLAPS` the precision by recall."""
 
     label: int
     boxes: int

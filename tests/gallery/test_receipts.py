@@ -104,7 +104,7 @@ def test_each_box_is_in_the_picture_around_dark_text_on_bright_paper(
         assert numpy.percentile(inside, 95) - inside.min() > 0.1
 
 
-@pytest.mark.parametrize(("side", "lines"), [(64, 4), (96, 8), (512, 18)])
+@pytest.mark.parametrize(("side", "lines"), [(96, 8), (128, 6), (512, 18)])
 def test_boxes_of_a_picture_hardly_overlap(tmp_path: Path, side: int, lines: int) -> None:
     data, _ = opened(tmp_path, side=side, lines=lines)
     for number in range(9):

@@ -12,7 +12,7 @@ from widgets.common.painting import paint_text
 from widgets.common.theme import S2, S4
 
 MOST_CLASSES = 6
-"""Curves of more classes could not be told apart."""
+"""Colours of more classes could not be distinguished."""
 _PLOT_W, _PLOT_H, _LEFT, _LINE_H, _KEY_W = 300, 220, 40, 18, 22
 _TICKS = (0.0, 0.5, 1.0)
 Key = tuple[str, int, bool]

@@ -53,7 +53,8 @@ class UserModel(nn.Module):
             {"logits": own, "offsets": moved, "anchors": anchors}
             for own, moved in zip(logits, offsets, strict=True)
         ]
-        if not self.training:
+        # ONNX has no list of an unknown length: an exported network ends in logits and offsets.
+        if not self.training and not torch.compiler.is_compiling():
             for one in found:
                 one.update(detect(one["logits"], one["offsets"], anchors, pictures.shape[-2:]))
         return found
