@@ -446,6 +446,8 @@ class Program(QObject):
         actions.on(do.SHOW_NODE, self._open_node)
         self.nodes.node_actions.on(node_actions.SAVE, self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
+        variances = self.library[Kind.MODEL].detail.results.layers.variance
+        variances.pictures.saved.connect(self._take_away.save)
         self.frame.go_to.add_action(controller.csv_action)
 
     def _wire_library(self) -> None:

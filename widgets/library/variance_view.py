@@ -9,10 +9,11 @@ from PySide6.QtWidgets import QWidget
 from backend.records.library.variance import DepthVariance
 from widgets.common.cards import Card
 from widgets.common.labels import Label
-from widgets.common.layout import col
+from widgets.common.layout import col, row
 from widgets.common.theme import HEADED_CARD, S1, S2, S3
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import PictureButton
 
 _TITLE = "Variance of activations and gradients by depth"
 _AXIS = "Layers with weights, from the input to the output. Variance of one batch, before training."
@@ -28,8 +29,10 @@ class VarianceView(QWidget):
         self._warnings = Label("", "small", "warn", wrap=True)
         self.panel = CurvePanel(_TITLE, x_text=self._layer_at)
         self.panel.set_log_y(True)
+        self.pictures = PictureButton("of the variances", lambda: self.panel)
         plot = Card((self.panel, 1), Label(_AXIS, "small", "text3", wrap=True), gap=S1)
-        says = Card(self.sentence, self._warnings, gap=S2, margins=HEADED_CARD)
+        head = row((self.sentence, 1), self.pictures, top=True)
+        says = Card(head, self._warnings, gap=S2, margins=HEADED_CARD)
         self.setLayout(col(says, (plot, 1), gap=S3))
 
     def show_variance(self, found: DepthVariance) -> None:

@@ -21,7 +21,8 @@ class DepthStage:
 
     Attributes:
         side: The side of its pictures; pooling halves it from stage to stage.
-        sees: The receptive field of its last convolution, pooling not counted.
+        sees: The receptive field of its last convolution, as the source counts it: k − 1 for each
+            convolution and nothing for pooling.
         c_value: That of its last convolution, the smallest of the stage.
     """
 

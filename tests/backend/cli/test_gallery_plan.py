@@ -40,6 +40,7 @@ def added(tmp_path: Path, reference: str) -> torch.nn.Module:
         (("--side", "16", "--kernel", "3", "--half", "--least", "1/2"), [3, 1]),
         (("--side", "15", "--kernel", "3", "--least", "1"), [3, 1]),
         (("--side", "33", "--kernel", "5", "--least", "0.5"), [5, 1]),
+        (("--side", "9", "--kernel", "4", "--least", "1", "--half"), [1, 1]),
     ],
 )
 def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
@@ -55,6 +56,7 @@ def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
     model = added(tmp_path, "planned-network")
     convolutions = [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
     assert len(convolutions) == plan["depth"]
+    assert model.features[:-2](torch.zeros(1, 1, 9, 9)).shape[-1] == -(-9 // 2 ** (len(stages) - 1))
     output = model(torch.zeros(2, 1, plan["side"], plan["side"]))
     assert output.shape == (2, 4)
     model.loss(output, torch.tensor([0, 3])).backward()

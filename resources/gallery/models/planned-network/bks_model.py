@@ -28,7 +28,10 @@ class UserModel(nn.Module):
             if number:
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
             for _ in range(convolutions):
-                layers += [nn.Conv2d(before, width, KERNEL, padding="same"), nn.ReLU()]
+                if KERNEL % 2 == 0:  # it has no middle: its sides are padded differently
+                    layers.append(nn.ZeroPad2d((0, 1, 0, 1)))
+                padding = (KERNEL - 1) // 2
+                layers += [nn.Conv2d(before, width, KERNEL, padding=padding), nn.ReLU()]
                 before = width
             width = min(2 * width, 512)
         self.features = nn.Sequential(*layers)
