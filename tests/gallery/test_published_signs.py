@@ -70,6 +70,15 @@ def test_the_gradient_of_sigmoid_is_lost_on_its_way_through_a_deep_network() -> 
         assert first > 0.01 * last, activation
 
 
+def test_two_paths_of_n_filters_are_one_path_of_2n() -> None:
+    outputs = []
+    for variant in "BF":
+        torch.manual_seed(1)
+        model = build("inception-variants", variant=variant, filters=8, channels=1, side=8)
+        outputs.append(model(torch.linspace(0, 1, 256).reshape(4, 1, 8, 8)))
+    assert torch.allclose(*outputs, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_sigmoid_star_trains_a_deep_network_and_sigmoid_does_not(tmp_path: Path) -> None:
     assert error(tmp_path / "a", "plain-deep", 2, activation="sigmoid") > 80
@@ -81,3 +90,12 @@ def test_batch_norm_lets_sigmoid_train(tmp_path: Path) -> None:
     same = {"activation": "sigmoid"}
     assert error(tmp_path / "without", "tiny-cifar-10", 2, **same, batch_norm=False) > 80
     assert error(tmp_path / "with", "tiny-cifar-10", 2, **same, batch_norm=True) < 40
+
+
+@pytest.mark.slow
+def test_a_reduction_before_the_only_path_makes_a_small_network_worse(tmp_path: Path) -> None:
+    plain, reduced = (
+        error(tmp_path / variant, "inception-variants", 4, variant=variant, filters=8)
+        for variant in "AD"
+    )
+    assert reduced > 1.5 * plain
