@@ -28,8 +28,7 @@ from widgets.library.item_groups import EntryModel, entries
 from widgets.library.layers_view import LayerModel
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
-from widgets.shell.command_palette import PaletteEntry, _TargetModel
-from widgets.shell.notification_list import NoticeItem, _NoticeModel
+from widgets.shell.overlay import RecordList
 
 pytestmark = pytest.mark.usefixtures("look")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
@@ -76,12 +75,9 @@ def nodes():
     return model, lambda some: model.put([rows[number] for number in some])
 
 
-def replaced(kind, record):
-    def make():
-        model = kind(None)
-        return model, lambda some: model.replace(tuple(record(number) for number in some))
-
-    return make
+def titles():
+    model = RecordList(lambda title: (title, "aside"), str, None)
+    return model, lambda some: model.replace(tuple(f"title {number}" for number in some))
 
 
 MODELS = {
@@ -97,11 +93,7 @@ MODELS = {
     "library": (EntryModel, library),
     "layers": (LayerModel, layers),
     "nodes": (RackModel, nodes),
-    "notices": (_NoticeModel, replaced(_NoticeModel, lambda n: NoticeItem(f"n{n}", "", "now"))),
-    "targets": (
-        _TargetModel,
-        replaced(_TargetModel, lambda n: PaletteEntry("act", f"{n}", f"t{n}")),
-    ),
+    "targets and notices": (RecordList, titles),
 }
 
 

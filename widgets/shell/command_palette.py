@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import (
-    QAbstractListModel,
     QEvent,
     QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QRectF,
     QSize,
     Qt,
     Signal,
     Slot,
 )
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
-    QListView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -29,19 +26,17 @@ from PySide6.QtWidgets import (
 from widgets.common import icons
 from widgets.common.cards import StyledFrame
 from widgets.common.fields import LineEdit
-from widgets.common.labels import Label, native_key, plain_tip
+from widgets.common.labels import Label, native_key
 from widgets.common.layout import col
 from widgets.common.painting import paint_background, paint_text, text_width
 from widgets.common.scrim import paint_veil
 from widgets.common.theme import ICON, S2, S3, S6
-from widgets.common.view_style import dress
+from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordList
 
 _WIDTH = 620
 _ROW_H = 40
 _ROWS_SHOWN = 10
 _FROM_TOP = 80
-_Index = QModelIndex | QPersistentModelIndex
-TARGET_ROLE = Qt.ItemDataRole.UserRole
 
 
 @dataclass(frozen=True)
@@ -61,11 +56,8 @@ class PaletteEntry:
     words: str = ""
 
 
-class Palette(QWidget):
+class Palette(Overlay):
     """The input field and the matches, the best first, over the whole window.
-
-    It is part of the window and not a window of its own: so it has the right position on every
-    system, and a click outside closes it.
 
     Signals:
         searched: The present text; answer with `show_targets`.
@@ -77,40 +69,28 @@ class Palette(QWidget):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._window = window
-        self._before: QWidget | None = None
         self._field = LineEdit(placeholder="Search jobs, nodes, commands…", name="Command palette")
         self._field.textChanged.connect(self._typed)
         self._field.installEventFilter(self)
-        self._model = _TargetModel(self)
-        self._list = QListView()
-        self._list.setModel(self._model)
-        self._list.setItemDelegate(_TargetDelegate(self._list))
-        dress(self._list, "Matches")
+        self._model = RecordList(
+            lambda target: (target.title, target.aside, target.shortcut),
+            lambda target: str(target.title),
+            self,
+        )
+        self._list = self._model.view("Matches", _TargetDelegate)
         self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._list.clicked.connect(self._choose)
         self._nothing = Label("", "body", "text3", align="center")
         self._nothing.setFixedHeight(_ROW_H)
         inner = col(self._field, self._list, self._nothing, gap=S2, margins=(S3, S3, S3, S3))
         self._plate = StyledFrame("dialog", inner, self)
-        window.installEventFilter(self)
-        self.hide()
 
     def open(self) -> None:
         """Open it empty, at the upper middle of the window."""
-        self._before = self._window.focusWidget()
         self._field.clear()
         self._typed("")
-        self.show()
-        self.raise_()
+        self.appear()
         self._field.setFocus()
-
-    def close_again(self) -> None:
-        """Close it and restore the focus."""
-        self.hide()
-        if self._before is not None:
-            self._before.setFocus()
 
     def show_targets(self, targets: Sequence[PaletteEntry], is_all: bool = True) -> None:
         """Show the matches, the best first; ``is_all``: the search is complete."""
@@ -125,10 +105,8 @@ class Palette(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """The field has the focus; arrows and Enter control the list."""
-        if watched is self._window:
-            if event.type() == QEvent.Type.Resize and self.isVisible():
-                self._place()
-        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        is_press = event.type() == QEvent.Type.KeyPress
+        if is_press and isinstance(event, QKeyEvent) and watched is self._field:
             step = _STEPS.get(Qt.Key(event.key()))
             if step is not None:
                 self._step(step)
@@ -142,16 +120,6 @@ class Palette(QWidget):
             if event.key() in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
                 return True
         return super().eventFilter(watched, event)
-
-    def event(self, event: QEvent) -> bool:
-        """Keep every key from the shortcuts of the page below."""
-        if event.type() == QEvent.Type.ShortcutOverride:
-            event.accept()
-        return bool(super().event(event))
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if not self._plate.geometry().contains(event.position().toPoint()):
-            self.close_again()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         paint_veil(self)
@@ -175,7 +143,7 @@ class Palette(QWidget):
 
     @Slot(QModelIndex)
     def _choose(self, index: QModelIndex) -> None:
-        target = index.data(TARGET_ROLE)
+        target = index.data(RECORD_ROLE)
         if target is not None:
             self.close_again()
             self.chosen.emit(target)
@@ -189,42 +157,14 @@ _STEPS = {
 }
 
 
-class _TargetModel(QAbstractListModel):
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._targets: tuple[PaletteEntry, ...] = ()
-
-    def replace(self, targets: tuple[PaletteEntry, ...]) -> None:
-        self.beginResetModel()
-        self._targets = targets
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self._targets)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if not index.isValid():
-            return None
-        target = self._targets[index.row()]
-        if role == TARGET_ROLE:
-            return target
-        if role == Qt.ItemDataRole.DisplayRole:
-            return target.title
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            return ", ".join(filter(None, (target.title, target.aside, target.shortcut)))
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return plain_tip(target.title)
-        return None
-
-
 class _TargetDelegate(QStyledItemDelegate):
     """Icon, title, remark, and the shortcut at the right edge."""
 
-    def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: Index) -> QSize:
         return QSize(0, _ROW_H)
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        target: PaletteEntry = index.data(TARGET_ROLE)
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        target: PaletteEntry = index.data(RECORD_ROLE)
         rect = QRectF(option.rect)
         state = option.state
         painter.save()

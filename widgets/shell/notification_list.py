@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import (
-    QAbstractListModel,
     QEvent,
     QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QPoint,
     QRectF,
     QSize,
@@ -18,13 +16,13 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
 from widgets.common.cards import StyledFrame
-from widgets.common.labels import Label, plain_tip
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import (
     fill_round,
@@ -34,15 +32,13 @@ from widgets.common.painting import (
     text_width,
 )
 from widgets.common.theme import ICON_NAV, S1, S2, S3, S4, S6, Family
-from widgets.common.view_style import dress
+from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordList
 
 _WIDTH = 420
 _ROW_H = 56
 _ROWS_SHOWN = 8
 _BADGE_H = 14
 _MOST_COUNTED = 9
-_Index = QModelIndex | QPersistentModelIndex
-ITEM_ROLE = Qt.ItemDataRole.UserRole
 _TONES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
 
 
@@ -83,12 +79,12 @@ class NotificationBell(IconButton):
         paint_text(painter, badge, text, "tiny", "on_ink", center=True)
 
 
-class NoticeList(QWidget):
+class NoticeList(Overlay):
     """A panel over the window, above the bell; a click outside closes it.
 
     Signals:
         opened: The index of a notification, 0 is the newest; the list has closed itself.
-        settings_wished: Show the settings of notifications.
+        settings_requested: Show the settings of notifications.
     """
 
     opened = Signal(int)
@@ -96,15 +92,13 @@ class NoticeList(QWidget):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._window = window
         self._anchor: QWidget | None = None
-        self._before: QWidget | None = None
-        self._model = _NoticeModel(self)
-        self._list = QListView()
-        self._list.setModel(self._model)
-        self._list.setItemDelegate(_NoticeDelegate(self._list))
-        dress(self._list, "Notifications")
-        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._model = RecordList(
+            lambda item: (item.title, item.text, item.when, "new" if item.is_new else ""),
+            lambda item: f"{item.title}\n{item.text}".strip(),
+            self,
+        )
+        self._list = self._model.view("Notifications", _NoticeDelegate)
         self._list.clicked.connect(self._open)
         self._list.installEventFilter(self)
         gear = IconButton("gear", "Notification settings")
@@ -122,9 +116,7 @@ class NoticeList(QWidget):
         head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
         self._plate = StyledFrame("dialog", inner, self)
-        window.installEventFilter(self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.hide()
 
     def show_items(self, items: Sequence[NoticeItem]) -> None:
         """Show all notifications, the newest first."""
@@ -141,25 +133,15 @@ class NoticeList(QWidget):
             self.close_again()
             return
         self._anchor = anchor
-        self._before = self._window.focusWidget()
-        self._place()
-        self.show()
-        self.raise_()
+        self.appear()
         self._list.scrollToTop()
         self._list.clearSelection()
         (self._list if self._model.rowCount() else self).setFocus()
 
-    def close_again(self) -> None:
-        self.hide()
-        if self._before is not None:
-            self._before.setFocus()
-
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the window's size; Enter opens an item, Esc closes the list."""
-        if watched is self._window:
-            if event.type() == QEvent.Type.Resize and self.isVisible():
-                self._place()
-        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+        """Enter opens an item, Esc closes the list."""
+        is_press = event.type() == QEvent.Type.KeyPress
+        if is_press and isinstance(event, QKeyEvent) and watched is self._list:
             has_chosen = self._list.selectionModel().hasSelection()
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_chosen:
                 self._open(self._list.currentIndex())
@@ -170,21 +152,11 @@ class NoticeList(QWidget):
                 return True
         return super().eventFilter(watched, event)
 
-    def event(self, event: QEvent) -> bool:
-        """Keep every key from the shortcuts of the page below."""
-        if event.type() == QEvent.Type.ShortcutOverride:
-            event.accept()
-        return bool(super().event(event))
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.close_again()
         else:
             super().keyPressEvent(event)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if not self._plate.geometry().contains(event.position().toPoint()):
-            self.close_again()
 
     def _place(self) -> None:
         self.setGeometry(self._window.rect())
@@ -211,43 +183,14 @@ class NoticeList(QWidget):
             self.opened.emit(index.row())
 
 
-class _NoticeModel(QAbstractListModel):
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._items: tuple[NoticeItem, ...] = ()
-
-    def replace(self, items: tuple[NoticeItem, ...]) -> None:
-        self.beginResetModel()
-        self._items = items
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self._items)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if not index.isValid():
-            return None
-        item = self._items[index.row()]
-        if role == ITEM_ROLE:
-            return item
-        if role == Qt.ItemDataRole.DisplayRole:
-            return item.title
-        if role == Qt.ItemDataRole.AccessibleTextRole:
-            new = "new" if item.is_new else ""
-            return ", ".join(filter(None, (item.title, item.text, item.when, new)))
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return plain_tip(f"{item.title}\n{item.text}".strip())
-        return None
-
-
 class _NoticeDelegate(QStyledItemDelegate):
     """Icon; title and time; text. Unread ones are bold, and have a dot."""
 
-    def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: Index) -> QSize:
         return QSize(0, _ROW_H)
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        item: NoticeItem = index.data(ITEM_ROLE)
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        item: NoticeItem = index.data(RECORD_ROLE)
         rect = QRectF(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

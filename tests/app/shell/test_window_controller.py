@@ -29,7 +29,7 @@ from widgets.common.theme_manager import ThemeChoice
 from widgets.common.ui_scale import scale_for
 from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
-from widgets.shell.notification_list import ITEM_ROLE
+from widgets.shell.overlay import RECORD_ROLE
 from widgets.shell.shortcuts import KEYS
 
 
@@ -134,7 +134,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
     assert notices.isVisible()
-    assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
+    assert notices._model.index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.place == "nodes"
     qtbot.waitUntil(lambda: NotificationStore(kept).unread == 0)

@@ -1,0 +1,118 @@
+"""A panel over the window with a list of records: the command palette, the notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+)
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QAbstractItemDelegate, QListView, QWidget
+
+from widgets.common.cards import StyledFrame
+from widgets.common.labels import plain_tip
+from widgets.common.view_style import dress
+
+Index = QModelIndex | QPersistentModelIndex
+RECORD_ROLE = Qt.ItemDataRole.UserRole
+
+
+class Overlay(QWidget):
+    """A panel over the whole window; a click outside closes it.
+
+    It is part of the window and not a window of its own: so it has the right position on every
+    system. A subclass makes the ``_plate``, and places it.
+    """
+
+    _plate: StyledFrame
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._before: QWidget | None = None
+        window.installEventFilter(self)
+        self.hide()
+
+    def appear(self) -> None:
+        self._before = self._window.focusWidget()
+        self._place()
+        self.show()
+        self.raise_()
+
+    def close_again(self) -> None:
+        """Close it and restore the focus."""
+        self.hide()
+        if self._before is not None:
+            self._before.setFocus()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow the window's size."""
+        is_resized = watched is self._window and event.type() == QEvent.Type.Resize
+        if is_resized and self.isVisible():
+            self._place()
+        return super().eventFilter(watched, event)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if not self._plate.geometry().contains(event.position().toPoint()):
+            self.close_again()
+
+    def _place(self) -> None:
+        raise NotImplementedError
+
+
+class RecordList(QAbstractListModel):
+    """Records in one column.
+
+    Args:
+        in_words: Returns the parts that a screen reader speaks; the first is the title.
+        tip: Returns the tool tip.
+    """
+
+    def __init__(
+        self, in_words: Callable[[Any], tuple[str, ...]], tip: Callable[[Any], str], parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._in_words, self._tip = in_words, tip
+        self._records: tuple[Any, ...] = ()
+
+    def view(self, name: str, delegate: Callable[[QObject], QAbstractItemDelegate]) -> QListView:
+        """Make a view of the records."""
+        view = QListView()
+        view.setModel(self)
+        view.setItemDelegate(delegate(view))
+        dress(view, name)
+        view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        return view
+
+    def replace(self, records: tuple[Any, ...]) -> None:
+        self.beginResetModel()
+        self._records = records
+        self.endResetModel()
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self._records)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not index.isValid():
+            return None
+        record = self._records[index.row()]
+        if role == RECORD_ROLE:
+            return record
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self._in_words(record)[0]
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return ", ".join(filter(None, self._in_words(record)))
+        return plain_tip(self._tip(record)) if role == Qt.ItemDataRole.ToolTipRole else None
