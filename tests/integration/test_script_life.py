@@ -92,6 +92,14 @@ def test_a_program_runs_to_its_end_with_its_curve_and_checkpoints(
     ]
     assert found[-1].is_latest
     assert leftovers(view) == []
+    taken = services.jobs.export(view.id, "latest", "pt", tmp_path / "taken.pt")
+    assert taken.read_text() == "3"
+    for of_a_model in (
+        lambda: services.jobs.export(view.id, "latest", "onnx", tmp_path / "no.onnx"),
+        lambda: services.inspection.checkpoint(view.id, "latest"),
+    ):
+        with pytest.raises(BackendError, match="runs a script, and only the script knows"):
+            of_a_model()
 
 
 def test_torchruns_variables_let_processes_meet_and_the_version_stays_as_it_is(

@@ -36,7 +36,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Pin
+from backend.records.library.item import Kind, Pin
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -59,6 +59,19 @@ class JobFile:
     name: str
     notes: str
     tags: tuple[str, ...]
+
+    def parts(self) -> dict[Kind, Pin]:
+        """Return its model, dataset and loader.
+
+        Raises:
+            BackendError: It runs a script.
+        """
+        if self.config.script:
+            raise BackendError(
+                f"The job {self.id} runs a script, and only the script knows its model.",
+                "Open its checkpoints with the program that wrote them.",
+            )
+        return {kind: self.pins[kind.value] for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER)}
 
 
 def view_of(

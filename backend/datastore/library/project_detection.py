@@ -153,7 +153,7 @@ class _Tree:
         """Return True even with a script next to the data; False for a package or only code."""
         inside = self.inside(folder)
         is_package = "__init__.py" in inside
-        is_code = bool(inside) and all(name.endswith(".py") for name in here)
+        is_code = bool(inside) and all(name.endswith(".py") for name in inside)
         return bool(_DATA.fullmatch(PurePath(folder).name)) and not is_package and not is_code
 
 

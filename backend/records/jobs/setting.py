@@ -124,7 +124,7 @@ def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> t
     value = table.take(key, default)
     if is_typed and isinstance(value, str):
         # What was typed is passed on as it is if it cannot be split.
-        table.fault(key, "needs the end of a quotation, or is a line in place of a list of words.")
+        table.fault(key, "must be a list of text values; in a line each quotation needs its end.")
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
         table.fault(key, "must be a list of text values.")

@@ -106,7 +106,7 @@ class InspectionService:
         found = list_checkpoints(folder, file.config.checkpoint)
         named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
         records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
-        pins = {kind: file.pins[kind.value] for kind in Kind}
+        pins = file.parts()
         batch_size = min(file.config.batch_size, _MOST_SAMPLES)
 
         def inspect() -> CheckpointInspection:
@@ -139,11 +139,13 @@ class InspectionService:
             Whether there is a graph; see `NO_GRAPH`.
         """
         folder, file, _ = self._queries.read(job_id)
+        if file.config.script:
+            return False
         found = list_checkpoints(folder, file.config.checkpoint)
         for record in found:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
                 folder.files.bring_file(Path(record.path), progress or Progress())
-        references = {kind: file.pins[kind.value].reference for kind in Kind}
+        references = {kind: pin.reference for kind, pin in file.parts().items()}
         request = {
             **self._folders(references, progress),
             "folder": str(folder.tensorboard / "weights"),

@@ -137,6 +137,7 @@ class PredictionService:
 
     def _pins(self, file: JobFile, given: PredictionInput) -> dict[str, Pin]:
         """Return the versions to read, by the keys of a job file."""
+        file.parts()
         if not given.dataset and not given.loader:
             return dict(file.pins)
         known = file.pins

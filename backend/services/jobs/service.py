@@ -6,6 +6,7 @@ exports and removes them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -441,15 +442,20 @@ class JobService:
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(Path(record.path), progress or Progress())
             self._root.files.refresh_history(folder)
+        if file.config.script and format == "pt":
+            with as_backend_error(f"{output} cannot be written"):
+                shutil.copyfile(record.path, output)
+            return output.absolute()
+        pins = file.parts()
         # A dataset is read for ONNX alone, and may be large.
         part = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
             Path(record.path),
             format,
             output,
-            self._library.open_content(Kind.MODEL, file.pins["model"].reference),
-            part(Kind.LOADER, file.pins["loader"].reference),
-            part(Kind.DATASET, file.pins["dataset"].reference),
+            self._library.open_content(Kind.MODEL, pins[Kind.MODEL].reference),
+            part(Kind.LOADER, pins[Kind.LOADER].reference),
+            part(Kind.DATASET, pins[Kind.DATASET].reference),
             files={"job.toml": tomli_w.dumps(to_share(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,

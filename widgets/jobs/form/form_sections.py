@@ -249,11 +249,11 @@ class FormSections(QWidget):
         self._fields.runs_script = is_script
         for path in _OF_ONE:
             self._fields.field(path).setVisible(is_of(path, script=is_script))
-        for part in (self._how_card, self._keep_card, self.trial, self._beside_model):
+        for part in (self._how_card, self._keep_card):
             part.setVisible(not is_script)
         self._script_more.button.setVisible(is_script)
-        if not is_script:
-            self._script_more.hide()
+        for part in (self.trial, self._beside_model) if is_script else (self._script_more,):
+            part.hide()
 
     def _how(self) -> Card:
         f = self._fields
