@@ -67,7 +67,7 @@ def squares(*sizes: tuple[int, int]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("name", "count", "mib", "relative"),
     [
-        # The published 60 M and 1.
+        # The published 60 M and 1; the published 212 MB contradict the 60 M.
         ("alexnet", 60_965_224, 232.6, 1.0),
         ("vgg-19", 143_667_240, 548.0, 29.3),
         # GoogLeNet is published as 3.07.

@@ -227,7 +227,9 @@ def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, how: str) -> None
     stop = GALLERY.write("image-folder", {}, tmp_path / "stop")
     assert stop.card.settings["bad_pictures"].default == "stop"
     data = load_loader(tmp_path / "stop").training(folder)
-    with pytest.raises(UserCodeError, match=r"a/bad\.jpg cannot be read \(.+\): remove or replace"):
+    with pytest.raises(
+        UserCodeError, match=r"a/bad\.jpg cannot be read \(.+\): remove or replace it, or set bad_"
+    ):
         [data.item(index) for index in range(len(data))]
     opened = open_data("image-folder", folder, tmp_path, bad_pictures="skip")
     assert len([opened.training[index] for index in range(len(opened.training))]) == 10
@@ -394,7 +396,7 @@ def test_a_missing_picture_is_named_or_skipped(tmp_path: Path, form: str) -> Non
     if form != "icdar":
         (folder / name).unlink()
     opened = open_data(form, folder, tmp_path)
-    with pytest.raises(ValueError, match=r"3(\.png)? cannot be read"):
+    with pytest.raises(ValueError, match=r"3(\.png)? cannot be read .+ or set bad_pictures"):
         [data_of(data) for data in opened]
     skipped = open_data(form, folder, tmp_path, bad_pictures="skip")
     assert sum(len(data_of(data)) for data in skipped) == 5

@@ -65,7 +65,10 @@ class Boxes(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         sample = self.samples[index]
-        image = self.open(os.path.join(self.folder, sample.path), sample.size)
+        try:
+            image = self.open(os.path.join(self.folder, sample.path), sample.size)
+        except ValueError as error:
+            raise ValueError(f"{error}, or set bad_pictures to “skip”") from error
         boxes = torch.tensor(sample.boxes, dtype=torch.float32).reshape(-1, 4)
         most = torch.tensor([image.width, image.height] * 2)
         boxes = boxes.clamp(min=0).minimum(most)

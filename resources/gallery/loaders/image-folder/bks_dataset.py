@@ -46,7 +46,10 @@ class UserDataset(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         path, label = self.samples[index]
-        picture = self.read(os.path.join(self.folder, path))
+        try:
+            picture = self.read(os.path.join(self.folder, path))
+        except ValueError as error:
+            raise ValueError(f"{error}, or set bad_pictures to “skip”") from error
         return picture if self.is_validation else augmented(picture, AUGMENT), label
 
     def read(self, path: str) -> torch.Tensor:
