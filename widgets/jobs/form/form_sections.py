@@ -252,8 +252,8 @@ class FormSections(QWidget):
         for part in (self._how_card, self._keep_card):
             part.setVisible(not is_script)
         self._script_more.button.setVisible(is_script)
-        for part in (self.trial, self._beside_model) if is_script else (self._script_more,):
-            part.hide()
+        for other in (self.trial, self._beside_model) if is_script else (self._script_more,):
+            other.hide()
 
     def _how(self) -> Card:
         f = self._fields
