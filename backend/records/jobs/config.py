@@ -263,9 +263,9 @@ class JobConfig:
         default="gpu",
         metadata=_scripted(
             "choice",
-            "One process for each",
+            "Processes by",
             section=WHERE,
-            choices={"gpu": "GPU, or CPU process", "node": "node"},
+            choices={"gpu": "GPU or slot", "node": "node"},
         ),
     )
     python: str = field(default="", metadata=_scripted("text", "Python", is_rare=True))

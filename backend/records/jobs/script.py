@@ -6,6 +6,7 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -19,6 +20,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "gpus": "the number of GPUs of a process",
 }
 _FOUND = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 PORT_VARIABLE = "MASTER_PORT"
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.ckpt", "*.safetensors", "checkpoint-*/")
@@ -32,6 +34,11 @@ def filled(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
         return f"{{{found[1]}}}" if found[1] else values[found[2]]
 
     return [_FOUND.sub(value, one) for one in arguments]
+
+
+def in_a_line(words: Sequence[str]) -> str:
+    """Return words as a line that `shlex.split` reads; braces need no quotation."""
+    return " ".join(one if _PLAIN.fullmatch(one) else shlex.quote(one) for one in words)
 
 
 def unknown_placeholders(arguments: Sequence[str]) -> Iterator[str]:

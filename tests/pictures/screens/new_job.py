@@ -68,6 +68,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
         (item(Kind.MODEL, "retinanet-r50", 4), item(Kind.MODEL, "unet-cells")),
         (item(Kind.DATASET, "coco", 2), item(Kind.DATASET, "coco-val")),
         (item(Kind.LOADER, "coco-boxes", 3),),
+        (item(Kind.SCRIPT, "imagenet-torchrun", 2),),
     )
     form.show_nodes(lab.nodes() if nodes is None else nodes)
     form.show_jobs(lab.JOBS)
@@ -85,7 +86,26 @@ def new_job_more(stage: Stage) -> None:
     form = filled(stage)
     for details in form.findChildren(Details):
         stage.settle()
-        details.button.click()
+        if details.button.isVisible():
+            details.button.click()
+
+
+@screen("new-job-script", BOTH)
+def new_job_script(stage: Stage) -> None:
+    """A job with a training program of the user's own, and what is rarely changed."""
+    raw = {
+        "name": "imagenet-torchrun 3",
+        "script": "imagenet-torchrun",
+        "entry": "train.py",
+        "arguments": ["--data", "{dataset}", "--out", "{output}", "--lr", "0.1", "--note", "it's"],
+        "resume_arguments": ["--resume", "{checkpoint}"],
+        "dataset": "coco",
+        "placement": placed("gpu09", "gpu12"),
+    }
+    form = filled(stage, raw=raw)
+    form.show_check(JobCheck(global_batch=0, command=COMMAND), BatchTrial())
+    stage.settle()
+    form._sections._script_more.button.click()
 
 
 @screen("new-job-downpour", BOTH)

@@ -15,6 +15,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
 )
 from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW, KEEP, WHAT
 from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, value_words
 from widgets.common.banner import Banner
@@ -51,6 +52,7 @@ _OF_ONE = tuple(
 )
 """The fields in What that only jobs with a model have, or only those with a script."""
 _RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
+_PLACEHOLDERS = {"python": "that of the node", "checkpoint_files": ", ".join(USUAL_CHECKPOINTS)}
 MODEL, SCRIPT = "model", "script"
 """What a job runs: a model with its loader, or a script."""
 
@@ -226,15 +228,18 @@ class FormSections(QWidget):
         scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
         validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
         arguments = _line(
-            (f.make("arguments", "--data {dataset} --out {output}"), 3),
-            (f.make("resume_arguments", "--resume {checkpoint}"), 2),
-            (f.make("processes_per"), 1),
+            (f.make("arguments", "--data {dataset} --out {output}"), 6),
+            (f.make("resume_arguments", "--resume {checkpoint}"), 4),
+            (f.make("processes_per"), 2),
             more=self._script_more,
         )
-        self._script_more.fill(_grid(*map(f.make, _RARE_OF_SCRIPT)))
+        self._script_more.fill(
+            _grid(*(f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_OF_SCRIPT))
+        )
         return section(
             "What",
             row(self.runs, STRETCH),
+            S2,
             _line((f.make("name", ""), 7), *trained, *scripted),
             _line((f.pick("dataset"), 1), (f.pick("loader"), 1), *validated),
             arguments,

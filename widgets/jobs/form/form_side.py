@@ -104,23 +104,20 @@ class FormSide(StyledFrame):
             col(self._changed_rule, S3, self._changed_head, self._changes, S3, gap=S1)
         )
         self._differences = differences
+        self._numbers, self._curve = QWidget(), QWidget()
+        self._numbers.setLayout(
+            col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
+        )
+        title = row(Label(TITLE, "strong"), STRETCH, self.pictures)
+        self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
         upper = QWidget()
         upper.setLayout(
             col(
                 row(self._icon, (self.result, 1), gap=S2),
                 S3,
-                self._figures,
-                S2,
-                self._forecasts,
-                S1,
-                self._basis,
-                S3,
+                self._numbers,
                 differences,
-                Separator(),
-                S3,
-                row(Label(TITLE, "strong"), STRETCH, self.pictures),
-                self._rates,
-                S3,
+                self._curve,
                 self._check_part,
                 self._command_part,
                 STRETCH,
@@ -152,6 +149,9 @@ class FormSide(StyledFrame):
     def show_figures(self, check: JobCheck, epochs: int) -> None:
         """Show the figures that follow from the settings."""
         self._check, self._forecast = check, check.forecast
+        # A script decides itself what it trains.
+        for part in (self._numbers, self._curve):
+            part.setVisible(check.global_batch != 0)
         self._rates.show_rates(check.rates, epochs)
         self.command.setText(shlex.join(check.command))
         self._command_part.setVisible(bool(check.command))
@@ -272,7 +272,7 @@ class FormFoot(StyledFrame):
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
         """Show the figures in one line, or why the job cannot train."""
         parts = []
-        if check.global_batch is not None:
+        if check.global_batch:
             parts.append(f"batch {formats.count(check.global_batch)}")
             parts.append(f"rate {formats.setting(check.learning_rate)}")
         if check.steps_per_epoch is not None:

@@ -7,7 +7,6 @@ sentence for it and names the field.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
+from backend.records.jobs.script import in_a_line
 from backend.records.jobs.setting import Setting
 from backend.records.jobs.settings import (
     SETTINGS,
@@ -214,7 +214,7 @@ class JobFields(QObject):
         for path in [one for one in self._fields if one not in names]:
             value = value_at(raw, path)
             if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
-                value = shlex.join(map(str, value))
+                value = in_a_line([str(one) for one in value])
             self._put(self._fields[path].control, value)
         self._showing = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from backend.cli.runs import cause
 from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.script import entry_words
+from backend.records.jobs.script import entry_words, in_a_line
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
@@ -101,7 +100,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
 
 
 def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:
-    yield "Command", shlex.join((*entry_words(config.entry), *config.arguments))
+    yield "Command", in_a_line((*entry_words(config.entry), *config.arguments))
 
 
 def _of_training(config: JobConfig) -> Iterator[tuple[str, str]]:

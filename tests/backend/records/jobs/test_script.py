@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from backend.records.jobs.script import (
     PLACEHOLDERS,
     entry_words,
     filled,
+    in_a_line,
     is_entry,
     unknown_placeholders,
     usual_entry,
@@ -96,6 +98,11 @@ def test_a_placeholder_is_replaced_and_other_braces_stay(argument: str, value: s
 def test_arguments_without_unknown_placeholders_can_be_filled(arguments: list[str]) -> None:
     if not list(unknown_placeholders(arguments)):
         assert len(filled(arguments, VALUES)) == len(arguments)
+
+
+@given(st.lists(st.text()))
+def test_words_in_a_line_are_read_as_they_were(words: list[str]) -> None:
+    assert shlex.split(in_a_line(words)) == words
 
 
 @pytest.mark.parametrize(
