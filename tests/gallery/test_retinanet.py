@@ -191,6 +191,12 @@ def test_pictures_without_text_train_as_well(model: Any) -> None:
         assert all(one.grad is None or one.grad.isfinite().all() for one in model.parameters())
 
 
+def test_a_label_that_the_network_does_not_have_is_named(model: Any) -> None:
+    target = [{"boxes": torch.tensor([[4.0, 4, 40, 30]]), "labels": torch.tensor([3])}]
+    with pytest.raises(ValueError, match="a label is 3, but the network has 3 classes from 0"):
+        model.loss(model.train()(torch.rand(1, 3, 64, 64)), target)
+
+
 def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_path: Path) -> None:
     with torch.device("meta"):
         for name, parameters in (("resnet-18", 11_176_512), ("resnet-50", 23_508_032)):

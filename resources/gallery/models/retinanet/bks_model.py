@@ -66,6 +66,9 @@ class UserModel(nn.Module):
         for found, true in zip(output, target, strict=True):
             logits, offsets = found["logits"].float(), found["offsets"].float()
             anchors = found["anchors"]
+            most = int(true["labels"].max()) if len(true["labels"]) else 0
+            if most >= CLASSES:
+                raise ValueError(f"a label is {most}, but the network has {CLASSES} classes from 0")
             state, place = assign(anchors, true["boxes"])
             positive = state == 1
             classes = torch.zeros_like(logits)
