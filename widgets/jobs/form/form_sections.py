@@ -22,7 +22,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, row
+from widgets.common.layout import STRETCH, Item, col, keep_place, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.strategy_note import StrategyView
@@ -63,8 +63,8 @@ class FormSections(QWidget):
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
         self.trial = TrialLine()
-        self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON)
-        self._beside_model = beside_field(self.gallery)
+        self.gallery = Button(f"Model f{FROM_GALLERY[1:]}", icon=GALLERY_ICON)
+        keep_place(self.gallery)
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
@@ -104,9 +104,6 @@ class FormSections(QWidget):
         self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
-
-    def show_model_fits(self, fits: bool) -> None:
-        self._beside_model.setVisible(not fits)
 
     def reveal(self, part: QWidget) -> None:
         """Open the section that hides a part of the form."""
@@ -202,19 +199,14 @@ class FormSections(QWidget):
         f = self._fields
         return section(
             "What",
-            _line(
-                (f.make("name", ""), 7),
-                (f.pick("model"), 5),
-                self._beside_model,
-                (f.start_from("start_from"), 6),
-            ),
+            _line((f.make("name", ""), 7), (f.pick("model"), 5), (f.start_from("start_from"), 6)),
             _line(
                 (f.pick("dataset"), 1),
                 (f.pick("loader"), 1),
                 (f.pick("validation_dataset"), 1),
                 (f.pick("validation_loader"), 1),
             ),
-            self.trial,
+            row((self.trial, 1), self.gallery),
         )
 
     def _how(self) -> Card:
@@ -297,15 +289,13 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *parts: tuple[Field, int] | QWidget,
-    more: Details | None = None,
-    faults: FaultLine | None = None,
+    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
     below = faults or FaultLine()
-    below.stand_below(*(part[0] for part in parts if isinstance(part, tuple)))
+    below.stand_below(*(field for field, _ in fields))
     button = beside_field(more.button) if more is not None else None
-    return col(row(*parts, button, gap=S2, top=True), below, gap=0)
+    return col(row(*fields, button, gap=S2, top=True), below, gap=0)
 
 
 def _grid(*fields: Field) -> QGridLayout:
