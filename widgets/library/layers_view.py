@@ -24,8 +24,8 @@ from widgets.common.theme import CARD_PADDING, S2, S3
 from widgets.common.view_style import AsHighAsRows, WholeNames, dress, share_width
 from widgets.library.layer_graph import LayerGraphView
 
-BATCH_SIZE = name_and_unit("batch_size")[0]
-MOST_BATCH = 1_000_000
+_BATCH_SIZE = name_and_unit("batch_size")[0]
+_MOST_BATCH = 1_000_000
 
 _COLUMNS = (
     TableColumn[Layer]("Layer", lambda one: one.name, lambda one: one.name),
@@ -115,7 +115,7 @@ class LayersView(QWidget):
         self.search.returnPressed.connect(self._next)
         self._matches = Label("", "small", "text2")
         self._fit = Button("Fit", icon="arrows-out", tip="Show the whole graph")
-        self.batch = SpinBox(1, least=1, most=MOST_BATCH, name=BATCH_SIZE)
+        self.batch = SpinBox(1, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
         self.batch.valueChanged.connect(self._show)
         self._model = LayerModel()
         table = self._table = QTableView()
@@ -142,7 +142,7 @@ class LayersView(QWidget):
         self._has_graph = False
         tools = row(
             *(self._as, (self.search, 3), self._matches, self._fit, STRETCH),
-            *(Label(BATCH_SIZE, "small", "text2"), self.batch),
+            *(Label(_BATCH_SIZE, "small", "text2"), self.batch),
             gap=S2,
         )
         self.setLayout(col(Card(self._facts, self._warnings), tools, (self._pages, 1), gap=S3))
