@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
 from backend.records.base.validation import name_fault
+from backend.records.jobs.settings import name_and_unit
 from backend.records.library.gallery import CardSetting, GalleryEntry
 from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
@@ -28,11 +29,12 @@ from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
 from widgets.common.view_style import dress
 from widgets.library.gallery_list import GalleryDelegate, GalleryRow, list_model
 from widgets.library.layer_graph import LayerGraphView
-from widgets.library.layers_view import BATCH_SIZE, MOST_BATCH, short_count
+from widgets.library.layers_view import short_count
 from widgets.library.page_texts import WORDS
 
 _WIDTH, _HEIGHT, _LIST_W = 940, 680, 308
 _A_ROW = 2
+_BATCH_SIZE, _MOST_BATCH = name_and_unit("batch_size")[0], 1_000_000
 _SEGMENTS_CHARS = 24
 """Choices whose words are longer together are a list."""
 
@@ -169,11 +171,11 @@ class GalleryDialog(Dialog):
         self._source = Label("", "small", "text2", wrap=True)
         self._note = Label("", "small", "text2", wrap=True)
         self._facts = KeyValueRow()
-        self._batch = SpinBox(32, least=1, most=MOST_BATCH, name=BATCH_SIZE)
+        self._batch = SpinBox(32, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
         self._batch.valueChanged.connect(self._show_figures)
         self._memory = Label("", "body", "text")
         self._figures = QWidget()
-        batch = row(Label(BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH)
+        batch = row(Label(_BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH)
         default = Label("Figures are those of the default settings.", "tiny", "text3")
         self._figures.setLayout(col(self._facts, batch, default))
         self._settings = QGridLayout()

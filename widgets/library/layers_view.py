@@ -27,8 +27,8 @@ from widgets.library.layer_graph import LayerGraphView
 from widgets.library.variance_view import VarianceView
 
 _PAGES = (("table", "Table"), ("graph", "Graph"), ("variance", "Variance"))
-BATCH_SIZE = name_and_unit("batch_size")[0]
-MOST_BATCH = 1_000_000
+_BATCH_SIZE = name_and_unit("batch_size")[0]
+_MOST_BATCH = 1_000_000
 
 _COLUMNS = (
     TableColumn[Layer]("Layer", lambda one: one.name, lambda one: one.name),
@@ -125,7 +125,7 @@ class LayersView(QWidget):
         self.search.returnPressed.connect(self._next)
         self._matches = Label("", "small", "text2")
         self._fit = Button("Fit", icon="arrows-out", tip="Show the whole graph")
-        self.batch = SpinBox(1, least=1, most=MOST_BATCH, name=BATCH_SIZE)
+        self.batch = SpinBox(1, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
         self.batch.valueChanged.connect(self._show)
         self._model = LayerModel()
         table = self._table = QTableView()
@@ -153,7 +153,7 @@ class LayersView(QWidget):
         self._has_graph = False
         for page in (rows, self.graph, self._no_graph, self.variance, self.no_variance):
             self._pages.addWidget(page)
-        batch_label = Label(BATCH_SIZE, "small", "text2")
+        batch_label = Label(_BATCH_SIZE, "small", "text2")
         self._of_layers = (self.search, self._matches, batch_label, self.batch)
         tools = row(
             *(self._as, (self.search, 3), self._matches, self._fit, STRETCH),

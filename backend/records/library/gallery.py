@@ -16,11 +16,6 @@ from backend.records.library.layers import ModelLayers
 Value = bool | int | float | str
 
 
-def plain(number: float) -> str:
-    """Return a limit without an exponent: "1000000", "0.5"."""
-    return str(int(number)) if number == int(number) else f"{number:g}"
-
-
 @dataclass(frozen=True)
 class CardSetting:
     """A constant of the source that is chosen when the entry is added.
@@ -86,8 +81,8 @@ class CardSetting:
             return f"text such as “{self.default}”" if self.pattern else "text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.least is None or self.most is None:
-            return kind if self.least is None else f"{kind} from {plain(self.least)} on"
-        return f"{kind} from {plain(self.least)} to {plain(self.most)}"
+            return kind if self.least is None else f"{kind} from {self.least:.9g} on"
+        return f"{kind} from {self.least:.9g} to {self.most:.9g}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
@@ -177,7 +178,8 @@ def _constants(source: str) -> dict[str, ast.expr]:
     """Return the values of a module's constants, by name; none if it has no valid syntax."""
     try:
         body = ast.parse(source).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError) as error:
+        swallowed(error)
         return {}
     return {
         target.id: node.value

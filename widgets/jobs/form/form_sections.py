@@ -23,7 +23,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, row
+from widgets.common.layout import STRETCH, Item, col, keep_place, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.strategy_note import StrategyView
@@ -80,8 +80,8 @@ class FormSections(QWidget):
         self.runs = SegmentedControl(
             [(MODEL, "Model and loader"), (SCRIPT, "Script")], MODEL, name="What to run"
         )
-        self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON)
-        self._beside_model = beside_field(self.gallery)
+        self.gallery = Button(f"Model f{FROM_GALLERY[1:]}", icon=GALLERY_ICON)
+        keep_place(self.gallery)
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
@@ -123,9 +123,6 @@ class FormSections(QWidget):
         self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
-
-    def show_model_fits(self, fits: bool) -> None:
-        self._beside_model.setVisible(not fits)
 
     def reveal(self, part: QWidget) -> None:
         """Open the section that hides a part of the form."""
@@ -220,11 +217,7 @@ class FormSections(QWidget):
     def _what(self) -> Card:
         f = self._fields
         self._script_more = Details("Python, signal to stop, and checkpoint files")
-        trained = (
-            (f.pick("model"), 5),
-            self._beside_model,
-            (f.start_from("start_from"), 6),
-        )
+        trained = ((f.pick("model"), 5), (f.start_from("start_from"), 6))
         scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
         validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
         arguments = _line(
@@ -244,7 +237,7 @@ class FormSections(QWidget):
             _line((f.pick("dataset"), 1), (f.pick("loader"), 1), *validated),
             arguments,
             self._script_more,
-            self.trial,
+            row((self.trial, 1), self.gallery),
         )
 
     def show_runs(self, what: str) -> None:
@@ -257,7 +250,7 @@ class FormSections(QWidget):
         for part in (self._how_card, self._keep_card):
             part.setVisible(not is_script)
         self._script_more.button.setVisible(is_script)
-        for other in (self.trial, self._beside_model) if is_script else (self._script_more,):
+        for other in (self.trial, self.gallery) if is_script else (self._script_more,):
             other.hide()
 
     def _how(self) -> Card:
@@ -340,15 +333,13 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *parts: tuple[Field, int] | QWidget,
-    more: Details | None = None,
-    faults: FaultLine | None = None,
+    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
     below = faults or FaultLine()
-    below.stand_below(*(part[0] for part in parts if isinstance(part, tuple)))
+    below.stand_below(*(field for field, _ in fields))
     button = beside_field(more.button) if more is not None else None
-    return col(row(*parts, button, gap=S2, top=True), below, gap=0)
+    return col(row(*fields, button, gap=S2, top=True), below, gap=0)
 
 
 def _grid(*fields: Field) -> QGridLayout:

@@ -238,7 +238,8 @@ class JobForm(QWidget):
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
         model = self._fields.field("model")
-        self._sections.show_model_fits(bool(self._fields.key("model")) and not model.error())
+        is_fit = bool(self._fields.key("model")) and not model.error()
+        self._sections.gallery.setVisible(not is_fit)
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]
