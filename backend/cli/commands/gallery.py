@@ -82,7 +82,7 @@ def plan(
     return Answer(
         found,
         Table(("STAGE", "CONVOLUTIONS", "SIDE", "SEES", "C-VALUE"), rows),
-        f"{found.depth} convolutions",
+        f"Convolutions: {found.depth}",
         f"To add it: {COMMAND} gallery add {depth_plan.NETWORK} {settings}",
     )
 

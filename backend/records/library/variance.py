@@ -104,10 +104,9 @@ class DepthVariance(Record, what="list of variances", rules=TOOL_RULES):
                 f"The gradient of {silent} of {count} layers is zero: weights of zero after them, "
                 "or a ReLU whose inputs are all negative, keep it from them."
             )
-        most = max(abs(of_gradients), abs(of_outputs)) * (count - 1)
+        most = _figure(max(abs(of_gradients), abs(of_outputs)))
         return True, (
-            f"Variances change by a factor of {_figure(most)} over all layers: depth is not what "
-            "prevents training."
+            f"Variances change about {most} times a layer: depth is not what prevents training."
         )
 
 

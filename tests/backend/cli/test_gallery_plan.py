@@ -40,13 +40,13 @@ def added(tmp_path: Path, reference: str) -> torch.nn.Module:
         (("--side", "16", "--kernel", "3", "--half", "--least", "1/2"), [3, 1]),
         (("--side", "15", "--kernel", "3", "--least", "1"), [3, 1]),
         (("--side", "33", "--kernel", "5", "--least", "0.5"), [5, 1]),
-        (("--side", "9", "--kernel", "4", "--least", "1", "--half"), [1, 1]),
+        (("--side", "20", "--kernel", "4", "--least", "0.5", "--half"), [2, 1]),
     ],
 )
 def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
     code, out, _ = cli("gallery", "plan", *words)
     assert code == 0
-    assert f"{sum(stages)} convolutions" in out
+    assert f"Convolutions: {sum(stages)}\n" in out
     _, found, _ = cli("--json", "gallery", "plan", *words)
     plan = json.loads(found)
     assert [one["convolutions"] for one in plan["stages"]] == stages
@@ -56,7 +56,7 @@ def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
     model = added(tmp_path, "planned-network")
     convolutions = [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
     assert len(convolutions) == plan["depth"]
-    assert model.features[:-2](torch.zeros(1, 1, 9, 9)).shape[-1] == -(-9 // 2 ** (len(stages) - 1))
+    assert model.features(torch.zeros(1, 1, 9, 9)).shape[-1] == -(-9 // 2 ** (len(stages) - 1))
     output = model(torch.zeros(2, 1, plan["side"], plan["side"]))
     assert output.shape == (2, 4)
     model.loss(output, torch.tensor([0, 3])).backward()

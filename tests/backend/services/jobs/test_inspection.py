@@ -95,7 +95,7 @@ def test_the_variances_of_a_model_are_measured_once_and_judged(
     head, first, *_, sentence = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "KIND", "ACTIVATIONS", "GRADIENTS"]
     assert first.split()[:2] == ["features.0", "Conv2d"]
-    assert sentence.startswith("Variances change by a factor of")
+    assert sentence.startswith("Variances change about")
     monkeypatch.setattr(inspection, "run_tool", None)
     kept = services.inspection.variance("digits", "digits", "digits")
     assert all(one.activation and one.gradient for one in kept.layers)
