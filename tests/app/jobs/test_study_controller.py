@@ -24,6 +24,7 @@ from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
 LEFT = Qt.MouseButton.LeftButton
+FOUR = ["epoch-time", "speed-up", "split", "staleness"]
 
 
 class Studies:
@@ -35,12 +36,12 @@ class Studies:
         self.refusal = ""
 
     def list(self):
-        return gallery()
+        return tuple(one for one in gallery() if one.name in FOUR)
 
     def inspect(self, path):
         if self.refusal:
             raise BackendError(self.refusal)
-        return gallery()[0]
+        return self.list()[0]
 
     def start(self, name, form, places, progress):
         if self.refusal:
@@ -104,8 +105,7 @@ def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     page.job_actions.ask(do.STUDY)
     dialog = controller.dialog.now
     names = [study.name for study in dialog.model.rows]
-    assert names == [study.name for study in gallery()]
-    dialog.view.selectRow(names.index("epoch-time"))
+    assert names == FOUR
     assert dialog._go.text() == "Start 20 jobs"
     dialog.view.selectRow(names.index("split"))
     dialog._forms.choose(FormName.FULL.value)
