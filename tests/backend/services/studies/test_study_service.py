@@ -18,7 +18,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
-from backend.records.library.item import KINDS, Kind
+from backend.records.library.item import Kind
 from backend.records.studies.study import FormName, GalleryPart, library_of, read_study
 from backend.records.sweeps.spec import sweep_of
 from backend.services.context.container import Services, open_services
@@ -314,9 +314,8 @@ def test_each_shipped_study_names_entries_of_the_gallery_with_valid_settings(
     study = read_study(tomllib.loads((studies.GALLERY / name / studies.FILE).read_text()))
     for form in FormName:
         for row in study.rows_of(form):
-            for key, part in library_of(study, form, row).items():
-                is_here = form is FormName.SMALL or KINDS[key] is Kind.MODEL
-                if isinstance(part, GalleryPart) and is_here:
+            for part in library_of(study, form, row).values():
+                if isinstance(part, GalleryPart):
                     services.gallery.values(part.entry, dict(part.settings), part.kind)
 
 
