@@ -47,7 +47,7 @@ from widgets.library.sample_parts import (
 )
 
 T = TypeVar("T")
-_PICTURE, _BOXED_PICTURE, _ANSWER_W = 136, 240, 272
+_PICTURE, _BOXED_PICTURE, _ANSWER_W = 136, 232, 272
 _BAR_H, _NAME_SHARE, _FIGURE_W = 24, 0.34, 52
 _PALEST = 0.2
 _EDGE = QColor(255, 255, 255, 170)

@@ -198,7 +198,7 @@ def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, look):
         qtbot.addWidget(card)
         card.show_sample(one)
         image = card._picture.pixmap().toImage()
-        return {image.pixelColor(x, y).name() for x in range(240) for y in range(240)}
+        return {image.pixelColor(x, y).name() for x in range(232) for y in range(232)}
 
     (first, *_) = tries.detections().shown
     whole = pixels(replace(first, boxes=tuple(replace(one, confidence=1.0) for one in first.boxes)))
