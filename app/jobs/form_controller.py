@@ -25,7 +25,7 @@ from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
 from backend.records.jobs.view import JobCheck, JobView
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
 from backend.services.tools.packages import install_command
@@ -144,7 +144,7 @@ class FormController(QObject):
         newest = self._jobs.queries.search("", 1)
         worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
-        for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER):
+        for kind in PARTS:
             items = self._services.catalogue.items(kind)
             fits = (one for one in worked if chosen.items() <= one.items())
             requested = [one[kind.value] for one in fits] if chosen else []

@@ -31,7 +31,7 @@ from backend.records.base.account import expanded
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView, RunUpdate
-from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.item import PARTS, Kind, LibraryItem
 from backend.records.nodes.reading import Finding, NodeState
 from backend.services.tools import tool_process
 from widgets.common import formats
@@ -572,9 +572,7 @@ class Program(QObject):
     def _library_changed(self) -> None:
         items = {kind: self._library_controller.items(kind) for kind in Kind}
         self._own_job.see_items(items)
-        self.form.show_choices(
-            *(items[kind] for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER, Kind.SCRIPT))
-        )
+        self.form.show_choices(*(items[kind] for kind in (*PARTS, Kind.SCRIPT)))
         for kind, key in PLACES_OF_KINDS.items():
             names = {item.name for item in items[kind]}
             self.window.side_bar.set_count(key, len(names))

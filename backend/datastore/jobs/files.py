@@ -36,7 +36,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Kind, Pin
+from backend.records.library.item import PARTS, Kind, Pin
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
@@ -71,7 +71,7 @@ class JobFile:
                 f"The job {self.id} runs a script, and only the script knows its model.",
                 "Open its checkpoints with the program that wrote them.",
             )
-        return {kind: self.pins[kind.value] for kind in (Kind.MODEL, Kind.DATASET, Kind.LOADER)}
+        return {kind: self.pins[kind.value] for kind in PARTS}
 
 
 def view_of(

@@ -63,7 +63,7 @@ def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
 
 
 def _named(options: Mapping[str, Options]) -> dict[str, str]:
-    return {name: one.label for name, one in options.items() if name != SCRIPT}
+    return {name: one.label for name, one in options.items()}
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,28 @@ class StrategyConfig:
     )
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def options(self) -> Options:
+        """Return the settings that it may have; a script has none."""
+        return STRATEGIES.get(self.name, Options("Script"))
+
+    @property
+    def library(self) -> str:
+        """Return the package with which its processes exchange, besides PyTorch, or ""."""
+        return STRATEGIES[self.name].library if self.name in STRATEGIES else ""
+
     def setting(self, name: str) -> Any:
-        return self.settings.get(name, STRATEGIES[self.name][name].default)
+        return self.settings.get(name, self.options[name].default)
 
     @property
     def has_coordinator(self) -> bool:
         """Return whether rank 0 hands the dataset out in portions; a step takes all of them."""
-        return "portion" in STRATEGIES[self.name]
+        return "portion" in self.options
 
     @property
     def servers(self) -> int:
         """The first ranks, which hold the parameters and do not train; 0 without any."""
-        known = STRATEGIES[self.name]
+        known = self.options
         return int(self.setting("servers")) if "servers" in known else int(self.has_coordinator)
 
     @property

@@ -43,7 +43,7 @@ class Rule:
 
     def in_words(self, label: str) -> str:
         """Return it for all jobs, with ``label`` as the name of the first setting."""
-        path, sentence = self.needs[0], self.sentence.partition("; ")[0].rstrip(".")
+        path, sentence = self.needs[0], self.sentence.partition("; ")[0].rstrip(".").format()
         return Fault(path, f"{path}: {sentence}.").named(label)
 
 

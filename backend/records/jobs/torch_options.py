@@ -246,12 +246,6 @@ STRATEGIES: Mapping[str, Strategy] = {
             ),
         },
     ),
-    "script": Strategy(
-        "Script",
-        "Each process runs the script; how they cooperate is in its code.",
-        "It pays where a training program exists.",
-        "Stop and resume need a script that saves and loads its own checkpoints.",
-    ),
     "alone": Strategy(
         "One process",
         "One process trains on one batch after the other.",

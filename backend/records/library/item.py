@@ -41,6 +41,8 @@ class Kind(str, Enum):
         return {Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}.get(self, "")
 
 
+PARTS = (Kind.MODEL, Kind.DATASET, Kind.LOADER)
+"""What a job has that runs no script."""
 KINDS = {
     "model": Kind.MODEL,
     "dataset": Kind.DATASET,

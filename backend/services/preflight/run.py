@@ -30,7 +30,6 @@ from backend.provisioning.code_archive import bundle_name
 from backend.records.base.folder_modes import is_narrower
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
-from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Preflight, smaller_placement
 from backend.services.preflight import node_probe
@@ -68,7 +67,7 @@ class PreflightRun:
         self._began = self._now()
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)
-        library = STRATEGIES[config.strategy.name].library
+        library = config.strategy.library
         self.job = JobPreflight(library, bundle_name(), root_name=self._root.name)
         self._over = threading.Event()
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.services.jobs.service import JobService
 from tests.integration.tiny import LOADER, MODEL
 from tests.programs import end
@@ -125,7 +125,7 @@ def test_an_own_model_is_at_most_eight_clicks_from_its_training(
         mouse.click("Import", program.library[Kind.LOADER])
         mouse.type(dialog_of(qtbot)._source, str(folder))
     used, job = go_on_to_start(mouse, program, qtbot)
-    assert used == {kind.value: f"{name}@1" for kind in Kind}
+    assert used == {kind.value: f"{name}@1" for kind in PARTS}
     assert job == f"{name} 1"
     assert (mouse.clicks, mouse.typed) == (clicks, typed)
     assert (clicks, typed) <= (8, 3)

@@ -56,7 +56,7 @@ def library(services, immediately, pages):
     )
     library.offers, library.jobs, library.heard = [], [], immediately.heard
     library.offered.connect(library.offers.append)
-    library.job_of_requested.connect(library.jobs.append)
+    library.new_job_requested.connect(library.jobs.append)
     library.page_requested.connect(lambda kind: pages[kind].show())
     library.refresh()
     return library

@@ -28,7 +28,7 @@ def program(qapp, request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(JobService, "create_and_start", JobService.create)
     program = Program(qapp, tmp_path / "root", tmp_path / "catalogue.sqlite", None)
-    program._look.choose(ThemeChoice.LIGHT)
+    program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(1440, 900)
     program.show()
     QtBot(request).waitUntil(lambda: program.is_built and program._node_names != ())

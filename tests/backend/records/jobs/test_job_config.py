@@ -246,7 +246,10 @@ def test_a_split_network_refuses_what_its_parts_cannot_do() -> None:
 ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
 SPLIT = {"name": "consensus", "inner_rounds": 2}
 COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
+A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
 BROKEN = {
+    "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
+    "entry": {**A_SCRIPT, "entry": "../train.py"},
     "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},
     "one process": {"strategy": {"name": "alone"}},
     "power of two": {
@@ -276,11 +279,12 @@ BROKEN = {
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None:
-    raw = {**GOOD, **BROKEN[rule.name]}
+    broken = BROKEN[rule.name]
+    raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
     assert [fault.field for fault in parsed.faults] == [rule.needs[0]]
     assert set(rule.needs) <= SETTINGS.keys()
-    assert "{" not in rule.in_words("The setting")
+    assert "{job" not in rule.in_words("The setting")
     for path in rule.needs:
         assert rule.fault(parsed.draft, [Fault(path, f"{path}: is wrong.")]) == ""
     assert rule.fault(parsed.draft, [Fault("epochs", "epochs: is wrong.")])

@@ -34,7 +34,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.services.bundles.replay import first_difference
 from backend.services.context.container import Services, open_services
 from tests.integration.tiny import raw_job, write_sources
@@ -155,7 +155,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     (checkpoint,) = other.jobs.queries.checkpoints(view.id)
     assert (checkpoint.name, checkpoint.is_latest) == (CHECKPOINT, True)
     assert Path(checkpoint.path).read_bytes() == b"weights" * 100
-    for kind in Kind:
+    for kind in PARTS:
         mine = services.library.content(kind, "tiny")
         theirs = other.library.content(kind, "tiny")
         assert {p.relative_to(mine) for p in mine.rglob("*")} == {

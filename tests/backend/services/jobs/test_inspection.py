@@ -12,7 +12,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import inspection
 from backend.services.tools.tool_process import ToolError
@@ -25,7 +25,7 @@ GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
     opened = open_services(tmp_path / "root", tmp_path / "c.sqlite")
-    for kind in Kind:
+    for kind in PARTS:
         opened.library.import_item(kind, GALLERY / kind.value, "digits")
     yield opened
     opened.close()
@@ -130,7 +130,7 @@ def test_a_batch_of_none_is_refused(services: Services) -> None:
 @pytest.fixture
 def job_id(services: Services) -> str:
     """A job of the digits with two checkpoints."""
-    pins = {kind.value: services.library.pin(kind, "digits") for kind in Kind}
+    pins = {kind.value: services.library.pin(kind, "digits") for kind in PARTS}
     job_id = trained.job(services.data_root.path, "digits", [1.0] * 20, pins=pins)
     make = runpy.run_path(str(GALLERY / "model/bks_model.py"))["UserModel"]
     for epoch in (1, 2):
