@@ -208,4 +208,5 @@ def _number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
+        # A text such as a name: no metric.
         return None

@@ -121,7 +121,7 @@ class Script:
                     seen = progress
                     self._beat.beat(Phase.RUNNING)
                 if self._reports is not None:
-                    self._reports.look()
+                    self._reports.update()
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_at and stop_requested(self._folder.lock, self._launch.run):
@@ -138,7 +138,8 @@ class Script:
             self._reports.stopping()
         with suppress(OSError):
             self._stop_file.touch()
-        child.send_signal(signal.Signals[self._launch.config.stop_signal])
+        number = signal.Signals[self._launch.config.stop_signal]
+        process_signals.send(child.pid, lambda: child.poll() is None, number)
 
     def _progress(self, pid: int) -> object:
         """Return what changes while the script works."""
@@ -226,7 +227,7 @@ class Script:
 
 
 class Reports:
-    """What rank 0 writes for a script: status, history, and the records of its checkpoints."""
+    """Status, history and records of checkpoints, which rank 0 writes for a script."""
 
     def __init__(self, folder: JobFolder, launch: Launch, work: Path, log: Path) -> None:
         self._folder = folder
@@ -251,8 +252,8 @@ class Reports:
         self._known = {one.path for one in read_checkpoints(folder.checkpoints)}
         self._sizes: dict[Path, tuple[float, ...]] = {}
 
-    def look(self, is_over: bool = False) -> None:
-        """Report what the script has written since the last look."""
+    def update(self, is_over: bool = False) -> None:
+        """Report what the script has written since the last call."""
         for point in self._metrics.poll():
             now = time.monotonic()
             if point.total_steps:
@@ -274,8 +275,8 @@ class Reports:
         self._reporter.stopping()
 
     def close(self) -> None:
-        self.look()
-        self.look(is_over=True)
+        self.update()
+        self.update(is_over=True)
         self._reporter.close()
 
     def _complete(self, is_over: bool) -> Iterator[Path]:
