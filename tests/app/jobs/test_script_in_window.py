@@ -1,0 +1,67 @@
+"""From a folder with a training program to its job: each click is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.records.library.item import Kind
+from tests.app.jobs.test_own_model import Mouse, dialog_of
+from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
+from widgets.common.fields import LineEdit
+
+LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
+WORDS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "mnist"
+    made.mkdir()
+    (made / "train.py").write_text("print('{}')\n")
+    (made / "model.py").write_text("")
+    return made
+
+
+def field(program, name):  # noqa: F811
+    (found,) = (one for one in program.form.findChildren(LineEdit) if one.accessibleName() == name)
+    return found
+
+
+def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder, qtbot):  # noqa: F811
+    mouse = Mouse(qtbot, program)
+    mouse.drop(folder)
+    mouse.click("Import", dialog_of(qtbot))
+    mouse.click("New job with it", program.window.toast)
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
+    assert not field(program, "Epochs").isVisible()
+    mouse.type(field(program, "Arguments"), LINE)
+    qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(WORDS))
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
+    before = program.jobs.total
+    mouse.click("Start", program.form)
+    qtbot.waitUntil(lambda: program.jobs.total > before and program.window.place == "jobs")
+    view = program.jobs.open_view
+    assert {kind: pin.reference for kind, pin in view.pins.items()} == {"script": "mnist@1"}
+    assert (view.name, view.config.entry, view.config.arguments) == ("mnist 1", "train.py", WORDS)
+    assert (mouse.clicks, mouse.typed) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('--note "half', "quotation needs its end"),
+        ("--data {where}", "“{where}” is not one"),
+    ],
+)
+def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qtbot, line, words):  # noqa: F811
+    program._services.library.import_item(Kind.SCRIPT, folder, "mnist")
+    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
+    field(program, "Arguments").setText(line)
+    program.form._fields.changed.emit()
+    qtbot.waitUntil(lambda: "problem" in program.form._result.text())
+    assert words in program.form._fields.field("arguments").error()
+    program.form._sections.runs.choose("model")
+    program.form._sections.runs.chosen.emit("model")
+    assert field(program, "Epochs").isVisible()
+    assert "arguments" not in program.form.draft().raw
