@@ -204,7 +204,7 @@ class NotificationRules(QObject):
 def _why(view: JobView) -> str:
     if view.error is not None and view.state.has_failed:
         return view.error.sentence
-    done = f"{formats.plural(view.epochs, 'epoch')} done."
+    done = f"{formats.plural(view.epochs, 'epoch')} done." if view.epochs else "Done."
     return view.status.message or (done if view.state is JobState.FINISHED else "")
 
 

@@ -531,10 +531,11 @@ def _no_training(top: Table) -> dict[str, Any]:
                 top.take(one.name, None)
                 top.fault(one.name, "cannot be used with a script; the script decides it.")
             own[one.name] = one.default
-    whole = {"epochs": 1, "batch_size": 1}
+    # 0 epochs: how many the script makes is not known.
     return {
         **own,
-        **whole,
+        "epochs": 0,
+        "batch_size": 1,
         "model": "",
         "loader": "",
         "optimizer": Optimizer("sgd", 1.0),

@@ -70,6 +70,7 @@ class JobView:
 
     @property
     def epochs(self) -> int:
+        """Return the epochs of the job; 0 if only its script knows them."""
         return self.config.epochs
 
     @property

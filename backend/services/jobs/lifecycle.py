@@ -224,7 +224,9 @@ class JobLifecycle:
             )
         if view.state is JobState.FINISHED and not name:
             raise BackendError(
-                f"The job {view.id} has done all its {file.config.epochs} epochs.",
+                f"The job {view.id} has done all its {file.config.epochs} epochs."
+                if view.epochs
+                else f"The script of job {view.id} has ended.",
                 "Clone it with more epochs and start_from, or start it over.",
             )
         found = list_checkpoints(folder, file.config.checkpoint)

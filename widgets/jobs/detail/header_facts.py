@@ -40,7 +40,8 @@ def facts(view: JobView) -> list[Fact]:
         label = "Took in total" if view.status.earlier_s else "Took"
         facts.append(Fact(label, formats.duration(took_s(view, now))))
     if view.run:
-        facts.append(Fact("Epoch", formats.of(view.status.epoch, view.epochs)))
+        if view.epochs:
+            facts.append(Fact("Epoch", formats.of(view.status.epoch, view.epochs)))
         facts.append(Fact("Step", step_words(view)))
     if view.best_metric is not None:
         name, best = view.best_metric
@@ -54,7 +55,7 @@ def facts(view: JobView) -> list[Fact]:
         facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
     if view.status.samples_per_second is not None and view.state.is_live:
         facts.append(Fact("Speed", formats.per_second(view.status.samples_per_second, "samples")))
-    if not view.run:
+    if not view.run and view.epochs:
         facts.append(Fact("Epochs", formats.count(view.epochs)))
         facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
     return facts

@@ -117,7 +117,7 @@ class JobProgress(QWidget):
         self._track.show_progress(view.state, view.progress, view.epochs)
         self._track.show_marks(_marks(view, checkpoints, starts))
         self._caption.setText(caption)
-        self._epochs.setText(formats.plural(view.epochs, "epoch"))
+        self._epochs.setText(formats.plural(view.epochs, "epoch") if view.epochs else "")
 
 
 def _marks(

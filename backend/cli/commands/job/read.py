@@ -74,7 +74,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Message", view.status.message),
         *(("Warning", alarm.sentence) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", "" if config.script else f"{view.status.epoch} of {view.epochs}"),
+        ("Epoch", f"{view.status.epoch} of {view.epochs}" if view.epochs else ""),
         ("Step", f"{view.step} of {view.status.total_steps}" if view.status.total_steps else ""),
         ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.why_slow()),
