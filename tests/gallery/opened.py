@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.training.user_code import load_loader
-from tests.gallery.figures import gallery_here
+from tests.gallery.figures import HERE
 
-GALLERY = gallery_here()
+GALLERY = HERE
 _numbers = itertools.count()
 
 

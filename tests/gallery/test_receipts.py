@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 from backend.training.user_code import UserData, load_loader, split_batch
-from tests.gallery.figures import gallery_here
+from tests.gallery.figures import HERE
 from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).parents[2]
-GALLERY = gallery_here()
+GALLERY = HERE
 HASH = """
 import hashlib, pathlib, sys
 from backend.training.user_code import load_loader

@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn import functional
 
 from backend.training.user_code import load_model
-from tests.gallery.figures import gallery_here
+from tests.gallery.figures import HERE
 
-GALLERY = gallery_here()
+GALLERY = HERE
 SMALL = {"backbone": "resnet-18", "width": 8, "first": 8, "side": 64}
 
 

@@ -513,7 +513,7 @@ class LibraryDetail(QWidget):
                 for box, key in zip(boxes, keys, strict=True)
                 if self._kind is Kind.MODEL or box is self._partner_box
             ]
-            if mine[self._kind] == name and all(box.findData(key) > 0 for box, key in wanted):
+            if mine.get(self._kind) == name and all(box.findData(key) > 0 for box, key in wanted):
                 for box, key in wanted:
                     box.choose(key)
                 return True

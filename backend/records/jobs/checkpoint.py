@@ -51,8 +51,8 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     path: str = field(default="", metadata=_DERIVED)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document that ``--json`` prints: all fields."""
-        return asdict(self)
+        """Return the document that ``--json`` prints: all fields, ``file`` only of a script's."""
+        return {key: one for key, one in asdict(self).items() if one or key != "file"}
 
 
 def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:

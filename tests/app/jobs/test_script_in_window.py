@@ -62,6 +62,6 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
     assert words in program.form._fields.field("arguments").error()
     program.form._sections.runs.choose("model")
-    program.form._sections.runs.chosen.emit("model")
+    program.form._sections.runs.activated.emit(0)
     assert field(program, "Epochs").isVisible()
     assert "arguments" not in program.form.draft().raw

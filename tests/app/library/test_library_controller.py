@@ -12,7 +12,7 @@ from app.library import library_controller
 from app.library.library_controller import LibraryController
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
@@ -190,8 +190,8 @@ def test_whatever_writes_the_catalogue_is_shown_without_another_look(
 ):
     """The example, an import of another part of the window, new facts, weights, the trash."""
     create_example(services, 1)
-    assert names(controller) == {kind: ["digits@1"] for kind in Kind}
-    assert {page.shown_name for page in pages.values()} == {"digits"}
+    assert names(controller) == {kind: ["digits@1"] for kind in PARTS} | {Kind.SCRIPT: []}
+    assert {pages[kind].shown_name for kind in PARTS} == {"digits"}
     library.import_item(Kind.DATASET, pictures, "pictures")
     assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
@@ -265,7 +265,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     controller.drop(project)
     dialog = controller._dialog.now
     dialog._request()
-    assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
+    assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
     assert [offer[:2] for offer in offers] == [
         (
             "Imported plankton. Left out 1 "

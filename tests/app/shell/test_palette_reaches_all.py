@@ -7,7 +7,7 @@ from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
 
 from backend.records.jobs.state import JobState
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
 from widgets.common.actions import Request
@@ -134,7 +134,7 @@ def test_all_that_can_be_done_while_jobs_are_compared(qtbot, program, ids):
     assert missing(program) == []
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", PARTS)
 def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
     page = program.library[kind]
     program._open_item(kind, "digits")

@@ -19,7 +19,7 @@ from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW, KEEP, WHAT
 from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, value_words
 from widgets.common.banner import Banner
-from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
@@ -77,9 +77,7 @@ class FormSections(QWidget):
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
         self.trial = TrialLine()
-        self.runs = SegmentedControl(
-            [(MODEL, "Model and loader"), (SCRIPT, "Script")], MODEL, name="What to run"
-        )
+        self.runs = ComboBox(((MODEL, "Model, loader"), (SCRIPT, "Script")), name="Runs")
         self.gallery = Button(f"Model f{FROM_GALLERY[1:]}", icon=GALLERY_ICON)
         keep_place(self.gallery)
         self.banner = Banner(stacked=True)
@@ -220,22 +218,22 @@ class FormSections(QWidget):
         trained = ((f.pick("model"), 5), (f.start_from("start_from"), 6))
         scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
         validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
+        self._arguments = QWidget()
         arguments = _line(
             (f.make("arguments", "--data {dataset} --out {output}"), 6),
             (f.make("resume_arguments", "--resume {checkpoint}"), 4),
             (f.make("processes_per"), 2),
             more=self._script_more,
         )
+        self._arguments.setLayout(arguments)
         self._script_more.fill(
             _grid(*(f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_OF_SCRIPT))
         )
         return section(
             "What",
-            row(self.runs, STRETCH),
-            S2,
-            _line((f.make("name", ""), 7), *trained, *scripted),
+            _line((f.make("name", ""), 6), (Field("Runs", self.runs), 4), *trained, *scripted),
             _line((f.pick("dataset"), 1), (f.pick("loader"), 1), *validated),
-            arguments,
+            self._arguments,
             self._script_more,
             row((self.trial, 1), self.gallery),
         )
@@ -249,7 +247,7 @@ class FormSections(QWidget):
             self._fields.field(path).setVisible(is_of(path, script=is_script))
         for part in (self._how_card, self._keep_card):
             part.setVisible(not is_script)
-        self._script_more.button.setVisible(is_script)
+        self._arguments.setVisible(is_script)
         for other in (self.trial, self.gallery) if is_script else (self._script_more,):
             other.hide()
 

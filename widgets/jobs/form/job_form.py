@@ -136,7 +136,7 @@ class JobForm(QWidget):
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
         self._sections.templates.more.clicked.connect(self.load_requested)
-        self._sections.runs.chosen.connect(self._choose_runs)
+        self._sections.runs.activated.connect(self._choose_runs)
         self._sections.gallery.clicked.connect(self.gallery_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
@@ -352,9 +352,9 @@ class JobForm(QWidget):
         self._side.setVisible(not narrow)
         self._foot.setVisible(narrow)
 
-    @Slot(str)
-    def _choose_runs(self, what: str) -> None:
-        self._sections.show_runs(what)
+    @Slot()
+    def _choose_runs(self) -> None:
+        self._sections.show_runs(self._sections.runs.key())
         self._changed()
 
     @Slot()

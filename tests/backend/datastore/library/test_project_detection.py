@@ -12,7 +12,7 @@ from backend.base.progress import Progress
 from backend.datastore.library.imports import import_source, inspect
 from backend.datastore.library.project_detection import inspect as recognised
 from backend.datastore.library.project_detection import recognise
-from backend.records.library.item import Kind
+from backend.records.library.item import PARTS, Kind
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import EXAMPLE
 from tests.backend.datastore.library.import_rig import contents, make_zip
@@ -224,7 +224,7 @@ def test_the_example_is_recognised() -> None:
     project = recognised(EXAMPLE).project
     assert project is not None
     assert {kind.value: part.folder for kind, part in project.parts.items()} == {
-        kind.value: kind.value for kind in Kind
+        kind.value: kind.value for kind in PARTS
     }
     assert project.rest == ("README.md", "job.toml")
 

@@ -64,7 +64,7 @@ def test_f11_an_sshd_greets_whoever_knocks_and_one_that_is_stopped_is_named(
 ) -> None:
     service.check_banner(sshd.address)
     sshd.stop()
-    with pytest.raises(Unreachable, match="no SSH server listens there"):
+    with pytest.raises(Unreachable, match="no SSH server listens on it"):
         service.check_banner(sshd.address)
 
 

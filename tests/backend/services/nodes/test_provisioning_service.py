@@ -124,8 +124,8 @@ def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> Non
             {"machine": "aarch64"},
             "There is no Horovod for Python 3.11 on aarch64 without CUDA, which "
             "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
-            "Build it on a computer whose processor is aarch64, with ./installers/run doctor, and "
-            "set the node up from there. Or set the node up without Horovod.",
+            "Build it with ./installers/run doctor on a computer whose processor is aarch64, and "
+            "set the node up from that computer. Or set the node up without Horovod.",
         ),
         (
             {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
