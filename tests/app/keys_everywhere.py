@@ -26,7 +26,7 @@ def _place(key):
     return check
 
 
-for _does in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes"):
+for _does in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scripts"):
     presses(_does)(_place(_does.lower()))
 
 

@@ -273,11 +273,11 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
             "New job with it",
         )
     ]
-    assert [page._offer.isHidden() for page in pages.values()] == [False] * 3
+    assert [pages[kind]._offer.isHidden() for kind in PARTS] == [False] * 3
     offers[-1][2]()
-    assert [page._offer.isHidden() for page in pages.values()] == [True] * 3, "it was used"
+    assert [pages[kind]._offer.isHidden() for kind in PARTS] == [True] * 3, "it was used"
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
-    assert {page.shown_name for page in pages.values()} == {"plankton"}
+    assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
     assert looked == [], "the page is not open"
     pages[Kind.DATASET].show()
     assert looked == [("plankton@1", "plankton")]

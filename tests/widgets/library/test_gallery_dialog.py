@@ -47,6 +47,7 @@ def titles(dialog):
 def click_row(dialog, title):
     view = listing(dialog)
     index = view.model().index(titles(dialog).index(title), 0)
+    view.scrollTo(index)
     QTest.mouseClick(view.viewport(), LEFT, pos=view.visualRect(index).center())
 
 
