@@ -49,10 +49,14 @@ def click_row(dialog, title):
     index = view.model().index(titles(dialog).index(title), 0)
     view.scrollTo(index)
     QTest.mouseClick(view.viewport(), LEFT, pos=view.visualRect(index).center())
+    # In a window that is not shown, the row is outside its list.
+    view.setCurrentIndex(index)
 
 
 def line(dialog, name):
-    return next(one for one in dialog.findChildren(QLineEdit) if one.accessibleName() == name)
+    found = [one for one in dialog.findChildren(QLineEdit) if one.accessibleName() == name]
+    # Those of the card before may not be deleted yet.
+    return found[-1]
 
 
 def field(dialog, label):
