@@ -28,10 +28,14 @@ def kill_all(but: Collection[int] = ()) -> None:
     ``but``: pids of children to leave alone.
     """
     deadline = time.monotonic() + _LIMIT_S
+    was_empty = False
     while time.monotonic() < deadline:
         left = [one for one in psutil.Process().children() if one.pid not in but]
-        if not left:
+        # The processes are read one after another: one whose parent ends meanwhile is seen as a
+        # child of neither, and only the next time as one of this process.
+        if not left and was_empty:
             return
+        was_empty = not left
         for one in left:
             process_signals.send(one.pid, one.is_running, signal.SIGKILL)
             with suppress(ChildProcessError):
