@@ -30,7 +30,7 @@ def suggested(content: Content) -> Suggestion | None:
 
 
 def zipped(content: Content) -> Content:
-    return {f"{name}.gz": gzip.compress(one) for name, one in content.items()}  # type: ignore[arg-type]
+    return {f"{name}.gz": gzip.compress(one, mtime=0) for name, one in content.items()}  # type: ignore[arg-type]
 
 
 GREY = {f"{name}/{n}.png": pictures.picture("L", (28, 28)) for name in "012" for n in range(5)}
@@ -66,7 +66,7 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "pictures and notes": (PHOTOS | READ_ME, "image-folder", "2 classes"),
     "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table", r"iris.csv with 3 columns\.$"),
     "CSV, semicolons": ({"iris.csv": tables.flowers(";", ",")}, "table", "with 3 columns"),
-    "CSV, gzipped": ({"iris.csv.gz": gzip.compress(tables.flowers().encode())}, "table", "3 col"),
+    "CSV, gzipped": ({"iris.csv.gz": gzip.compress(tables.flowers().encode(), mtime=0)}, "table", "3 col"),
     "CSV with texts": ({"a.csv": "a,b,c\n1,x,no\n2,y,yes\n3,z,no\n"}, "table", "3 columns"),
     "CSV of pandas": ({"a.csv": tables.WRITTEN["index of pandas"]}, "table", "4 columns"),
     "CSV with gaps": ({"a.csv": tables.GAPS}, "table", "some values missing, which become"),
@@ -118,7 +118,7 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"data_batch_1": "", "test_batch": ""},
         {"notes.xml": "<html/>", "1.png": pictures.picture()},
         {"train-images-idx3-ubyte": "no", "train-labels-idx1-ubyte": "no"},
-        {"a.tar.gz": gzip.compress(b"cifar")},
+        {"a.tar.gz": gzip.compress(b"cifar", mtime=0)},
         {"sound.wav": b"RIFF"},
         {"a.csv": ""},
         {"a.csv": "column\n1\n2\n"},
