@@ -182,7 +182,7 @@ def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_
         ("t.csv", "a,b,y\n1,2,x\n1,2\n", "t.csv, line 3 has 2 columns, and the first has 3"),
         ("t.csv", GAPS, r"t.csv, line 3: “a” has no value \(4 are missing in all\)"),
         ("t.csv", "a,b,y\n1,2,x\n1,,x\n", "t.csv, line 3: “b” has no value"),
-        ("t.csv.gz", gzip.compress(flowers().encode(), mtime=0)[:-12], "t.csv.gz is cut off or damaged"),
+        ("t.csv.gz", WRITTEN["gzip"][:-12], "t.csv.gz is cut off or damaged"),
         ("t.csv", "a,y\n" + "".join(f"t{n},{n % 2}\n" for n in range(60)), "“a” has 60 different"),
         ("t.parquet", b"PAR1 no", "t.parquet cannot be read"),
         ("picture.png", b"\x89PNG", "the dataset has no CSV, TSV or Parquet file"),
