@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.base.validation import sanitize
+from backend.records.library.gallery import IN_GALLERY
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
@@ -213,7 +214,7 @@ class LibraryPage(QWidget):
             f"No {words.title.lower()} yet",
             words.belongs,
             button=f"Import {words.what}…",
-            other="" if self.kind is Kind.DATASET else FROM_GALLERY,
+            other=FROM_GALLERY if self.kind in IN_GALLERY else "",
             hint="or drop a folder or a zip here",
         )
         self._empty.pressed.connect(self._import_new)
@@ -316,7 +317,7 @@ class LibraryPage(QWidget):
         """An empty place shows the text itself, next to the button."""
         for part in (self._add, self._list, self._drop):
             part.setVisible(has_some)
-        self._gallery.setVisible(has_some and self.kind is not Kind.DATASET)
+        self._gallery.setVisible(has_some and self.kind in IN_GALLERY)
         self._has_none = not has_some
 
     @Slot()

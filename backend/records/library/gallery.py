@@ -14,6 +14,8 @@ from backend.records.library.item import Kind
 from backend.records.library.layers import ModelLayers
 
 Value = bool | int | float | str
+IN_GALLERY = (Kind.MODEL, Kind.LOADER)
+"""The kinds of library items that the gallery has."""
 
 
 @dataclass(frozen=True)

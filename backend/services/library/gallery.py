@@ -14,7 +14,14 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
-from backend.records.library.gallery import Card, CardFigures, GalleryEntry, Suggestion, Value
+from backend.records.library.gallery import (
+    IN_GALLERY,
+    Card,
+    CardFigures,
+    GalleryEntry,
+    Suggestion,
+    Value,
+)
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
@@ -23,7 +30,6 @@ from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
-KINDS = (Kind.MODEL, Kind.LOADER)
 _FACTS = ("classes", "channels", "side", "features")
 
 
@@ -38,7 +44,7 @@ class GalleryService:
         """Return the entries of a kind, or all, by title."""
         found = [
             self._read(one, path.parent)
-            for one in (KINDS if kind is None else (kind,))
+            for one in (IN_GALLERY if kind is None else (kind,))
             for path in self._gallery.glob(f"{one.folder}/*/{CARD}")
         ]
         return tuple(sorted(found, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title)))
@@ -49,7 +55,7 @@ class GalleryService:
         Raises:
             BackendError: There is no such entry.
         """
-        for kind in KINDS:
+        for kind in IN_GALLERY:
             folder = self._gallery / kind.folder / name
             if folder.name == name and (folder / CARD).is_file():
                 return self._read(kind, folder)
