@@ -8,6 +8,7 @@ from backend.records.library.item import Kind
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
 from widgets.common.fields import LineEdit
+from widgets.jobs.form.swept_fields import SeveralButton
 
 LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
 WORDS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
@@ -27,6 +28,12 @@ def field(program, name):  # noqa: F811
     return found
 
 
+def several(program):  # noqa: F811
+    """The buttons for several values that Tab reaches."""
+    buttons = program.form.findChildren(SeveralButton)
+    return {one.accessibleName() for one in buttons if one.isVisible()}
+
+
 def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder, qtbot):  # noqa: F811
     mouse = Mouse(qtbot, program)
     mouse.drop(folder)
@@ -34,6 +41,8 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse.click("New job with it", program.window.toast)
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     assert not field(program, "Epochs").isVisible()
+    assert "Several values of Loader" not in several(program)
+    assert "Several values of Entry" in several(program)
     mouse.type(field(program, "Arguments"), LINE)
     qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(WORDS))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
@@ -64,4 +73,6 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     program.form._sections.runs.choose("model")
     program.form._sections.runs.activated.emit(0)
     assert field(program, "Epochs").isVisible()
+    assert "Several values of Entry" not in several(program)
+    assert "Several values of Loader" in several(program)
     assert "arguments" not in program.form.draft().raw

@@ -27,6 +27,7 @@ _MOVES = frozenset(
 _LIGHTS = frozenset(
     {QEvent.Type.Enter, QEvent.Type.Leave, QEvent.Type.FocusIn, QEvent.Type.FocusOut}
 )
+_APPEARS = frozenset({QEvent.Type.ShowToParent, QEvent.Type.HideToParent})
 
 
 class SeveralButton(QAbstractButton):
@@ -49,6 +50,8 @@ class SeveralButton(QAbstractButton):
         part.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._field and event.type() in _APPEARS:
+            self.setVisible(not self._field.isHidden())
         if event.type() in _MOVES:
             self._follow()
         elif event.type() in _LIGHTS:
@@ -103,7 +106,7 @@ class SeveralButton(QAbstractButton):
         if self.parentWidget() is not page:
             self.setParent(page)
             QWidget.setTabOrder(field.shown, self)
-            self.show()
+            self.setVisible(not field.isHidden())
         shown = field.shown
         left = shown.width()  # a switch has no room inside
         if isinstance(shown, LineEdit | ComboBox):
