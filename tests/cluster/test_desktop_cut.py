@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.jobs import run_status
 from backend.records.jobs.state import JobState
-from backend.records.jobs.view import JobView
+from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.reading import Presence
 from backend.services.context.container import Services
 from backend.services.jobs import queries
@@ -59,6 +59,22 @@ def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Ser
         yield services
 
 
+def settled(desktop: Services, job: JobView) -> RunUpdate:
+    """Poll until the status is as new as the history, which is read after it.
+
+    Without news, the last step in the history counts.
+    """
+
+    def poll() -> RunUpdate | None:
+        found = desktop.jobs.queries.poll(job.id)
+        steps = found.history.steps
+        return found if len(steps) and found.view.step >= steps[-1] else None
+
+    found = wait_for(poll, "a status that is as new as the history")
+    assert found is not None
+    return found
+
+
 @pytest.mark.usefixtures("soon_missed")
 def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_up_in_one_look(
     stocked: ReadyCluster,
@@ -68,8 +84,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
-    before = desktop.jobs.queries.poll(goes_on.id)
-    before_end = desktop.jobs.queries.poll(ends.id)
+    before, before_end = settled(desktop, goes_on), settled(desktop, ends)
     assert before.view.state in WORKING
     assert (before.view.doubt, before_end.view.doubt) == ("", "")
     wait_for(

@@ -30,7 +30,7 @@ class JobFeed:
     """Remembers what it returned. One call at a time.
 
     Args:
-        look_s: Time limit of one read for checking ended jobs for changes.
+        scan_s: Time limit of one read for checking ended jobs for changes.
     """
 
     def __init__(self, jobs: JobQueries, scan_s: float = SCAN_S) -> None:
