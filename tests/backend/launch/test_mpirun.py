@@ -62,6 +62,7 @@ def command(config: JobConfig, ranks: Sequence[RankPlan], **options: Any) -> tup
 HERE = job([{"node": "this-computer", "processes": 2}])
 ONE_NODE = (
     "/venv/bin/mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib "
+    "--mca mpi_yield_when_idle 1 "
     "-x RINGMASTER_RUN -x PYTHONPATH -x PYTHONUTF8 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS "
     "-np 2 -H 127.0.0.1:2"
 )
@@ -74,11 +75,18 @@ def test_m04_this_computer_has_one_command_for_both_versions(version: int) -> No
     assert argv == (*ONE_NODE.split(), *GUARD)
 
 
-def test_more_ranks_than_cores_yield_to_each_other() -> None:
-    ranks = rank_plans(HERE, [this_computer(1)])
-    argv = command(HERE, ranks, cores={"this-computer": 1})
-    place = argv.index("mpi_yield_when_idle")
-    assert argv[place - 1 : place + 2] == ("--mca", "mpi_yield_when_idle", "1")
+@pytest.mark.parametrize(
+    ("gpus", "cores", "yields"), [(0, 1, True), (0, 64, True), (2, 1, True), (2, 2, False)]
+)
+def test_waiting_ranks_yield_where_another_rank_needs_the_core(
+    gpus: int, cores: int, yields: bool
+) -> None:
+    names = [f"GPU-{number}" for number in range(gpus)]
+    where = {"gpus": names} if gpus else {"processes": 2}
+    config = job([{"node": "this-computer", **where}])
+    ranks = rank_plans(config, [this_computer(cores, tuple(names))])
+    argv = command(config, ranks, cores={"this-computer": cores})
+    assert ("--mca mpi_yield_when_idle 1" in " ".join(argv)) is yields
 
 
 CLUSTER = job([{"node": "a", "processes": 2}, {"node": "b", "processes": 4}])
@@ -110,6 +118,7 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
             "btl",
             "^openib",
         ],
+        *["--mca", "mpi_yield_when_idle", "1"],
         *["--mca", "btl_tcp_if_include", "10.77.0.0/24"],
         *("--mca", "plm_rsh_args", "-F /data/nodes/ssh_config"),
         *(keepalive, "oob_tcp_keepalive_time", "20"),
