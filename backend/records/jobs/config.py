@@ -201,6 +201,41 @@ class EarlyStop:
 
 
 @dataclass(frozen=True)
+class OnFailure:
+    """Reaction to the failure of a machine. After an error of the user's code there is no retry."""
+
+    retries: int = field(default=0, metadata=_kept("whole", "Retries", high=100, term="retry"))
+    nodes: str = field(
+        default="same",
+        metadata=_kept(
+            "choice",
+            "Retry on",
+            choices={"same": "same nodes", "others": "others too"},
+            term="retry",
+        ),
+    )
+    shrink: bool = field(
+        default=False, metadata=_kept("flag", "Continue with fewer nodes", term="shrink")
+    )
+    at_least: int = field(
+        default=1, metadata=_kept("whole", "At least, nodes", low=1, high=4096, term="shrink")
+    )
+    scaling: str = field(
+        default="batch",
+        metadata=_kept(
+            "choice",
+            "With fewer nodes, keep",
+            choices={"batch": "global batch", "process": "batch per process"},
+            term="shrink",
+            is_rare=True,
+        ),
+    )
+    grow: bool = field(
+        default=False, metadata=_kept("flag", "Take a node back", term="shrink", is_rare=True)
+    )
+
+
+@dataclass(frozen=True)
 class Placement:
     """Processes on one node: a number of CPU processes, or one process for each listed GPU."""
 
@@ -306,6 +341,14 @@ class JobConfig:
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
     early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
+    on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
+    gives_way: bool = field(default=False, metadata=_kept("flag", "Give way", term="give way"))
+    quiet_minutes: float = field(
+        default=5.0,
+        metadata=_kept(
+            "number", "Continue after, quiet min", above=0, term="give way", is_rare=True
+        ),
+    )
     seed: int = field(
         default=1,
         metadata=_kept(
@@ -429,6 +472,8 @@ class JobConfig:
             if self.script and value == one.default and one.name != "seed":
                 continue
             is_needed = one.metadata["setting"].is_always_written or not _has_default(one)
+            if not is_needed and value == one.default:
+                continue
             if value or (is_needed and value is not None):
                 raw[one.name] = _plain(value)
         return raw
@@ -485,6 +530,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         top,
         name=name,
         checkpoint=policy,
+        on_failure=_plain_table(OnFailure, top.table("on_failure", {})),
         environment=_environment(top),
         placement=_placement(top),
         **(_no_training(top) if "script" in top else _training(top, policy)),
@@ -623,6 +669,13 @@ def _with_options(
     }
     made = _record(kind, table, name=name, settings=settings)
     table.done((*declared_in(kind), *known))
+    return made
+
+
+def _plain_table(kind: type[_Record], table: Table) -> _Record:
+    """Take a table whose settings do not depend on each other."""
+    made = _record(kind, table)
+    table.done(tuple(declared_in(kind)))
     return made
 
 

@@ -14,6 +14,7 @@ from backend.records.jobs.config import (
     CheckpointPolicy,
     EarlyStop,
     JobConfig,
+    OnFailure,
     Optimizer,
     Schedule,
     StrategyConfig,
@@ -35,6 +36,7 @@ _TABLES: Mapping[str, type] = {
     "schedule": Schedule,
     "checkpoint": CheckpointPolicy,
     "early_stop": EarlyStop,
+    "on_failure": OnFailure,
 }
 
 

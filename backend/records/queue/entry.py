@@ -111,6 +111,10 @@ class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
     user: str = ""
     refusal: str = ""
     """Why it was not started in its turn, if only the user can fix that."""
+    reason: str = ""
+    """Why the program itself queued it, as a sentence: a node failed, or the job gave way."""
+    quiet_s: float = 0.0
+    """Its GPUs must be free of other users' processes for so long before it starts."""
     schema: int = SCHEMA
 
     @property

@@ -1,0 +1,141 @@
+"""Queue the next run of a job from a node, without a desktop: after a failure, or after a pause.
+
+The launch of the run before is the pattern: paths, interpreter and networks of its nodes stay. The
+queue starts the run as it starts any queued job, when its nodes answer and its GPUs are free. If
+two programs queue it, the claim of ``attempts/<n>`` decides.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.node.queue import entries as queue_entries
+from backend.node.system.machine_id import machine
+from backend.node.system.start_supervisor import start_detached
+from backend.records.base import timestamps
+from backend.records.base.account import user_name
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
+from backend.records.jobs.checkpoint import read_checkpoints, to_resume
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, with_changes
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import last_status
+from backend.records.queue.entry import STEP, QueueEntry
+
+
+def queue_next(
+    folder: JobFolder,
+    launch: Launch,
+    reason: str,
+    *,
+    placement: Sequence[Placement] = (),
+    hosts: Mapping[str, str] = {},
+    changes: Mapping[str, Any] = {},
+    not_before: str = "",
+    quiet_s: float = 0.0,
+) -> QueueEntry:
+    """Queue the run after ``launch``; it continues from the job's newest checkpoint.
+
+    The job file stays as it is: other nodes and settings hold for this run, and for those that are
+    made from it.
+
+    Args:
+        reason: Why, as a sentence for the user.
+        placement: Where it runs, by default where the run before ran.
+        hosts: The addresses of nodes that the run before did not have.
+        changes: Values of other settings by their paths.
+        not_before: The earliest start, as in `QueueEntry`.
+        quiet_s: See `QueueEntry`.
+
+    Raises:
+        BackendError: The settings are not valid, or the queue service of this computer did not
+            start.
+        OSError: The data root cannot be written.
+    """
+    root = DataRoot(folder.path.parent.parent)
+    if placement:
+        changes = {**changes, "placement": [one.to_dict() for one in placement]}
+    parsed = with_changes(launch.config, changes)
+    if parsed.config is None:
+        raise BackendError(" ".join(fault.sentence for fault in parsed.faults))
+    status = last_status(folder)
+    error = status.error if status is not None else None
+    known = read_checkpoints(folder.checkpoints)
+    record = to_resume(known, error.sound_step if error is not None else None)
+    made = next_launch(launch, parsed.config, record.path if record is not None else "", hosts)
+    others = queue_entries.entries(root)
+    entry = QueueEntry(
+        job_id=folder.job_id,
+        name=made.config.name,
+        run=made.run,
+        placement=made.config.placement,
+        machine=machine(),
+        host=socket.gethostname(),
+        place=min((one.place for one in others), default=0.0) - STEP,
+        not_before=not_before,
+        queued=timestamps.now(),
+        user=user_name(),
+        reason=reason,
+        quiet_s=quiet_s,
+    )
+    replace_json(folder.queued_launch, made.to_dict())
+    os.makedirs(root.queue, exist_ok=True)
+    (root.queue / folder.job_id).touch()
+    replace_json(folder.queued, entry.to_dict())
+    if made.ranks[0].node == THIS_COMPUTER:
+        keeper = (made.python, "-m", "backend.node.queue.keeper", "--detach")
+        fault = start_detached((*keeper, "--data-root", str(root.path)))
+        if fault:
+            raise BackendError(f"The queue service is not running here: {fault}")
+    return entry
+
+
+def next_launch(
+    before: Launch, config: JobConfig, resume_from: str, hosts: Mapping[str, str] = {}
+) -> Launch:
+    """Return the launch of the run after ``before``, with the nodes and settings of ``config``."""
+    run = before.run + 1
+    ranks = _ranks(config, {**{plan.node: plan.host for plan in before.ranks}, **hosts})
+    return replace(
+        before,
+        run=run,
+        config=config,
+        ranks=ranks,
+        argv=_argv(before.argv, config, ranks, run),
+        resume_from=resume_from,
+        start_from="" if resume_from else before.start_from,
+        environment={**before.environment, RUN_VARIABLE: run_tag(before.job_id, run)},
+    )
+
+
+def _ranks(config: JobConfig, hosts: Mapping[str, str]) -> tuple[RankPlan, ...]:
+    """Return the ranks node by node, as `launch.placement.rank_plans` numbers them."""
+    plans: list[RankPlan] = []
+    for one in config.placement:
+        count = config.processes_on(one)
+        for local_rank in range(count):
+            gpu = ",".join(one.gpus[local_rank::count])
+            plans.append(RankPlan(len(plans), local_rank, one.node, hosts[one.node], gpu))
+    return tuple(plans)
+
+
+def _argv(
+    before: Sequence[str], config: JobConfig, ranks: Sequence[RankPlan], run: int
+) -> tuple[str, ...]:
+    """Return the command of `launch.mpirun.command` for other ranks and another run."""
+    argv = list(before)
+    argv[argv.index("--run") + 1] = str(run)
+    if "-np" not in argv:
+        return tuple(argv)
+    slots: dict[str, int] = {}
+    for plan in ranks:
+        slots[plan.host] = slots.get(plan.host, 0) + 1
+    argv[argv.index("-np") + 1] = str(len(ranks))
+    hosts = argv.index("-H") + 1
+    argv[hosts] = ",".join(f"{host}:{count}" for host, count in slots.items())
+    return tuple(argv) if config.needs_mpirun else tuple(argv[hosts + 1 :])

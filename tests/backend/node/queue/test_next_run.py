@@ -1,0 +1,119 @@
+"""The next run that a node queues itself: its launch, its nodes and its place in the queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.launch import mpirun
+from backend.launch.placement import NodeRoom, rank_plans
+from backend.node.queue import entries, next_run
+from backend.node.queue.next_run import next_launch, queue_next
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, DataRoot
+from backend.records.jobs.config import JobConfig, Placement, parse_job
+from backend.records.jobs.launch import Launch
+from tests.integration.tiny import raw_job
+
+NODES = ("gpu01", "gpu02", "gpu03")
+HOSTS = {node: f"10.0.0.{number}" for number, node in enumerate(NODES, 1)}
+
+
+def on(*nodes: str, processes: int = 2) -> tuple[Placement, ...]:
+    return tuple(Placement(node, processes) for node in nodes)
+
+
+def made(placement: tuple[Placement, ...]) -> JobConfig:
+    raw = raw_job(placement=[one.to_dict() for one in placement])
+    config = parse_job(raw).config
+    assert config is not None
+    return config
+
+
+def launch(folder: Path, config: JobConfig, run: int) -> Launch:
+    """Return a launch as the desktop makes it."""
+    rooms = [NodeRoom(node, HOSTS[node], 8) for node in NODES]
+    ranks = rank_plans(config, rooms)
+    network = mpirun.Network("10.0.0.0/24", "/data/ssh_config")
+    argv = mpirun.command(
+        config,
+        ranks,
+        job_folder=str(folder),
+        run=run,
+        python="/env/bin/python",
+        mpirun="/usr/bin/mpirun",
+        network=network,
+    )
+    return Launch(
+        job_id=folder.name,
+        run=run,
+        config=config,
+        argv=argv,
+        ranks=ranks,
+        model_source="/data/m",
+        loader_source="/data/l",
+        dataset_files="/data/d",
+        environment=mpirun.environment(config, job_id=folder.name, run=run, code_root="/code"),
+        python="/env/bin/python",
+    )
+
+
+@pytest.mark.parametrize(
+    "left", [NODES, NODES[:2], NODES[1:], ("gpu03", "gpu01"), ("gpu02",)], ids=" ".join
+)
+def test_next_launch_is_the_one_that_a_desktop_would_make(
+    tmp_path: Path, left: tuple[str, ...]
+) -> None:
+    config = made(on(*NODES))
+    fewer = replace(config, placement=on(*left))
+    before = launch(tmp_path, config, 1)
+
+    after = next_launch(before, fewer, "/data/checkpoint.pt")
+
+    wanted = launch(tmp_path, fewer, 2)
+    assert after.ranks == wanted.ranks
+    assert after.environment == wanted.environment
+    assert after.resume_from == "/data/checkpoint.pt"
+    if len(left) > 1:
+        assert after.argv == wanted.argv
+    else:
+        # The options for several nodes stay; they change nothing on one.
+        assert after.argv[-9:] == wanted.argv[-9:]
+
+
+def test_next_run_waits_before_the_queued_jobs_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = DataRoot(tmp_path)
+    folder = root.job("a-job")
+    folder.checkpoints.mkdir(parents=True)
+    before = launch(folder.path, made(on(*NODES)), 3)
+
+    entry = queue_next(
+        folder, before, "gpu02 was lost.", placement=on("gpu01", "gpu03"), quiet_s=300
+    )
+
+    (found,) = entries.entries(root)
+    assert found == entry
+    assert (found.run, found.reason, found.quiet_s) == (4, "gpu02 was lost.", 300)
+    queued = Launch.from_dict(read_json(folder.queued_launch))
+    assert {plan.node for plan in queued.ranks} == {"gpu01", "gpu03"}
+    assert queued.environment[RUN_VARIABLE].endswith("4")
+    replace_json(folder.queued, replace(entry, place=0.0).to_dict())
+    other = root.job("b-job")
+    other.checkpoints.mkdir(parents=True)
+    assert queue_next(other, launch(other.path, made(on(*NODES)), 1), "").place < 0
+
+
+def test_invalid_settings_queue_nothing(tmp_path: Path) -> None:
+    folder = DataRoot(tmp_path).job("a-job")
+    folder.checkpoints.mkdir(parents=True)
+    before = launch(folder.path, made(on(*NODES)), 1)
+
+    with pytest.raises(BackendError, match="batch_size"):
+        next_run.queue_next(folder, before, "", changes={"batch_size": 0})
+
+    assert not folder.queued.exists()
