@@ -54,6 +54,10 @@ def _kept(kind: str, label: str, **more: Any) -> dict[str, Setting]:
     return declared(kind, label, section=KEEP, **more)
 
 
+def _seldom(kind: str, label: str, **more: Any) -> dict[str, Setting]:
+    return _kept(kind, label, is_rare=True, **more)
+
+
 def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
     return declared(kind, label, of="training", **more)
 
@@ -204,10 +208,10 @@ class EarlyStop:
 class OnFailure:
     """Reaction to the failure of a machine. After an error of the user's code there is no retry."""
 
-    retries: int = field(default=0, metadata=_kept("whole", "Retries", high=100, term="retry"))
+    retries: int = field(default=0, metadata=_seldom("whole", "Retries", high=100, term="retry"))
     nodes: str = field(
         default="same",
-        metadata=_kept(
+        metadata=_seldom(
             "choice",
             "Retry on",
             choices={"same": "same nodes", "others": "others too"},
@@ -215,24 +219,21 @@ class OnFailure:
         ),
     )
     shrink: bool = field(
-        default=False, metadata=_kept("flag", "Continue with fewer nodes", term="shrink")
+        default=False, metadata=_seldom("flag", "Continue with fewer nodes", term="shrink")
     )
     at_least: int = field(
-        default=1, metadata=_kept("whole", "At least, nodes", low=1, high=4096, term="shrink")
+        default=1, metadata=_seldom("whole", "At least, nodes", low=1, high=4096, term="shrink")
     )
     scaling: str = field(
         default="batch",
-        metadata=_kept(
+        metadata=_seldom(
             "choice",
             "With fewer nodes, keep",
             choices={"batch": "global batch", "process": "batch per process"},
             term="shrink",
-            is_rare=True,
         ),
     )
-    grow: bool = field(
-        default=False, metadata=_kept("flag", "Take a node back", term="shrink", is_rare=True)
-    )
+    grow: bool = field(default=False, metadata=_seldom("flag", "Take a node back", term="shrink"))
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ class JobConfig:
     )
     early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
     on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
-    gives_way: bool = field(default=False, metadata=_kept("flag", "Give way", term="give way"))
+    gives_way: bool = field(default=False, metadata=_seldom("flag", "Give way", term="give way"))
     quiet_minutes: float = field(
         default=5.0,
         metadata=_kept(

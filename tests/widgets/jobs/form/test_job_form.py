@@ -296,7 +296,7 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     fine = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(fine)
     before = places(form)
-    assert len(before) == (37 if is_open else 22)
+    assert len(before) == (45 if is_open else 22)
     faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
     nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
     form.show_check(JobCheck(faults=(*faults, nowhere)))
