@@ -58,9 +58,10 @@ class LostHeads:
         launch = self._launches.get((folder.job_id, run))
         if launch is None:
             return ()
+        goes_on = self._goes_on(folder)
         nodes = tuple(dict.fromkeys(plan.node for plan in launch.ranks))
         lost = tuple(node for node in nodes if self._is_lost(node))
-        if not lost or lost[0] != nodes[0] or self._goes_on(folder):
+        if not lost or lost[0] != nodes[0] or goes_on:
             return ()
         first = next(node for node in nodes if node not in lost)
         is_first = first == self._node
