@@ -1,6 +1,7 @@
 """Notify about events that the user may have missed: once each, merged if there are many.
 
-Always: failed, lost and stalled jobs, a diverging loss, and a node that goes offline under a job.
+Always: failed, lost and stalled jobs, jobs that the program continued after a failure, a diverging
+loss, and a node that goes offline under a job.
 Finished jobs: if the user chose so.
 """
 
@@ -99,6 +100,8 @@ class NotificationRules(QObject):
         self._in_doubt: set[tuple[str, int]] = set()
         self._alarmed: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self._offline: set[str] = set()
+        self._continued: dict[str, str] = {}
+        """When a job that was seen alive was continued without a user, "" for never."""
         self._waiting: list[_Event] = []
         self._merge = QTimer(self)
         self._merge.setSingleShot(True)
@@ -111,6 +114,7 @@ class NotificationRules(QObject):
         run = (view.id, view.run)
         if view.state.is_live:
             self._live[run] = view
+            self._see_continued(view)
             self._see_doubt(view)
         if run not in self._live:
             return
@@ -155,6 +159,14 @@ class NotificationRules(QObject):
 
     def _reports_success(self, state: JobState) -> bool:
         return state is JobState.FINISHED and self._reports_finished()
+
+    def _see_continued(self, view: JobView) -> None:
+        continued = view.status.continued
+        since = continued.since if continued is not None else ""
+        before = self._continued.get(view.id, since)
+        self._continued[view.id] = since
+        if continued is not None and since != before:
+            self._notify(view, "Continued", continued.reason, "warn")
 
     def _see_doubt(self, view: JobView) -> None:
         run = (view.id, view.run)

@@ -217,6 +217,7 @@ class NotSaved(BackendError):
     """The last checkpoint could not be written. Every rank raises it; it is about rank 0."""
 
     rank = 0
+    retry = "always"
 
     def __init__(self, trouble: str, newest: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""

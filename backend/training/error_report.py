@@ -150,5 +150,6 @@ def record_of(
         "remedy": getattr(error, "remedy", "") if known else "",
         "says_remedy": isinstance(error, BackendError) and bool(error.remedy) and not known,
         "sound_step": getattr(error, "sound_step", None),
+        "retry": getattr(error, "retry", ""),
         "secondary": is_echo(error) or guilty != rank,
     }

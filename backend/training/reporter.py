@@ -315,6 +315,7 @@ class Reporter:
             earlier_energy_j=self._begun.earlier_energy_j,
             gpus=self._begun.gpus,
             is_planned=self._is_planned,
+            continued=self._begun.continued,
             updated=self._clock.now("microseconds"),
         )
         try:

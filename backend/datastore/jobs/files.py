@@ -86,10 +86,13 @@ def view_of(
         status = replace(status, earlier_gpu_s=0.0)
     if status.state is JobState.STOPPING:
         status = replace(status, eta_s=None)
+    config, run = file.config, status.continued
+    if run is not None:
+        config = replace(config, placement=run.placement, batch_size=run.batch_size)
     return JobView(
         id=file.id,
         name=file.name,
-        config=file.config,
+        config=config,
         created=file.created,
         status=status,
         best_metric=best_metric,

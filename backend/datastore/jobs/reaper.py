@@ -39,7 +39,10 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
     if reason is None:
         return None
     _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)
-    _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
+    is_of_machine = reason is not UnrecordedEnd.NEVER_STARTED
+    _, problem = close_run(
+        folder, facts.run, reason.sentence, facts.status, is_of_machine=is_of_machine
+    )
     if problem:
         raise BackendError(problem, f"Check your write permission for {folder.path}.")
     folder.files.notify_end(folder, facts.run)

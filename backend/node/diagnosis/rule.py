@@ -64,6 +64,7 @@ class Rule:
     where: tuple[Where, ...] = tuple(Where)
     weight: Weight = Weight.CAUSE
     is_quoted: bool = False
+    retry: str = ""
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Rule:
@@ -121,6 +122,11 @@ def _read(file: Path, table: str) -> list[Rule]:
     except (OSError, KeyError, TypeError, ValueError, re.error):
         _log.exception("The rules of %s are left out", file.name)
         return []
+
+
+def retry_of(cause: str) -> str:
+    """Return "always" for a failure of the machine, "once" for one that may be, otherwise ""."""
+    return next((one.retry for one in load("rule") if one.cause == cause and one.retry), "")
 
 
 def read_entries(text: str, name: str) -> dict[str, list[dict[str, Any]]]:

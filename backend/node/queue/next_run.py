@@ -24,7 +24,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_t
 from backend.records.jobs.checkpoint import read_checkpoints, to_resume
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, with_changes
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.status import last_status
+from backend.records.jobs.status import Continued, last_status
 from backend.records.queue.entry import STEP, QueueEntry
 
 
@@ -38,6 +38,7 @@ def queue_next(
     changes: Mapping[str, Any] = {},
     not_before: str = "",
     quiet_s: float = 0.0,
+    continued: Continued | None = None,
 ) -> QueueEntry:
     """Queue the run after ``launch``; it continues from the job's newest checkpoint.
 
@@ -51,6 +52,7 @@ def queue_next(
         changes: Values of other settings by their paths.
         not_before: The earliest start, as in `QueueEntry`.
         quiet_s: See `QueueEntry`.
+        continued: As in `Launch`; by default as in the run before.
 
     Raises:
         BackendError: The settings are not valid, or the queue service of this computer did not
@@ -68,6 +70,7 @@ def queue_next(
     known = read_checkpoints(folder.checkpoints)
     record = to_resume(known, error.sound_step if error is not None else None)
     made = next_launch(launch, parsed.config, record.path if record is not None else "", hosts)
+    made = replace(made, continued=continued or launch.continued)
     others = queue_entries.entries(root)
     entry = QueueEntry(
         job_id=folder.job_id,

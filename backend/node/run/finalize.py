@@ -6,6 +6,7 @@ command line, `backend.datastore.jobs.reaper`. Reading a job's state never calls
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from backend.base.log import suppress
@@ -48,12 +49,20 @@ def supervision_of(supervisor: ProcessIdentity) -> Supervision:
 
 
 def close_run(
-    folder: JobFolder, run: int, why: str, last: RunStatus | None
+    folder: JobFolder,
+    run: int,
+    why: str,
+    last: RunStatus | None,
+    *,
+    is_of_machine: bool = False,
+    gone: Collection[str] = (),
 ) -> tuple[RunStatus, str]:
     """Kill the leftover processes of a run on this computer; write its exit and final status.
 
-    ``why`` is the sentence about its end, ``last`` the last status that was read. Returns the
-    final status, and why it could not be written or "".
+    ``why`` is the sentence about its end, ``last`` the last status that was read,
+    ``is_of_machine`` as in `EndedRun`. The next run is queued if the job is to try again, or to
+    continue without the nodes that are ``gone``. Returns the final status, and why it could not be
+    written or "".
     """
     attempt = folder.attempt(run)
     tag = run_tag(folder.job_id, run)
@@ -67,6 +76,7 @@ def close_run(
             exits=_rank_exits(folder, run, launch),
             expendable=launch.expendable if launch is not None else frozenset(),
             launcher_error=why,
+            is_of_machine=is_of_machine,
         ),
         leftovers,
         timestamps.now(),
@@ -83,6 +93,11 @@ def close_run(
                 spare.drop()
     except OSError as error:
         return status, f"The end of run {run} cannot be written: {error.strerror}."
+    if is_of_machine and launch is not None and launch.config.on_failure.continues:
+        # Imported only when needed: it needs the queue, which needs this.
+        from backend.node.queue import retry
+
+        retry.carry_out(folder, launch, retry.plan(folder, launch, record, gone))
     return status, ""
 
 

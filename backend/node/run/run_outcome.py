@@ -39,6 +39,8 @@ _ABORTED = re.compile(
 )
 _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
+_FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
+"""Signals that no error of the code sends; the kernel sends SIGKILL if memory runs out."""
 _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 
@@ -53,6 +55,8 @@ class _Judgement:
     """False when it only says that no rank was left to report the cause."""
     is_from_outside: bool = False
     """A signal from outside ended the run; the logs show only what followed."""
+    is_of_machine: bool = False
+    """A node or a process of the program was lost, without an error of the user's code."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class EndedRun:
     launcher: str = "mpirun"
     launcher_code: int | None = None
     launcher_error: str = ""
+    is_of_machine: bool = False
+    """Whether ``launcher_error`` is about the machine: it restarted, or lost the supervisor."""
     launcher_log: str = ""
     stop_was_requested: bool = False
     stopped_by: str = ""
@@ -101,6 +107,7 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
     if state is JobState.ERROR and judged is not None:
         error = _explained(judged, found)
         message = _named(error)
+        error = replace(error, retry=_retry(judged, error))
     return RunExit(
         *(found.run, state, message, error, found.launcher_code, leftovers, ended),
         other_cpu=found.other_cpu,
@@ -203,6 +210,20 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     )
 
 
+def _retry(judged: _Judgement, error: RankError) -> str:
+    """Return `RankError.retry`: whether the machine failed, and not the user's code."""
+    record = judged.record
+    if judged.is_of_machine or error.retry:
+        return error.retry or "always"
+    if record is not None and record.outcome == "signal" and record.signal in _FROM_OUTSIDE:
+        return _FROM_OUTSIDE[record.signal]
+    if not error.cause:
+        return ""
+    from backend.node.diagnosis.rule import retry_of
+
+    return retry_of(error.cause)
+
+
 def _limit(cause: str, record: RankExit) -> str:
     """Return the size of the limit that was reached, as a sentence; "" if it is not known."""
     if cause == "open_files" and record.open_files is not None:
@@ -278,7 +299,8 @@ def _first_failure(found: EndedRun) -> _Judgement:
         return seen
     missing = {plan.rank for plan in found.ranks} - {one.rank for one in found.exits}
     if not failures or (found.expendable and missing - found.expendable):
-        return _Judgement(_silent(found), knows_why=False)
+        is_lost = 0 < len(missing) < len(found.ranks)
+        return _Judgement(_silent(found), knows_why=False, is_of_machine=is_lost)
     # A job that can lose workers continues until the last one has ended.
     survived = [one for one in failures if not one[1].secondary]
     return _Judgement(*[failures[0], *survived][-1])
@@ -287,18 +309,20 @@ def _first_failure(found: EndedRun) -> _Judgement:
 def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if found.launcher_error:
-        return _Judgement(RankError(found.launcher_error))
+        return _Judgement(
+            RankError(found.launcher_error, node=_head(found)), is_of_machine=found.is_of_machine
+        )
     if found.end_requested:
         ended = f"The run was ended from outside: its supervisor got {found.end_requested}."
-        return _Judgement(RankError(ended), is_from_outside=True)
+        return _Judgement(RankError(ended), is_from_outside=True, is_of_machine=True)
     blind = _blind(found)
     if blind is not None:
-        return _Judgement(blind, is_from_outside=True)
+        return _Judgement(blind, is_from_outside=True, is_of_machine=True)
     lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
-        return _Judgement(lost)
+        return _Judgement(lost, is_of_machine=True)
     if found.unreached:
-        return _Judgement(_unreached(found))
+        return _Judgement(_unreached(found), is_of_machine=True)
     if found.gave_up:
         return _Judgement(RankError(found.gave_up))
     if found.launcher_code is not None and found.launcher_code < 0:
@@ -307,9 +331,16 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
             f"{found.launcher} on this computer was killed by signal {number} "
             f"({wording.signal_name(number)})."
         )
-        return _Judgement(RankError(killed))
+        return _Judgement(RankError(killed), is_of_machine=True)
     asked = _terminated(found)
-    return _Judgement(asked, is_from_outside=True) if asked is not None else None
+    if asked is None:
+        return None
+    return _Judgement(asked, is_from_outside=True, is_of_machine=True)
+
+
+def _head(found: EndedRun) -> str:
+    """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
+    return found.ranks[0].node if found.is_of_machine and found.ranks else ""
 
 
 def _blind(found: EndedRun) -> RankError | None:

@@ -81,6 +81,7 @@ def _first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStat
         gpus=sum(bool(plan.gpu) for plan in launch.ranks),
         earlier_gpu_s=0.0,
         earlier_energy_j=0.0,
+        continued=launch.continued,
         started=now,
         updated=now,
     )

@@ -1,4 +1,4 @@
-"""Find runs of this computer that ended without a record, at little cost.
+"""Find runs of this computer that ended without a record, at little cost, and those of a lost head.
 
 Each run is polled until it is over; after that only whether the job has a newer run, some jobs in
 each round, because a data root may hold ten thousand.
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from backend.base.log import swallowed
+from backend.node.run.lost_heads import LostHeads
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -40,6 +41,7 @@ class RunWatch:
         """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
         self._turn = 0
         self._not_before: dict[str, float] = {}
+        self._heads = LostHeads(root, node, monotonic)
 
     def poll(self) -> tuple[str, ...]:
         """Run one round; return the ids of the jobs whose run was closed.
@@ -69,7 +71,8 @@ class RunWatch:
             return False
         run = folder.newest_run()
         supervisor = self._gone_supervisor(folder, run, changed)
-        if supervisor is None or self._monotonic() < self._not_before.get(job, 0.0):
+        gone = self._heads.gone(folder, run) if supervisor is None else ()
+        if (supervisor is None and not gone) or self._monotonic() < self._not_before.get(job, 0.0):
             return False
         # Imported only when needed: an agent stays small as long as no run fails.
         from backend.node.notifications import send as send_notice
@@ -77,13 +80,17 @@ class RunWatch:
         from backend.records.jobs.config import THIS_COMPUTER
         from backend.records.jobs.launch import launch_of
 
-        launch = launch_of(folder.launch, run)
-        if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
-            self._settled[job] = changed
-            return False
-        why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)]
-        _, problem = finalize.close_run(folder, run, why.sentence, last_status(folder))
-        _log.info("Closed run %d of job %s (%s). %s", run, job, why.value, problem)
+        why = f"{gone[0]} no longer answers, and led the run." if gone else ""
+        if supervisor is not None:
+            launch = launch_of(folder.launch, run)
+            if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
+                self._settled[job] = changed
+                return False
+            why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].sentence
+        _, problem = finalize.close_run(
+            folder, run, why, last_status(folder), is_of_machine=True, gone=gone
+        )
+        _log.info("Closed run %d of job %s: %s %s", run, job, why, problem)
         if problem:
             self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S
             return False
@@ -105,7 +112,8 @@ class RunWatch:
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
-            self._settled[folder.job_id] = changed
+            if not self._heads.watches(folder, run):
+                self._settled[folder.job_id] = changed
             return None
         # Checked last: a supervisor writes the end before it exits.
         if process_identity.is_alive(supervisor) or attempt.exit.exists():

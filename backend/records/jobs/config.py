@@ -233,6 +233,11 @@ class OnFailure:
     )
     grow: bool = field(default=False, metadata=_seldom("flag", "Take a node back", term="shrink"))
 
+    @property
+    def continues(self) -> bool:
+        """Return whether the program continues the job after the failure of a machine."""
+        return self.retries > 0 or self.shrink
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -390,6 +395,10 @@ class JobConfig:
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
+
+    @property
+    def node_count(self) -> int:
+        return len(self.placement)
 
     @property
     def world_size(self) -> int:

@@ -11,6 +11,7 @@ from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
 from backend.records.base.schema import READ, STRICT, Record
 from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.status import Continued
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
 
@@ -65,6 +66,7 @@ class Launch(Record, what="launch record", rules=STRICT):
     """Its nodes see neither the data root nor each other's files: each has a root of its own."""
     grace_s: float = STOP_GRACE_S
     """Time without progress after a stop request before a rank is ended."""
+    continued: Continued | None = None
     steps_limit: int = 0
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""

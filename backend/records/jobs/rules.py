@@ -70,12 +70,34 @@ def _has(job: JobConfig, option: str, value: str) -> bool:
     return bool(job.strategy.settings.get(option) == value)
 
 
+def _needs_all(job: JobConfig) -> bool:
+    return job.strategy.name == "alone" or job.strategy.is_split
+
+
 def _named(names: Iterable[str]) -> str:
     """Return placeholders as in the arguments, for a sentence that is formatted."""
     return ", ".join(f"{{{{{name}}}}}" for name in names)
 
 
 RULES = (
+    Rule(
+        "fewer nodes",
+        ("on_failure.shrink", "placement", "strategy.name"),
+        lambda job: job.on_failure.shrink and len(job.placement) < 2 and not _needs_all(job),
+        "needs 2 nodes or more; the job has one.",
+    ),
+    Rule(
+        "nodes left",
+        ("on_failure.at_least", "on_failure.shrink", "placement"),
+        lambda job: job.on_failure.shrink and job.on_failure.at_least > len(job.placement),
+        "cannot be above the number of nodes; the job has {job.node_count}.",
+    ),
+    Rule(
+        "same nodes",
+        ("on_failure.shrink", "strategy.name"),
+        lambda job: job.on_failure.shrink and _needs_all(job),
+        "cannot be used with “{job.strategy.name}”, which needs all its processes.",
+    ),
     Rule(
         "placeholders",
         ("arguments", "resume_arguments"),

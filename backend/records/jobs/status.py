@@ -16,6 +16,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import Record
 from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.config import Placement
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -34,7 +35,8 @@ class RankError(Record, what="error"):
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
     analysed; ``evidence`` are the lines that prove it, or the last lines if nothing does.
     ``says_remedy``: the sentence is this program's and ends with what to do. ``sound_step`` is the
-    last step before the loss rose, if that ended the run.
+    last step before the loss rose, if that ended the run. ``retry`` is "always" if the machine
+    failed, "once" if another try may succeed, "" if the user has to act.
     """
 
     sentence: str = ""
@@ -46,6 +48,33 @@ class RankError(Record, what="error"):
     evidence: tuple[EvidenceLine, ...] = ()
     says_remedy: bool = False
     sound_step: int | None = None
+    retry: str = ""
+
+
+@dataclass(frozen=True)
+class Continued(Record, what="continued run"):
+    """Why the program itself made a run, without a user: a machine failed in the run before.
+
+    ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
+    ``avoids`` the nodes without which it continues, ``before`` the nodes that the user chose.
+    ``step`` and ``cause`` are those of the failure.
+    """
+
+    reason: str
+    since: str = ""
+    retries: int = 0
+    avoids: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    placement: tuple[Placement, ...] = ()
+    batch_size: int = 0
+    step: int = 0
+    cause: str = ""
+
+    @property
+    def nodes(self) -> str:
+        """Return "2 of 3 nodes", "" if it has all."""
+        count, wanted = len(self.placement), len(self.before)
+        return f"{count} of {wanted} nodes" if count < wanted else ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +122,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     energy_j: float | None = None
     other_cpu: float | None = None
     is_planned: bool = False
+    continued: Continued | None = None
     schema: int = STATUS_SCHEMA
 
     @property

@@ -157,6 +157,7 @@ class JobView:
             "eta_s": status.eta_s,
             "pins": plain(self.pins),
             "doubt": self.doubt,
+            **({"continued": plain(status.continued)} if status.continued is not None else {}),
             "alarms": plain(status.alarms),
             **(plain(now) if self.state.is_live and status.step_times is not None else {}),
         }

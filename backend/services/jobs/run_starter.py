@@ -6,11 +6,13 @@ comes after it: if a desktop dies in between, the run never begins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs.files import JobFile
@@ -97,6 +99,8 @@ class RunStarter:
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
             needed = (*weights, *(path for path in sidecars if path.exists()))
             access.provide(plan.blind, folder, self._versions(file), needed, progress)
+        if plan.config.on_failure.continues:
+            self._prepare_others(plan.ranks)
         with self._nodes.head(plan.ranks) as head:
             if not run_start.claim(folder, run, access):
                 return False
@@ -106,6 +110,12 @@ class RunStarter:
             head.start(folder, run, plan.site)
             queue_files.leave(self._root, folder)
         return True
+
+    def _prepare_others(self, ranks: Sequence[RankPlan]) -> None:
+        """Enable every node to lead: it does if the head is lost."""
+        for plan in {plan.node: plan for plan in ranks if plan.node != ranks[0].node}.values():
+            with suppress(BackendError):
+                self._nodes.prepare_head((plan, *ranks))
 
     def _versions(self, file: JobFile) -> tuple[Path, ...]:
         found = (
@@ -168,6 +178,13 @@ class RunStarter:
             network=network,
         )
         blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
+        if blind and config.on_failure.continues:
+            raise BackendError(
+                f"{blind[0]} does not see the data root, so no node can continue the job after a "
+                "failure.",
+                "Set “Retries” to 0 and turn off “Continue with fewer nodes”, or mount the data "
+                f"root on {blind[0]} and add it again.",
+            )
         return RunPlan(argv, ranks, site, config, blind)
 
     def _on_site(self, path: Path, site: NodePaths) -> str:

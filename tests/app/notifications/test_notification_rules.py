@@ -13,7 +13,7 @@ from app.notifications.notification_rules import Notice, NotificationRules
 from app.notifications.notification_store import KEPT, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import Continued, RankError
 from backend.records.jobs.summary import JobListing, line_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
@@ -61,6 +61,23 @@ def test_m20_a_stalled_run_is_told_once_while_it_is_stalled(notices, told):
 def test_m20_a_stop_that_a_person_asked_for_is_no_news(notices, told):
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.INTERRUPTED))
+    assert told == []
+
+
+def test_a_job_that_the_program_continued_is_told_once(notices, told):
+    notices.see(LIVE)
+    lost = Continued("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
+    for _ in range(3):
+        notices.see(changed(LIVE, run=LIVE.run + 1, continued=lost))
+    again = replace(lost, since="2026-11-28T03:12:00Z")
+    notices.see(changed(LIVE, run=LIVE.run + 2, continued=again))
+    notices.send_waiting()
+    assert titles(told) == ["Continued: digits"] * 2
+    assert told[0].text == lost.reason
+
+
+def test_a_job_that_was_continued_before_the_window_opened_is_no_news(notices, told):
+    notices.see(changed(LIVE, run=2, continued=Continued("gpu02 no longer answers.", "2026-11-28")))
     assert told == []
 
 

@@ -140,19 +140,22 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
 
 
 @pytest.mark.parametrize(
-    ("processes", "strategy", "seconds"),
+    ("processes", "strategy", "on_failure", "seconds"),
     [
-        (1, {"name": "downpour", "servers": 1}, "0"),
-        (1, {"name": "downpour", "servers": 2}, "20"),
-        (2, {"name": "downpour", "servers": 2}, "0"),
-        (2, {"name": "ddp"}, "20"),
+        (1, {"name": "downpour", "servers": 1}, {}, "0"),
+        (1, {"name": "downpour", "servers": 1}, {"shrink": True}, "0"),
+        (1, {"name": "downpour", "servers": 2}, {}, "20"),
+        (2, {"name": "downpour", "servers": 2}, {}, "0"),
+        (2, {"name": "ddp"}, {}, "20"),
+        (2, {"name": "ddp"}, {"retries": 1}, "5"),
+        (2, {"name": "ddp"}, {"shrink": True}, "5"),
     ],
 )
 def test_mpirun_watches_nodes_without_which_the_job_cannot_continue(
-    processes: int, strategy: dict[str, Any], seconds: str
+    processes: int, strategy: dict[str, Any], on_failure: dict[str, Any], seconds: str
 ) -> None:
     placement = [{"node": "a", "processes": processes}, {"node": "b", "processes": 4}]
-    config = job(placement, strategy=strategy)
+    config = job(placement, strategy=strategy, on_failure=on_failure)
     argv = command(config, rank_plans(config, ROOMS), network=Network("10.77.0.0/24", "/data/s"))
     assert argv[argv.index("oob_tcp_keepalive_time") + 1] == seconds
 

@@ -48,6 +48,7 @@ class CurveMarks:
         self._stopped_at: int | None = None
         self._alarms: tuple[Alarm, ...] = ()
         self._problems: tuple[AxisSpan, ...] = ()
+        self._fewer: tuple[int, str] = (0, "")
 
     # Input; True if the marks have changed.
 
@@ -62,9 +63,11 @@ class CurveMarks:
 
     def show_view(self, view: JobView) -> bool:
         end = (view.step, view.state) if view.state in _ENDS else None
-        if (end, view.status.alarms) == (self._end, self._alarms):
+        continued = view.status.continued
+        fewer = (view.run, continued.nodes) if continued is not None else (0, "")
+        if (end, view.status.alarms, fewer) == (self._end, self._alarms, self._fewer):
             return False
-        self._end, self._alarms = end, view.status.alarms
+        self._end, self._alarms, self._fewer = end, view.status.alarms, fewer
         if view.state is JobState.INTERRUPTED:
             self._stopped_at = view.step
         return True
@@ -95,11 +98,18 @@ class CurveMarks:
         return found
 
     def posts(self, axis: XAxis) -> list[Post]:
-        """Return the failure and the warnings; those of one step share a post."""
+        """Return the failure, the warnings, and where the job continued with fewer nodes.
+
+        Those of one step share a post.
+        """
         failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
         words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
         for alarm in self._alarms:
             words.setdefault(alarm.step, []).append(alarm.short)
+        run, nodes = self._fewer
+        for start in self._curves.starts():
+            if nodes and start.run == run:
+                words.setdefault(start.first_step, []).append(nodes)
         posts = []
         for step, x in self._placed(words, axis):
             text = ", ".join(words[step])

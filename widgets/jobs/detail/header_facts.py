@@ -26,6 +26,10 @@ def circumstances(view: JobView) -> str:
         by = f" by {view.user}" if view.user else ""
         run = f"run {formats.count(view.run)} " if view.run > 1 else ""
         words.append(f"{run}started {formats.moment_long(started, now)}{by}")
+    continued = view.status.continued
+    if continued is not None and continued.nodes:
+        since = formats.moment(instant(continued.since), now)
+        words.insert(1, f"{continued.nodes} since {since}")
     return " · ".join(words)
 
 

@@ -75,7 +75,10 @@ def finding(
     if why_slow:
         return JobFinding("warn", why_slow, node=node)
     if place is not None and view.state is JobState.QUEUED:
-        return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
+        more = f"{place.entry.reason} {place.sentence}".lstrip()
+        return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
+    if view.status.continued is not None and view.state.is_live:
+        return JobFinding("warn", view.status.continued.reason)
     if result.sentence and view.state is JobState.FINISHED:
         strong, _, rest = result.sentence.partition(": ")
         ending = rest[:1].upper() + rest[1:]

@@ -69,6 +69,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Name", view.name),
         ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
         ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
+        ("Reason", place.entry.reason if place is not None else _continued(view)),
         ("Cause", cause(view)),
         ("Fix", view.error.remedy if view.error else ""),
         ("Message", view.status.message),
@@ -97,6 +98,15 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )
+
+
+def _continued(view: JobView) -> str:
+    """Return why the program itself continued the job, and on how many nodes."""
+    found = view.status.continued
+    if found is None or view.state is JobState.QUEUED:
+        return ""
+    count = f" {found.nodes} since {in_local_time(found.since)}." if found.nodes else ""
+    return f"{found.reason}{count}"
 
 
 def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:

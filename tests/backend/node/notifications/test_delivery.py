@@ -31,6 +31,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder, DataRoot
 from backend.records.base.local_files import LocalFiles
+from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import (
@@ -43,6 +44,7 @@ from backend.records.notifications.notification import (
     mail_fault,
     webhook_fault,
 )
+from backend.records.queue.entry import QueueEntry
 from tests.fakes.mail_server import MailServer, certificate
 from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
@@ -372,6 +374,19 @@ def test_s16_a_stop_is_no_news_and_success_only_where_it_is_wished_for(tmp_path:
     assert ended(JobState.FINISHED, True)
     assert not ended(JobState.FINISHED, False)
     assert ended(JobState.LOST, False)
+
+
+def test_the_message_says_how_a_job_continues(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    replace_json(run.attempt.exit, RunExit(1, JobState.ERROR, "gpu02 is lost.").to_dict())
+    reason = "gpu02 is lost. Continues on gpu01, without gpu02."
+    entry = QueueEntry(
+        run.folder.job_id, "job", 2, (Placement("gpu01", 1),), "machine", reason=reason
+    )
+    replace_json(run.folder.queued, entry.to_dict())
+    message = message_of(run.folder, 1, Channels("http://a"))
+    assert message is not None
+    assert message.cause == reason
 
 
 def test_a_log_of_nothing_has_no_last_lines() -> None:

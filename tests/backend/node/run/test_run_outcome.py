@@ -116,6 +116,67 @@ def test_a_stop_whose_checkpoint_was_saved_says_so_whatever_became_of_another_ra
     assert "no checkpoint could be made" in judge(**saved, **hung).message
 
 
+def logged(text: str) -> dict[str, object]:
+    return {"logs": {1: (LogPart.of("rank-1.log", f"{text}\n"),)}}
+
+
+def by(name: str) -> RankExit:
+    return replace(ended(1, "signal", f"It was killed ({name})."), signal=name)
+
+
+ECHO = ended(0, "error", "Another rank ended.", secondary=True)
+EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
+
+
+@pytest.mark.parametrize(
+    ("exits", "more", "retry"),
+    [
+        # The machine.
+        ([ECHO], {}, "always"),
+        ([ECHO], {"unreached": ("gpu2",)}, "always"),
+        ([], {"end_requested": "SIGTERM"}, "always"),
+        ([], {"launcher_code": -9}, "always"),
+        ([], {"launcher_error": "The computer was restarted.", "is_of_machine": True}, "always"),
+        ([ended(0, "interrupted")], {"blind": ("gpu2",), "data_root": "/lab"}, "always"),
+        ([by("SIGTERM")], {}, "always"),
+        (
+            [EXITED],
+            logged("RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+            "always",
+        ),
+        ([EXITED], logged("OSError: [Errno 28] No space left on device"), "always"),
+        # It may be the machine.
+        ([by("SIGKILL")], {}, "once"),
+        ([EXITED], logged("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"), "once"),
+        # The user's code, or the user.
+        ([by("SIGSEGV")], {}, ""),
+        ([EXITED], logged("ValueError: x"), ""),
+        ([EXITED], logged("ModuleNotFoundError: No module named 'timm'"), ""),
+        ([ended(1, "error", "ValueError: x")], {}, ""),
+        ([ended(1, "error", "ValueError: x")], {"unreached": ("gpu2",)}, ""),
+        ([ended(1, "stalled", "Rank 1 made no progress for 600 s.")], {}, ""),
+        ([], {"launcher_error": "mpirun could not be started: no such file."}, ""),
+        ([], {"launcher_code": 1}, ""),
+    ],
+)
+def test_only_a_failure_of_the_machine_is_to_be_retried(
+    exits: list[RankExit], more: dict[str, object], retry: str
+) -> None:
+    record = judge(*exits, **more)
+    assert record.state is JobState.ERROR
+    assert record.error is not None
+    assert record.error.retry == retry, record.message
+    assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+
+
+@pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED])
+def test_a_loss_that_is_not_finite_is_not_retried(cause: str) -> None:
+    error = RankError("The loss is not a number.", 1, "gpu2", cause=cause)
+    record = judge(replace(ended(1, "error", "x"), error=error))
+    assert record.error is not None
+    assert record.error.retry == ""
+
+
 def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
     record = judge(unreached=("gpu2", "gpu3", "gpu4"))
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")

@@ -7,8 +7,10 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.jobs.config import Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Continued
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -295,3 +297,11 @@ def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
     assert not tab._taking.isActive()
     assert list(tab.curve("accuracy").steps) == [1]
     assert tab.curve("loss") is None
+
+
+def test_where_a_job_continued_with_fewer_nodes_there_is_a_mark(tab):
+    before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
+    continued = Continued("c was lost.", before=before, placement=left)
+    tab.show_view(changed(LIVE, run=2, continued=continued))
+    assert "2 of 3 nodes" in said(tab, 41)
+    assert "2 of 3 nodes" not in said(tab, 40)

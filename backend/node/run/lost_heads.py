@@ -1,0 +1,85 @@
+"""Find runs whose head node is lost, for the node that is to continue them.
+
+The head's supervisor closes a run. Where the head itself is gone, the first other node of the run
+does, if the job continues after a failure: its agent sees by the heartbeats that the head is gone.
+If two nodes believe to be the first, the claim of the next run decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from backend.node.metrics.heartbeats import HeartbeatReader
+from backend.node.system import process_cleanup
+from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.jobs.status import last_status
+
+if TYPE_CHECKING:
+    from backend.records.jobs.launch import Launch
+
+_LOST_S = 12.0
+"""From the end of a heartbeat, which takes three beats to be missed, to the loss of its node."""
+
+
+class LostHeads:
+    """Polled for each live run of another head. ``node`` is the name of this node."""
+
+    def __init__(
+        self, root: DataRoot, node: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._node = node
+        self._monotonic = monotonic
+        self._beats = HeartbeatReader(root, monotonic)
+        self._silent: dict[str, float] = {}
+        """Since when a node is silent."""
+        self._still: dict[str, tuple[int, float]] = {}
+        """The heartbeat of each run's status, and since when it is this."""
+        self._launches: dict[tuple[str, int], Launch | None] = {}
+
+    def watches(self, folder: JobFolder, run: int) -> bool:
+        """Return whether this node may have to continue the job."""
+        key = (folder.job_id, run)
+        if key not in self._launches:
+            # Imported only when needed: an agent stays small as long as no job runs here.
+            from backend.records.jobs.launch import launch_of
+
+            launch = launch_of(folder.launch, run)
+            if launch is None:
+                return True
+            nodes = {plan.node for plan in launch.ranks[1:]}
+            is_mine = launch.config.on_failure.continues and self._node in nodes
+            self._launches[key] = launch if is_mine and not launch.apart else None
+        return self._launches[key] is not None
+
+    def gone(self, folder: JobFolder, run: int) -> tuple[str, ...]:
+        """Return the nodes of a run that are lost, if this node is to continue it, otherwise ()."""
+        launch = self._launches.get((folder.job_id, run))
+        if launch is None:
+            return ()
+        goes_on = self._goes_on(folder)
+        nodes = tuple(dict.fromkeys(plan.node for plan in launch.ranks))
+        lost = tuple(node for node in nodes if self._is_lost(node))
+        if not lost or lost[0] != nodes[0] or goes_on:
+            return ()
+        first = next(node for node in nodes if node not in lost)
+        is_first = first == self._node
+        return lost if is_first and not process_cleanup.tagged(run_tag(folder.job_id, run)) else ()
+
+    def _is_lost(self, node: str) -> bool:
+        now = self._monotonic()
+        if node == self._node or self._beats.read(node)[1]:
+            self._silent.pop(node, None)
+            return False
+        return now > self._silent.setdefault(node, now) + _LOST_S
+
+    def _goes_on(self, folder: JobFolder) -> bool:
+        """Return whether the status still advances: then only the head's agent is gone."""
+        status, now = last_status(folder), self._monotonic()
+        beat = status.heartbeat if status is not None else 0
+        before, since = self._still.get(folder.job_id, (-1, now))
+        if beat != before:
+            since = now
+        self._still[folder.job_id] = beat, since
+        return now <= since + _LOST_S

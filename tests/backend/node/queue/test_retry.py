@@ -1,0 +1,239 @@
+"""What follows the failure of a machine: whether the job continues by itself, where, and how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.queue import entries, retry
+from backend.node.queue.retry import NextTry, Room, next_try
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import OnFailure, Placement, parse_job
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Continued, RankError, RunExit
+from tests.backend.node.queue.test_next_run import launch, on
+from tests.integration.tiny import raw_job
+
+LOST = RankError("gpu02 no longer answers.", 2, "gpu02", retry="always")
+KILLED = replace(LOST, sentence="Rank 2 was killed.", cause="killed", retry="once")
+USER = RankError("ValueError: x", 2, "gpu02")
+SPARE = {"gpu04": Room("10.0.0.4", cores=8, is_free=True)}
+BUSY = {"gpu04": replace(SPARE["gpu04"], is_free=False)}
+SMALL = {"gpu04": replace(SPARE["gpu04"], cores=1)}
+
+
+def made(tmp_path: Path, **more: Any) -> Launch:
+    settings = {key: more.pop(key) for key in list(more) if hasattr(OnFailure(), key)}
+    raw = raw_job(
+        placement=[one.to_dict() for one in on(*ALL.split())], on_failure=settings, **more
+    )
+    config = parse_job(raw).config
+    assert config is not None, parse_job(raw).faults
+    return launch(tmp_path, config, 1)
+
+
+def where(found: NextTry | None) -> str:
+    return "" if found is None else " ".join(one.node for one in found.continued.placement)
+
+
+ALL = "gpu01 gpu02 gpu03"
+LEFT = "gpu01 gpu03"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "gone", "rooms", "nodes"),
+    [
+        ({}, LOST, ["gpu02"], SPARE, ""),
+        # Try again.
+        ({"retries": 1}, LOST, ["gpu02"], SPARE, ALL),
+        ({"retries": 1}, USER, [], SPARE, ""),
+        ({"retries": 1}, KILLED, [], {}, ALL),
+        ({"retries": 1}, replace(LOST, node=""), [], {}, ALL),
+        ({"retries": 1, "nodes": "others"}, LOST, ["gpu02"], SPARE, "gpu01 gpu04 gpu03"),
+        ({"retries": 1, "nodes": "others"}, LOST, ["gpu02"], BUSY, LEFT),
+        ({"retries": 1, "nodes": "others"}, LOST, ["gpu02"], SMALL, LEFT),
+        ({"retries": 1, "nodes": "others"}, replace(LOST, node=""), [], SPARE, ALL),
+        ({"retries": 1, "nodes": "others"}, USER, ["gpu02"], SPARE, ""),
+        # Continue with fewer.
+        ({"shrink": True}, LOST, ["gpu02"], SPARE, LEFT),
+        ({"shrink": True}, USER, [], {}, ""),
+        ({"shrink": True, "at_least": 3}, LOST, ["gpu02"], {}, ""),
+        ({"shrink": True, "at_least": 2}, LOST, ["gpu02", "gpu03"], {}, ""),
+        ({"shrink": True}, LOST, ["gpu02", "gpu03"], {}, "gpu01"),
+        ({"shrink": True}, replace(LOST, node="gpu01"), ["gpu01"], {}, "gpu02 gpu03"),
+        ({"shrink": True}, LOST, ["gpu01", "gpu02", "gpu03"], {}, ""),
+        # Both.
+        ({"shrink": True, "retries": 1}, LOST, ["gpu02"], {}, LEFT),
+        ({"shrink": True, "retries": 1}, KILLED, [], {}, ALL),
+        (
+            {"shrink": True, "retries": 1, "nodes": "others"},
+            LOST,
+            ["gpu02"],
+            SPARE,
+            "gpu01 gpu04 gpu03",
+        ),
+        ({"shrink": True, "at_least": 3, "retries": 1}, LOST, ["gpu02"], {}, ALL),
+    ],
+)
+def test_where_a_job_continues(
+    tmp_path: Path,
+    settings: dict[str, Any],
+    error: RankError,
+    gone: list[str],
+    rooms: dict[str, Room],
+    nodes: str,
+) -> None:
+    found = next_try(made(tmp_path, **settings), error, 40, gone, rooms)
+
+    assert where(found) == nodes
+    if found is None:
+        return
+    assert error.sentence in found.continued.reason
+    assert set(found.continued.avoids).isdisjoint(nodes.split())
+    assert found.continued.nodes == (
+        "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
+    )
+
+
+def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) -> None:
+    before = made(tmp_path, retries=2)
+    for used in (1, 2):
+        found = next_try(before, LOST, 10 * used, ["gpu02"])
+        assert found is not None
+        assert found.continued.retries == used
+        assert f"{used} of 2" in found.continued.reason
+        before = replace(before, run=before.run + 1, continued=found.continued)
+    assert next_try(before, LOST, 90, ["gpu02"]) is None
+    # A user who resumes it has a launch of his own.
+    assert next_try(replace(before, continued=None), LOST, 90, ["gpu02"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "saved", "again"),
+    [
+        (KILLED, 40, False),
+        (KILLED, 41, True),
+        (replace(KILLED, cause="gpu_memory"), 40, True),
+        (LOST, 40, True),
+    ],
+)
+def test_what_may_be_the_code_is_retried_once_without_a_new_checkpoint(
+    tmp_path: Path, error: RankError, saved: int, again: bool
+) -> None:
+    before = made(tmp_path, retries=9)
+    continued = Continued("It was killed.", retries=1, step=40, cause="killed")
+    found = next_try(replace(before, continued=continued), error, saved)
+    assert (found is not None) is again
+
+
+@pytest.mark.parametrize(
+    ("more", "left", "batch", "rate", "words"),
+    [
+        ({"scaling": "batch"}, 2, 12, 0.15, "so that the global batch is 48 as before"),
+        ({"scaling": "batch"}, 1, 24, 0.3, "so that the global batch is 48 as before"),
+        ({"scaling": "batch", "batch_size": 7}, 2, 10, 0.15, "is rounded to 40 from 42"),
+        ({"scaling": "process"}, 2, 8, 0.1, "is 32 instead of 48, and the rate is 0.667"),
+        ({"scaling": "process", "strategy": {"lr_scaling": "none"}}, 2, 8, 0.1, "the rate stays"),
+        ({"scaling": "batch", "strategy": {"lr_scaling": "none"}}, 2, 12, 0.1, "48 as before"),
+        ({"strategy": {"name": "downpour"}}, 2, 8, 0.1, ""),
+    ],
+)
+def test_batch_and_rate_with_fewer_nodes(
+    tmp_path: Path, more: dict[str, Any], left: int, batch: int, rate: float, words: str
+) -> None:
+    gone = ["gpu02", "gpu03"][: 3 - left]
+    settings = {"batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}, **more}
+    before = made(tmp_path, shrink=True, **settings)
+    found = next_try(before, LOST, 0, gone)
+    assert found is not None
+    assert words in found.continued.reason
+    assert found.continued.batch_size == batch
+    assert found.changes.get("optimizer.lr", 0.1) == pytest.approx(rate)
+    if more.get("scaling") == "batch":
+        # What multiplies the gradients' mean stays.
+        factors = {1: 2, 2: 4, 3: 6}
+        has_factor = "strategy" not in more
+        old, new = (factors[3], factors[left]) if has_factor else (1, 1)
+        assert found.changes["optimizer.lr"] * new == pytest.approx(0.1 * old)
+
+
+def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None:
+    placement = [{"node": n, "gpus": [f"{n}-a", f"{n}-b"]} for n in ("gpu01", "gpu02")]
+    raw = raw_job(placement=placement, on_failure={"retries": 1, "nodes": "others"})
+    config = parse_job(raw).config
+    assert config is not None
+    before = replace(made(tmp_path), config=config)
+    own = {"gpu02": Room("10.0.0.2", {"gpu02-a": "A100", "gpu02-b": "A100"})}
+    other = Room("10.0.0.3", {"c": "T4", "d": "A100", "e": "A100", "f": "A100"}, is_free=True)
+
+    found = next_try(before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, taken={"e"})})
+    assert found is not None
+    assert found.continued.placement[1] == Placement("gpu03", gpus=("d", "f"))
+    assert found.hosts == {"gpu03": "10.0.0.3"}
+    found = next_try(before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, taken={"e", "f"})})
+    assert where(found) == "gpu01"
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"on_failure": {"retries": -1}}, "on_failure.retries"),
+        ({"on_failure": {"shrink": True}, "nodes": 1}, "on_failure.shrink"),
+        ({"on_failure": {"shrink": True, "at_least": 4}}, "on_failure.at_least"),
+        (
+            {"on_failure": {"shrink": True}, "strategy": {"name": "alone"}, "nodes": 1},
+            "on_failure.shrink",
+        ),
+        ({"on_failure": {"shrink": True, "at_least": 0}}, "on_failure.at_least"),
+        ({"on_failure": {"nodes": "all"}}, "on_failure.nodes"),
+        ({"on_failure": {"shrink": True, "at_least": 3}}, ""),
+    ],
+)
+def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> None:
+    count = more.pop("nodes", 3)
+    placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(count)]
+    faults = parse_job(raw_job(placement=placement, **more)).faults
+    assert [fault.field for fault in faults] == ([field] if field else [])
+
+
+def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> None:
+    root = DataRoot(tmp_path)
+    folder = root.job("a-job")
+    for path in (folder.checkpoints, folder.attempt(1).path):
+        path.mkdir(parents=True)
+    before = made(folder.path, shrink=True)
+    record = RunExit(1, JobState.ERROR, LOST.sentence, LOST)
+
+    retry.carry_out(folder, before, retry.plan(folder, before, record, ["gpu02"]))
+
+    (entry,) = entries.entries(root)
+    assert entry.reason.startswith(
+        "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
+    )
+    (act,) = folder.acts.glob("*.json")
+    assert "gpu02 no longer answers" in read_json(act)["what"]
+    queued = Launch.from_dict(read_json(folder.queued_launch))
+    assert queued.continued is not None
+    assert queued.continued.nodes == "2 of 3 nodes"
+
+
+@pytest.mark.parametrize("what", ["stopped", "finished", "newer run"])
+def test_a_run_that_a_user_ended_is_not_continued(tmp_path: Path, what: str) -> None:
+    root = DataRoot(tmp_path)
+    folder = root.job("a-job")
+    for path in (folder.checkpoints, folder.attempt(1).path):
+        path.mkdir(parents=True)
+    before = made(folder.path, retries=1)
+    state = JobState.FINISHED if what == "finished" else JobState.ERROR
+    if what == "stopped":
+        folder.lock.write_text('{"run": 1}')
+    found = retry.plan(folder, before, RunExit(1, state, "", LOST))
+    if what == "newer run":
+        folder.attempt(2).path.mkdir()
+    retry.carry_out(folder, before, found)
+    assert not entries.entries(root)

@@ -1,0 +1,122 @@
+"""A job that continues by itself after a node of it was lost, with those that are left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import grows, is_over, leaves_nothing, of_runs, reaches
+from tests.waiting import wait_for
+
+pytest_plugins = ["tests.cluster.runs_fixtures"]
+
+ALL = ("node1", "node2", "node3")
+SHRINK = {"shrink": True, "at_least": 2}
+slow = pytest.mark.slow
+
+
+def _power(stocked: ReadyCluster, name: str) -> None:
+    stocked[name].power_off()
+
+
+def _processes(stocked: ReadyCluster, name: str) -> None:
+    for node, process in of_runs(stocked):
+        if node == name:
+            stocked[name].run(["kill", "-9", str(process.pid)])
+
+
+def _cable(stocked: ReadyCluster, name: str) -> None:
+    stocked[name].cut()
+
+
+@pytest.mark.parametrize(
+    ("lose", "victim"),
+    [
+        (_power, "node3"),
+        pytest.param(_processes, "node2", marks=slow),
+        pytest.param(_cable, "node2", marks=slow),
+        pytest.param(_power, "node1", marks=slow, id="head"),
+    ],
+)
+def test_a_job_that_loses_a_node_continues_on_the_others(
+    stocked: ReadyCluster,
+    run: Callable[..., JobView],
+    lose: Callable[[ReadyCluster, str], None],
+    victim: str,
+) -> None:
+    queries = stocked.services.jobs.queries
+    view = run(*ALL, on_failure=SHRINK, checkpoint={"every_steps": 5})
+    view = grows(stocked, view.id, view.step + 12)
+
+    began = time.monotonic()
+    lose(stocked, victim)
+
+    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    view = grows(stocked, view.id, view.step)
+    sys.stderr.write(f"\n{victim}: {time.monotonic() - began:.1f} s to a step of the next run\n")
+    left = [name for name in ALL if name != victim]
+    assert list(view.nodes) == left
+    continued = view.status.continued
+    assert continued is not None
+    assert (continued.nodes, continued.avoids) == ("2 of 3 nodes", (victim,))
+    assert victim in continued.reason
+    assert [one.number for one in queries.runs(view.id)] == [2, 1]
+    (act, *_) = stocked.services.jobs.acts(view.id)
+    assert act.what.startswith("Continued without a user: ")
+    stocked.services.jobs.lifecycle.stop(view.id)
+    view = queries.wait(view.id)
+    assert view.state is JobState.INTERRUPTED
+    assert list(queries.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+@slow
+def test_the_loss_is_that_of_a_job_that_lost_no_node(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    more = {"on_failure": SHRINK, "epochs": 8, "checkpoint": {"every_steps": 5}}
+    calm = is_over(stocked, run(*ALL, **more).id)
+    assert calm.state is JobState.FINISHED
+    view = run(*ALL, **more)
+    view = grows(stocked, view.id, view.step + 8)
+    _power(stocked, "node3")
+    view = reaches(stocked, view.id, lambda v: v.run == 2 and not v.state.is_live)
+    assert view.state is JobState.FINISHED
+    assert view.config.batch_size * 2 == calm.config.batch_size * 3
+    assert view.step == calm.step
+    assert view.status.metrics["validation/loss"] == pytest.approx(
+        calm.status.metrics["validation/loss"], rel=1e-3
+    )
+
+
+@slow
+def test_an_error_of_the_code_is_not_tried_again(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    view = run(*ALL, on_failure={**SHRINK, "retries": 3}, environment={"PAUSE_S": "no number"})
+    view = is_over(stocked, view.id)
+    assert view.state is JobState.ERROR
+    leaves_nothing(stocked)
+    # The supervisor has ended, which would have queued it.
+    assert (view.run, stocked.services.queue.read().places) == (1, ())
+
+
+@slow
+def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., JobView]) -> None:
+    view = run("node1", "node2", on_failure={"retries": 1}, checkpoint={"every_steps": 5})
+    view = grows(stocked, view.id, view.step + 12)
+    stocked["node2"].power_off()
+    view = reaches(stocked, view.id, lambda v: v.state is JobState.QUEUED)
+    place = stocked.services.queue.read().of(view.id)
+    assert place is not None
+    assert "Tries again on the same nodes, 1 of 1." in place.entry.reason
+    stocked["node2"].boot()
+    stocked.revive()
+    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    assert list(view.nodes) == ["node1", "node2"]
+    wait_for(lambda: stocked.services.jobs.queries.show(view.id).step > place.entry.run, "a step")
