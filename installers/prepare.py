@@ -14,7 +14,6 @@ and an environment that differs in one package costs a second. Horovod has to be
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import hashlib
 import json
@@ -32,6 +31,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from backend.provisioning.pip_settings import as_pip_does
 from installers import horovod_wheel, system_packages
 from installers.console import Argument, PreparationError, Progress, run_logged
 from installers.files import locked, remove, replace_file, scratch
@@ -46,18 +46,6 @@ _FOREIGN = re.compile(
     r"|C(PLUS_INCLUDE_)?PATH|C(XX|PP)?FLAGS|LDFLAGS|(HOROVOD|CMAKE)_.*|CUDA.*)$"
 )
 _UV_NEWS = re.compile(r"^\s*(Downloading|Building|Prepared|Installed)\s+(\S+)(.*)$")
-_PIP_SETTING = re.compile(r"^(global|install|:env:)\.([a-z-]+)=(.+)$")
-_PIP_SECTIONS = ("global", "install", ":env:")
-"""The later ones count."""
-_UV_OPTIONS = {
-    "index-url": "--default-index",
-    "extra-index-url": "--index",
-    "find-links": "--find-links",
-    "trusted-host": "--allow-insecure-host",
-    "constraint": "--constraint",
-}
-"""The option of uv for each setting of pip that names where packages come from."""
-_UV_VARIABLES = {"cert": "SSL_CERT_FILE", "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT"}
 
 
 @dataclass(frozen=True)
@@ -333,26 +321,6 @@ def _or_without_horovod() -> Iterator[None]:
 def is_whole(folder: Path) -> bool:
     """Return whether an environment is complete and its Python still exists."""
     return (folder / STAMP).exists() and os.access(folder / "bin/python", os.X_OK)
-
-
-def as_pip_does(listed: str) -> tuple[list[str], dict[str, str]]:
-    """Return options and variables with which uv takes packages from where pip takes them.
-
-    ``listed`` is the output of ``pip config list``. A laboratory's mirror stands in pip's files,
-    which uv does not read. Like pip, and unlike uv by itself, the newest version of all places is
-    taken.
-    """
-    given = [found.groups() for found in map(_PIP_SETTING.match, listed.splitlines()) if found]
-    settings = {}
-    for _, name, value in sorted(given, key=lambda one: _PIP_SECTIONS.index(one[0])):
-        settings[name.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
-    options = ["--index-strategy", "unsafe-best-match", "--system-certs"]
-    for setting, option in _UV_OPTIONS.items():
-        options += [part for one in settings.get(setting, "").split() for part in (option, one)]
-    if settings.get("no-index", "0").lower() not in ("0", "false", "no", "off"):
-        options.append("--no-index")
-    variables = {name: settings[key] for key, name in _UV_VARIABLES.items() if key in settings}
-    return options, variables
 
 
 def clean_environment(temporary: Path) -> dict[str, str]:

@@ -3,8 +3,7 @@
 It is made in a folder of another name and renamed after it was tested, so that an incomplete one is
 never used, and two desktops may set up one node at once. Its name identifies its content
 (`Wheelhouse.environment`). In a complete one nothing is changed, because jobs may use it; packages
-of user code are only added. A script in
-``bin`` still contains the folder of its installation: call modules with ``-m``.
+of user code are only added.
 """
 
 from __future__ import annotations
@@ -31,6 +30,9 @@ _LEAST_FREE_BYTES = 2_000_000_000
 _GROWTH = 4
 """An environment from 206 MB of wheels takes 753 MB, besides the wheels."""
 _INSTALL_LIMIT_S = 900.0
+RELOCATABLE = b"relocatable = true\n"
+"""A setting of an environment, for uv: programs in ``bin`` find its Python by their own place, so
+they run after it was renamed."""
 _VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _DIGESTS = """import hashlib, sys
 for path in sys.argv[1:]:
@@ -51,10 +53,17 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
         file.write(wheel.read(name))
 os.chmod(sys.argv[2], 0o755)"""
 _AGAIN = "Set the node up again; it continues from here."
+INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-deps")
+"""The words after ``uv`` that install wheels, without an index and the settings of a node."""
 
 Tell = Callable[[int, int], None]
 Bring = Callable[[Path, Wheel, str, Tell], "int | None"]
 """Source, wheel, target, callback of bytes -> bytes sent, or None if it was not delivered."""
+
+
+def new_name() -> str:
+    """Return a name for an environment that is being made."""
+    return f"{_BUILDING}{secrets.token_hex(4)}"
 
 
 class NodeEnvironments:
@@ -100,7 +109,7 @@ class NodeEnvironments:
         self._make_folders((environments, self._home.wheels))
         self._clear_abandoned()
         self._ask_for_room(house)
-        folder = environments / f"{_BUILDING}{secrets.token_hex(4)}"
+        folder = environments / new_name()
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
             self._shell,
@@ -108,6 +117,8 @@ class NodeEnvironments:
             f"{python} cannot make an environment",
             "Let an administrator of the node run: apt-get install python3-venv.",
         )
+        settings = str(folder / "pyvenv.cfg")
+        self._shell.write(settings, self._shell.read(settings) + RELOCATABLE)
         return folder
 
     def push(self, python: str, house: Wheelhouse, wheels: Sequence[Wheel]) -> int:
@@ -151,14 +162,15 @@ class NodeEnvironments:
         return sent
 
     def install(self, folder: PurePosixPath, house: Wheelhouse, wheels: Sequence[Wheel]) -> None:
-        """Install wheels that are on the node; no index and none of the node's settings is used."""
+        """Install wheels that are on the node."""
+        if not wheels:
+            return
         python, uv = str(folder / "bin/python"), str(folder / "uv")
         wheel = str(self._home.wheels / house.uv.name)
         failed = "The packages could not be installed"
         self._steps.must(self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failed, _AGAIN)
         # Its cache in the environment's own file system, so that files are linked and not copied.
-        argv = ["env", f"TMPDIR={folder}", uv, "pip", "install", "--no-cache", "--no-config"]
-        argv += ["--offline", "--no-index", "--no-deps", "--python", python]
+        argv = ["env", f"TMPDIR={folder}", uv, *INSTALL, "--no-cache", "--python", python]
         argv += [str(self._home.wheels / wheel.name) for wheel in wheels]
         self._steps.say(f"Installing {len(wheels)} packages")
         self._steps.must(self._shell, argv, failed, _AGAIN, _INSTALL_LIMIT_S)
@@ -172,7 +184,7 @@ class NodeEnvironments:
             return final
         if self.find(name) is None:
             # An environment of that name is damaged; a complete one is never removed here.
-            aside = final.with_name(f"{_BUILDING}{secrets.token_hex(4)}")
+            aside = final.with_name(new_name())
             self._named(final, aside)
             self.drop(aside)
             if not self._named(folder, final):

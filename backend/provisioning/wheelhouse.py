@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,9 +46,9 @@ UV = "uv"
 takes twice as long."""
 MANIFEST = "wheels.json"
 _CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
-_TORCH_INDEX = "https://download.pytorch.org/whl/"
+TORCH_INDEX = "https://download.pytorch.org/whl/"
 _TAGS = ("manylinux_2_{}", range(28, 16, -1), ("manylinux2014", "manylinux2010", "manylinux1"))
-_PINNED = ("--no-deps",)
+PINNED = ("--no-deps",)
 _LOOK_S = 0.1
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
@@ -169,12 +169,12 @@ class Wheelhouses:
             options = ("--constraint", str(pins), "--find-links", str(house.folder))
             try:
                 self._download(part, target, [package], options, on_line, cancelled)
-            except _NoWheel as error:
+            except NoWheel as error:
                 raise BackendError(error.sentence, f"Check the name. {error.remedy}") from error
             own = {wheel.package for wheel in house.wheels}
             files = [p for p in part.glob("*.whl") if Wheel(p.name, 0, "").package not in own]
             files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))
-            return _finish(part, home, house.python, files)
+            return finish(part, home, house.python, files)
 
         return self._once(home, fetch, on_line, cancelled)
 
@@ -184,7 +184,7 @@ class Wheelhouses:
         """Return the wheelhouse in ``home``; if it is not complete, fetch it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with _locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
+            with locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
                 return _whole(home) or fetch()
         except OSError as error:
             raise BackendError(
@@ -209,22 +209,22 @@ class Wheelhouses:
                 path.unlink()  # truncated by a kill; pip would accept it
         torch = next(one for one in requirements if one.startswith("torch=="))
         others = [one for one in requirements if one != torch]
-        self._download(part, target, others, _PINNED, on_line, cancelled)
+        self._download(part, target, others, PINNED, on_line, cancelled)
         build = torch.partition("+")[2]
         try:
-            self._download(part, target, [torch], _PINNED, on_line, cancelled)
-        except _NoWheel:
+            self._download(part, target, [torch], PINNED, on_line, cancelled)
+        except NoWheel:
             if not build:
                 raise
             # PyPI has one build of torch; the others are on PyTorch's own index.
-            index = (*_PINNED, "--extra-index-url", f"{_TORCH_INDEX}{build}")
+            index = (*PINNED, "--extra-index-url", f"{TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in requirements]
         if missing := {*requirements} - {_requirement(path.name) for path in files}:
             raise ValueError(f"pip succeeded but left out {sorted(missing)}")
         if horovod is not None:
             files.append(shutil.copyfile(horovod.path, part / horovod.path.name))
-        return _finish(part, home, target.python, files)
+        return finish(part, home, target.python, files)
 
     def _download(
         self,
@@ -247,11 +247,13 @@ class Wheelhouses:
         argv += ["--dest", str(folder), *options, *wanted]
         code, output = run_pip(argv, on_line, cancelled)
         if code:
-            raise _refusal(output, folder, target)
+            raise refusal(output, folder, str(target))
 
 
-class _NoWheel(BackendError):
-    pass
+class NoWheel(BackendError):
+    """No index has a wheel of the requirement ``wanted``; it may have a source archive."""
+
+    wanted = ""
 
 
 def pinned(
@@ -310,7 +312,7 @@ def _name(target: WheelTarget, horovod: HorovodWheel | None, wanted: Sequence[st
     return f"python{target.python}-{target.machine}-{kind}-{digest}"
 
 
-def _finish(part: Path, home: Path, python: str, files: Sequence[Path]) -> Wheelhouse:
+def finish(part: Path, home: Path, python: str, files: Sequence[Path]) -> Wheelhouse:
     """Write the manifest of these wheels, and give the folder its final name."""
     wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
     manifest = {"python": python, "wheels": [asdict(wheel) for wheel in wheels]}
@@ -351,7 +353,7 @@ def _requirement(file_name: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
+def locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         waiting = False
@@ -371,13 +373,21 @@ def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
         os.close(descriptor)
 
 
-def run_pip(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
-    """Run pip, passing its lines on as they arrive; it is ended at once when cancelled.
+def run_pip(
+    argv: Sequence[str],
+    on_line: Tell,
+    cancelled: Ask,
+    cwd: Path | None = None,
+    variables: Mapping[str, str] = {},
+) -> tuple[int, str]:
+    """Run pip or uv, passing its lines on as they arrive; it is ended at once when cancelled.
 
     Returns its exit code and its output.
     """
     process = subprocess.Popen(
         argv,
+        cwd=cwd,
+        env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -416,7 +426,7 @@ def run_pip(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, st
     return process.returncode, "\n".join(output)
 
 
-def _refusal(output: str, folder: Path, target: WheelTarget) -> BackendError:
+def refusal(output: str, folder: Path, target: str = "this computer") -> BackendError:
     if _NO_SPACE.search(output):
         return BackendError(
             f"The disk that holds {folder.parent} is full; not all wheels for the nodes were "
@@ -426,10 +436,12 @@ def _refusal(output: str, folder: Path, target: WheelTarget) -> BackendError:
     # pip also prints "No matching distribution" if no index answered at all.
     reached = not re.search(r"(?i)connection broken|Max retries|name resolution|timed out", output)
     if reached and (missing := _NO_WHEEL.search(output)):
-        return _NoWheel(
+        found = NoWheel(
             f"No package index of pip on this computer has {missing[1]} for {target}.",
             "Add an index that has it to pip's settings on this computer (pip config list).",
         )
+        found.wanted = missing[1]
+        return found
     last = (output.strip().splitlines() or ["no output"])[-1]
     return BackendError(
         f"pip could not fetch the wheels for the nodes: {last}",

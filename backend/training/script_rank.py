@@ -190,8 +190,14 @@ class Script:
             "gpus": str(gpus),
         }
         words = entry_words(config.entry)
-        program = ["/bin/sh"] if config.entry.endswith(".sh") else [config.python or sys.executable]
+        program = ["/bin/sh"] if config.entry.endswith(".sh") else [self._python]
         return [*program, *words, *filled(arguments, values)]
+
+    @property
+    def _python(self) -> str:
+        launch = self._launch
+        # Launches of before have the path in the job.
+        return launch.script_python or launch.config.python or sys.executable
 
     def _environment(self) -> Mapping[str, str]:
         ranks, plan = self._launch.ranks, self._plan
@@ -219,6 +225,9 @@ class Script:
         if len(nodes) > 1 and (name := _interface(plan.host)):
             environment.setdefault("GLOO_SOCKET_IFNAME", name)
             environment.setdefault("NCCL_SOCKET_IFNAME", name)
+        if folder := os.path.dirname(self._python):
+            # What a shell script calls ``python``, and programs of the packages.
+            environment["PATH"] = f"{folder}:{environment.get('PATH', os.defpath)}"
         # Our modules are not the script's.
         environment.pop("PYTHONPATH", None)
         if path := self._launch.config.environment.get("PYTHONPATH"):

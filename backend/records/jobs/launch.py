@@ -53,6 +53,8 @@ class Launch(Record, what="launch record", rules=STRICT):
     validation_loader_source: str = ""
     validation_dataset_files: str = ""
     script_source: str = ""
+    script_python: str = ""
+    """The Python of the script; "" for that of the ranks."""
     resume_from: str = ""
     start_from: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -22,6 +22,10 @@ PLACEHOLDERS: Mapping[str, str] = {
 _FOUND = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 _PLAIN = re.compile(r"[\w@%+=:,./{}-]+")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
+REQUIREMENTS = "requirements"
+"""In place of a Python's path: an environment with the packages that the script lists."""
+LISTS = ("uv.lock", "requirements.txt", "pyproject.toml")
+"""The files that list packages, at the top of a script's folder; the first one counts."""
 PORT_VARIABLE = "MASTER_PORT"
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.ckpt", "*.safetensors", "checkpoint-*/")
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
@@ -75,3 +79,8 @@ def usual_entry(files: Sequence[str]) -> str:
             return name
     code = [one for one in top if one.endswith(".py") and one not in ("setup.py", "conftest.py")]
     return code[0] if len(code) == 1 else top[0] if len(top) == 1 else ""
+
+
+def usual_list(files: Sequence[str]) -> str:
+    """Return the file that lists the packages of a script, "" without one."""
+    return next((name for name in LISTS if name in files), "")

@@ -23,11 +23,13 @@ from backend.launch.network import common_subnet
 from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
 from backend.node.run import run_start
 from backend.node.system import wording
+from backend.provisioning.script_wheels import environment_name
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.library.item import KINDS
+from backend.records.jobs.script import REQUIREMENTS
+from backend.records.library.item import KINDS, Kind
 from backend.services.tools.training_python import lack_here, of_next_run
 
 if TYPE_CHECKING:
@@ -89,10 +91,12 @@ class RunStarter:
             Cancelled: By ``progress``, before the run was claimed.
             OSError: The job's folder cannot be written.
         """
-        prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
+        progress = progress or Progress()
+        prepared = self.prepare(
+            file, run, resume_from=resume_from, start_from=start_from, progress=progress
+        )
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        progress = progress or Progress()
         access = self._root.files
         if plan.blind:
             weights = [Path(one) for one in (resume_from, start_from) if one]
@@ -125,18 +129,39 @@ class RunStarter:
         return tuple(dict.fromkeys(found))
 
     def prepare(
-        self, file: JobFile, run: int, *, resume_from: str = "", start_from: str = ""
+        self,
+        file: JobFile,
+        run: int,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+        progress: Progress | None = None,
     ) -> Prepared:
         """Decide everything, and refuse what cannot run, before run ``run`` is claimed.
 
+        The environment of a script is made where it is missing.
+
         Raises:
             BackendError: The job cannot run as it was made.
+            Cancelled: By ``progress``.
         """
         for key, pin in file.pins.items():
             self._library.verify(KINDS[key], pin)
         plan = self.plan(file.config, file.id, run)
         file = replace(file, config=plan.config)
-        return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
+        launch = self._launch(file, run, plan, resume_from, start_from)
+        python = self._script_python(file, plan, progress or Progress())
+        return Prepared(plan, replace(launch, script_python=python))
+
+    def _script_python(self, file: JobFile, plan: RunPlan, progress: Progress) -> str:
+        if file.config.python != REQUIREMENTS:
+            return file.config.python
+        pin = file.pins["script"]
+        source = self._library.open_content(Kind.SCRIPT, pin.reference, progress)
+        below = plan.site.python
+        name = environment_name(below, source, pin.sha256)
+        nodes = tuple(dict.fromkeys(rank.node for rank in plan.ranks))
+        return self._nodes.provide_script(nodes, below, name, source, progress)
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
         """Plan what the supervisor executes, and which rank runs where.

@@ -31,7 +31,7 @@ from backend.records.jobs.config import (
     parse_job,
 )
 from backend.records.jobs.lr_schedule import learning_rate
-from backend.records.jobs.script import usual_entry
+from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
 from backend.records.jobs.view import GPU_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize
@@ -186,6 +186,10 @@ class JobValidator:
             checked.fault("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
         elif checked.config is not None:
             checked.config = replace(checked.config, entry=entry)
+        if checked.draft.python == REQUIREMENTS and not usual_list(files):
+            some = ", ".join(LISTS[:-1])
+            sentence = f"{pin.reference} has neither {some} nor {LISTS[-1]} that lists packages."
+            checked.fault("python", sentence)
 
     def _check_start_from(self, checked: Checked, start_from: str) -> None:
         if start_from == NOTHING:

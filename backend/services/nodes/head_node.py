@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from backend.base.errors import BackendError
+from backend.base.progress import Progress
 from backend.launch.placement import NodePaths
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
@@ -98,6 +99,12 @@ class HeadNodeLauncher:
             self._renew_settings(shell, self._cluster.entry(name))
         finally:
             shell.close()
+
+    def provide_script(
+        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
+    ) -> str:
+        """See `ProvisioningService.provide_script`."""
+        return self._set_up.provide_script(names, python, name, source, progress)
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""

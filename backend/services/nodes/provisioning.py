@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
@@ -31,11 +32,16 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
+from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.provisioner import SetUpPlan, set_up
+from backend.provisioning.script_environment import make_here, make_on_node
+from backend.provisioning.script_wheels import Base, ScriptWheels, Unresolved
+from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
-from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouses
+from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
+from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
@@ -185,6 +191,78 @@ class ProvisioningService:
                 relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
             )
         return done
+
+    def provide_script(
+        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
+    ) -> str:
+        """Make the environment ``name`` of a script where it is missing; return its Python.
+
+        Args:
+            names: Nodes, or this computer.
+            python: That of the environment below, on all of them.
+            source: The script's folder, here.
+
+        Raises:
+            BackendError: It cannot be made; the sentence is of the resolver, or names the node.
+            Cancelled: By ``progress``.
+        """
+        wheels = ScriptWheels(self._places.wheels, self._places.constraints, self._places.pip)
+        self._places.wheels.mkdir(parents=True, exist_ok=True)
+        entries = [self._entry(one) for one in names if one != THIS_COMPUTER]
+        relay = Relay() if len(entries) >= LEAST_NODES else None
+
+        def cancelled() -> bool:
+            return progress.is_cancelled
+
+        def alone(key: str) -> AbstractContextManager[None]:
+            path = self._places.wheels / f"{name}{key}.lock"
+            return locked(path, lambda _: say("Waiting for another job, which makes it"), cancelled)
+
+        def say(words: str) -> None:
+            progress.report(0, 0, f"Packages of the script: {words}")
+
+        def one_node(entry: NodeEntry) -> BackendError | None:
+            def report(now: SetUp) -> None:
+                say(f"{now.node}: {now.steps[0].sentence}")
+
+            steps = Steps(entry.name, ("Packages",), report, cancelled)
+            is_shared = entry.shares_environment
+            takes = entry.facts is not None and entry.facts.data_root_writable
+
+            def make(shell: Shell) -> None:
+                made = NodeEnvironments(shell, NodeHome(PurePosixPath(python).parents[3]), steps)
+                if relay is not None and takes and not (is_shared or entry.no_share):
+                    made.bring = partial(relay.bring, shell, steps, entry.data_root)
+                with alone("" if is_shared else f"-{entry.name}"):
+                    fetch = gather(steps.line)
+                    steps.do(lambda: make_on_node(shell, steps, made, python, name, fetch))
+
+            try:
+                self._with_shell(entry, make)
+            except (Cancelled, Unresolved):
+                raise
+            except BackendError as error:
+                return BackendError(
+                    f"The packages of the script are not on {entry.name}: {error.sentence}",
+                    "Correct that, then start the job again.",
+                )
+            return None
+
+        def gather(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
+            return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
+
+        if not entries:
+            folder = self._places.wheels.parent / "script-environments" / name
+            with alone(""):
+                make_here(python, folder, wheels, gather(say), say, cancelled)
+            return str(folder / "bin/python")
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(entries))) as pool:
+            faults = [one for one in pool.map(one_node, entries) if one is not None]
+        if relay is not None and relay.used_by:
+            self._clear(relay, entries)
+        if faults:
+            raise faults[0]
+        return str(PurePosixPath(python).parents[2] / name / "bin/python")
 
     def _let_in_at(
         self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey

@@ -19,6 +19,7 @@ from typing import Any
 from backend.base import worker_yield
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
+from backend.base.progress import Progress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes.files import NodeNews, StatusWatch
@@ -215,6 +216,12 @@ class NodeService:
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
         """Enable the head node of these ranks to start them by itself at any time."""
         self._heads.prepare(ranks)
+
+    def provide_script(
+        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
+    ) -> str:
+        """See `ProvisioningService.provide_script`."""
+        return self._heads.provide_script(names, python, name, source, progress)
 
     def _site(self) -> NodePaths:
         python = self._python()

@@ -1,0 +1,106 @@
+"""Scripts with packages of their own, on this computer, from a folder of wheels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from tests.installers.small_project import put_wheel
+
+WHO = """
+import json, sys, greeting, torch
+print(json.dumps({"step": 1, "greeting": greeting.NUMBER}), flush=True)
+print("torch", torch.__version__, torch.__file__, flush=True)
+"""
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All packages that this desktop can get: a greeting, and uv, which stays where it is."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    put_wheel(folder, "greeting", "1.0", "greeting/__init__.py", "NUMBER = 1\n")
+    put_wheel(folder, "greeting", "2.0", "greeting/__init__.py", "NUMBER = 2\n")
+    put_wheel(folder, "uv", version("uv"), "uv/nothing.py", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def job_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> JobView:
+    folder = tmp_path / "program"
+    folder.mkdir(exist_ok=True)
+    for name, text in {"train.py": WHO, **files}.items():
+        (folder / name).write_text(text)
+    item = services.library.import_item(Kind.SCRIPT, folder, "mine")
+    return services.jobs.create(
+        {
+            "name": "mine",
+            "script": item.reference,
+            "python": "requirements",
+            "placement": [{"node": THIS_COMPUTER, "processes": 2}],
+        }
+    )
+
+
+def test_its_packages_are_there_and_torch_is_that_of_the_node(
+    services: Services, tmp_path: Path, index: Path
+) -> None:
+    view = job_of(services, tmp_path, {"requirements.txt": "greeting<2\ntorch\n"})
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
+    log = services.data_root.job(view.id).rank_log(0).read_text()
+    assert view.state is JobState.FINISHED, log
+    assert view.status.metrics == {"greeting": 1.0}
+    assert f"torch {version('torch')} {sys.prefix}" in log
+
+
+def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> str:
+    view = job_of(services, tmp_path, files)
+    with pytest.raises(BackendError) as caught:
+        services.jobs.lifecycle.start(view.id)
+    assert services.jobs.queries.show(view.id).run == 0
+    assert [*(tmp_path / "cache/ringmaster/node-wheels").glob("*.part")] == []
+    return caught.value.with_remedy
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"requirements.txt": "greeting==3"}, "there is no version of greeting==3"),
+        ({"requirements.txt": "greeting=>=2"}, "Couldn't parse requirement in `requirements.txt`"),
+        ({"requirements.txt": "-r more.txt"}, "Error parsing included file in `requirements.txt`"),
+        ({"requirements.txt": "torch==1.0"}, f"require torch==1.0 and torch=={version('torch')}"),
+        ({"requirements.txt": "nowhere"}, "nowhere was not found"),
+        ({"pyproject.toml": "[project\n"}, "pyproject.toml: Failed to parse"),
+        ({"uv.lock": "version = 1", "pyproject.toml": "[project]\nname='a'"}, "uv.lock: "),
+        ({"requirements.txt": "./own\n"}, "requirements.txt: "),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_the_resolvers_words_before_the_start(
+    services: Services, tmp_path: Path, index: Path, files: dict[str, str], words: str
+) -> None:
+    said = refusal_of(services, tmp_path, files)
+    assert words in said
+    assert said.endswith(
+        "Correct that file and import the script again, or give the job a Python of your own."
+    )
+
+
+def test_a_script_that_lists_nothing_has_no_such_job(
+    services: Services, tmp_path: Path, index: Path
+) -> None:
+    words = "mine@1 has neither uv.lock, requirements.txt nor pyproject.toml"
+    with pytest.raises(BackendError, match=words):
+        job_of(services, tmp_path, {"needs.txt": "greeting"})
