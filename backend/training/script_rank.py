@@ -77,6 +77,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     os._exit(max(1, code))
 
 
+def copy_script(source: str, target: Path) -> None:
+    """Copy a script's version, which is read-only, to where its program may write."""
+    shutil.copytree(source, target)
+    for place, _, names in os.walk(target):
+        for one in (place, *(os.path.join(place, name) for name in names)):
+            os.chmod(one, os.stat(one).st_mode | 0o200)
+
+
+def script_program(entry: str, python: str) -> list[str]:
+    """Return the words that run an entry, before its arguments."""
+    program = ["/bin/sh"] if entry.endswith(".sh") else [python or sys.executable]
+    return [*program, *entry_words(entry)]
+
+
 class Script:
     """The script of one process, from its copy to its end."""
 
@@ -168,10 +182,7 @@ class Script:
             shutil.rmtree(self._work)
         building = self._work.with_name(f".{self._work.name}")
         shutil.rmtree(building, ignore_errors=True)
-        shutil.copytree(self._launch.script_source, building)
-        for place, _, names in os.walk(building):
-            for one in (place, *(os.path.join(place, name) for name in names)):
-                os.chmod(one, os.stat(one).st_mode | 0o200)
+        copy_script(self._launch.script_source, building)
         building.rename(self._work)
 
     def _command(self) -> list[str]:
@@ -189,9 +200,7 @@ class Script:
             "processes": str(len(launch.ranks)),
             "gpus": str(gpus),
         }
-        words = entry_words(config.entry)
-        program = ["/bin/sh"] if config.entry.endswith(".sh") else [self._python]
-        return [*program, *words, *filled(arguments, values)]
+        return [*script_program(config.entry, self._python), *filled(arguments, values)]
 
     @property
     def _python(self) -> str:

@@ -205,7 +205,7 @@ def _epochs_done(view: JobView) -> str:
         return "0"
     per_epoch = view.status.steps_per_epoch
     done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
-    return str(done) if done == view.epochs else f"{done} of {view.epochs}"
+    return str(done) if done == view.epochs or not view.epochs else f"{done} of {view.epochs}"
 
 
 def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:

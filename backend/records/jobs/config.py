@@ -28,6 +28,7 @@ from backend.records.base.validation import (
     sanitize,
     variable_fault,
 )
+from backend.records.jobs import arguments
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
@@ -552,9 +553,21 @@ def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
     """Check the job with other values of some settings, by their paths."""
     raw = config.to_dict()
     for path, value in changes.items():
-        table, _, key = path.rpartition(".")
-        (raw.setdefault(table, {}) if table else raw)[key] = value
+        raw = with_value(raw, path, value)
     return parse_job(raw)
+
+
+def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return a job file with another value of a setting, by its path."""
+    table, _, key = path.partition(".")
+    before = raw.get(table)
+    # The name of a variable cannot contain a dot, and nothing is deeper than one table.
+    if table == arguments.TABLE and key:
+        # A line with half a quotation stays, for the check to name.
+        value = before if isinstance(before, str) else arguments.with_value(before, key, value)
+    elif key:
+        value = {**(before if isinstance(before, Mapping) else {}), key: value}
+    return {**raw, table: value}
 
 
 def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:

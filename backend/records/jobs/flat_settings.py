@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.records.jobs.arguments import TABLE, table_of
 from backend.records.jobs.config import (
     NOTHING,
     THIS_COMPUTER,
@@ -40,6 +41,8 @@ def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
         name = f"{path}.{key}" if path else key
         if isinstance(value, dict):
             rows |= flat(value, name)
+        elif name == TABLE and not isinstance(value, str):
+            rows |= table_of(value)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             for number, entry in enumerate(value):
                 rows |= flat(entry, f"{name}[{number}]")
@@ -78,6 +81,7 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         placement=(),
         strategy=StrategyConfig(config.strategy.name),
         schedule=Schedule(config.schedule.name),
+        script=config.script,
     )
     names = ("strategy.name", "schedule.name")
     return {**_effective(plain, {}), **{path: usual(path) for path in names}}
@@ -144,12 +148,15 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         del raw["start_from"]
     raw.update(references)
     for part, options in OPTIONS.items():
+        # A job with a script has none of them.
+        if part not in raw:
+            continue
         known = options[raw[part]["name"]]
         defaults = {name: setting.default for name, setting in known.items()}
         if "lambda" in defaults:
             defaults["lambda"] = config.strategy.compensation
         raw[part] = {**defaults, **raw[part]}
-    if config.strategy.servers:
+    if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
         f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"

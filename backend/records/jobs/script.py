@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 PLACEHOLDERS: Mapping[str, str] = {
@@ -21,6 +22,7 @@ PLACEHOLDERS: Mapping[str, str] = {
 }
 _FOUND = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 _PLAIN = re.compile(r"[\w@%+=:,./{}-]+")
+_COMMAND = re.compile(r"[A-Za-z][\w-]*")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 REQUIREMENTS = "requirements"
 """In place of a Python's path: an environment with the packages that the script lists."""
@@ -65,6 +67,11 @@ def entry_words(entry: str) -> list[str]:
     """Return the words after ``python`` that run an entry."""
     module = _MODULE.fullmatch(entry)
     return ["-m", module[1]] if module else [entry]
+
+
+def commands(arguments: Sequence[str]) -> list[str]:
+    """Return the words before the first option, such as ``fit``: a program may have commands."""
+    return list(takewhile(lambda word: _COMMAND.fullmatch(word), arguments))
 
 
 def usual_entry(files: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
+from backend.records.jobs import arguments
 from backend.records.jobs.config import (
     CheckpointPolicy,
     EarlyStop,
@@ -77,6 +78,8 @@ def is_of(path: str, *, script: bool) -> bool:
 
 def value_at(raw: Mapping[str, Any], path: str) -> Any:
     """Return the value of a setting in a job file; None if it is not given."""
+    if name := arguments.argument(path):
+        return arguments.value_of(raw.get(arguments.TABLE), name)
     value: Any = raw
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -93,7 +96,7 @@ def label(key: str) -> str:
     if is_named(key):
         return SETTINGS[key].label
     part, _, setting = key.partition(".")
-    if part == "environment" and setting:
+    if part in ("environment", arguments.TABLE) and setting:
         return setting
     return (setting or key).replace("_", " ").capitalize()
 
@@ -129,7 +132,8 @@ def place(key: str) -> float:
 
 def section(key: str) -> str:
     """Return the section of the form that contains a setting."""
-    return SETTINGS[key].section if key in SETTINGS else HOW
+    known = SETTINGS.get(key) or SETTINGS.get(key.partition(".")[0])
+    return known.section if known is not None else HOW
 
 
 def usual(path: str) -> Any:

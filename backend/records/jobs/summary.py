@@ -13,6 +13,8 @@ from sys import intern
 from typing import Any, NamedTuple, Optional
 
 from backend.records.base.timestamps import seconds
+from backend.records.jobs import arguments
+from backend.records.jobs.script import in_a_line
 from backend.records.jobs.settings import NOTES, SETTINGS, usual
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, gpu_seconds
@@ -257,6 +259,11 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
         if key == "environment":
             # The value of a variable may be a token.
             yield from value
+        elif key == arguments.TABLE:
+            yield f"{key}={in_a_line(value)}"
+            for name, text in arguments.named(value).items():
+                if "{" not in text:
+                    yield f"{arguments.canonical(name)}={text}"
         elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
             for name, inner in value.items():
@@ -264,6 +271,9 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
                     yield _pair(name, inner)
         else:
             yield _pair(key, value)
+    if settings.get("script"):
+        # It has none, which is not the default.
+        yield "strategy="
 
 
 def _metrics(metrics: Mapping[str, float | None]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from math import nan
 from typing import NamedTuple
 
+from backend.records.jobs.arguments import argument
 from backend.records.jobs.settings import usual
 from backend.records.jobs.summary import JobSummary
 
@@ -19,7 +20,6 @@ TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset")
 _UNSAID = {"seed": str(usual("seed")), "strategy": str(usual("strategy.name"))}
 """Values that the text omits, because nearly every job has them."""
-_WORDS = {"learning_rate": "lr", "batch": "batch_size"}
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 
 
@@ -38,9 +38,14 @@ def comparison(word: str) -> SettingFilter | None:
         return None
     name, sign, text = found.groups()
     try:
-        return SettingFilter(_WORDS.get(name, name), sign, float(text.replace(",", ".")))
+        return SettingFilter(searched(name), sign, float(text.replace(",", ".")))
     except ValueError:  # A word such as “a>b”.
         return None
+
+
+def searched(word: str) -> str:
+    """Return a word of a search without the table of an argument: ``arguments.lr=0.1``."""
+    return argument(word) or word
 
 
 def setting(line: JobSummary, key: str) -> str:

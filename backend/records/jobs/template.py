@@ -34,7 +34,7 @@ def template_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 def describe(raw: Mapping[str, Any]) -> str:
     """Summarize a template: ``digits · SGD 0.05 · 20 epochs``."""
     optimizer = raw.get("optimizer")
-    parts = [str(raw.get("model", "")), str(raw.get("dataset", ""))]
+    parts = [str(raw.get(key, "")) for key in ("model", "script", "dataset")]
     if isinstance(optimizer, Mapping):
         name, rate = str(optimizer.get("name", "")), optimizer.get("lr")
         parts.append(f"{name} {rate:g}" if _is_number(rate) else name)

@@ -15,8 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.records.base.validation import Fault, kind_of, nearest
-from backend.records.jobs.config import parse_job
-from backend.records.jobs.settings import NOTES, OPTIONS, SETTINGS, value_at
+from backend.records.jobs.arguments import argument, is_name, table_of
+from backend.records.jobs.config import parse_job, with_value
+from backend.records.jobs.settings import (
+    NOTES,
+    OPTIONS,
+    SETTINGS,
+    is_of,
+    value_at,
+)
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
@@ -144,7 +151,7 @@ def swept_path(text: str, base: Mapping[str, Any]) -> str:
         ValueError: No field or several match; the message is a sentence.
     """
     known = _known_paths(base)
-    if text in known or text.startswith("environment."):
+    if text in known or text.startswith("environment.") or is_name(argument(text)):
         return text
     ends = [path for path in known if path.rpartition(".")[2] == text]
     if len(ends) == 1:
@@ -375,7 +382,7 @@ def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, .
     for point in points:
         raw = copy.deepcopy(_fitting_base(sweep.base, dict(point.values), names))
         for path, value in point.values:
-            _put(raw, path, copy.deepcopy(value))
+            raw = with_value(raw, path, copy.deepcopy(value))
         name = _cut(str(base_name), point.name)
         number = 2
         while name in jobs:
@@ -426,16 +433,6 @@ def _cut(name: str, values: str) -> str:
     return f"{name.encode()[:room].decode(errors='ignore').rstrip()} {values}".strip()
 
 
-def _put(raw: dict[str, Any], path: str, value: Any) -> None:
-    # The name of a variable cannot contain a dot, and nothing is deeper than one table.
-    part, _, key = path.partition(".")
-    if not key:
-        raw[part] = value
-        return
-    table = raw.get(part)
-    raw[part] = {**(table if isinstance(table, Mapping) else {}), key: value}
-
-
 def _with_value(fault: Fault, job: SweptJob) -> Fault:
     """Add the value to a fault of a swept field, unless its sentence has it."""
     value = dict(job.values).get(fault.field)
@@ -447,5 +444,6 @@ def _with_value(fault: Fault, job: SweptJob) -> Fault:
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
+    known = [path for path in SETTINGS if is_of(path, script="script" in base)]
     own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    return tuple(dict.fromkeys((*SETTINGS, *own)))
+    return tuple(dict.fromkeys((*known, *own, *table_of(base.get("arguments")))))

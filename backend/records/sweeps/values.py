@@ -15,12 +15,16 @@ from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.validation import sanitize
+from backend.records.jobs.arguments import argument
 from backend.records.jobs.settings import SETTINGS
 
 LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
 MOST_VALUES = 200
 FORMS = "0.01, 0.03, 0.1 or 0.01..0.1:3"
+ARGUMENT = "argument"
+"""The kind of an argument of a script, whose values stay as typed: only the script knows it."""
+_RANGES = ("whole", "number", ARGUMENT)
 _LISTS = ("pair", "texts")
 """Kinds of a field whose value has commas; semicolons separate several."""
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -87,7 +91,7 @@ class Axis:
         span = self.span
         if span is None:
             return _list_fault(self.values)
-        if field_kind(self.path) not in ("whole", "number"):
+        if not has_ranges(self.path):
             return "cannot have a range; give its values one by one."
         if not (math.isfinite(span.low) and math.isfinite(span.high)):
             return "needs two numbers as the ends of its range."
@@ -105,8 +109,15 @@ class Axis:
 
 
 def field_kind(path: str) -> str:
-    """Return the kind of a setting (`Setting.kind`); an unknown one is text."""
+    """Return the kind of a setting (`Setting.kind`), or `ARGUMENT`; an unknown one is text."""
+    if argument(path):
+        return ARGUMENT
     return SETTINGS[path].kind if path in SETTINGS else "text"
+
+
+def has_ranges(path: str) -> bool:
+    """Return whether several values of a field may be given as a range."""
+    return field_kind(path) in _RANGES
 
 
 def parse_axis(path: str, text: str) -> Axis:
@@ -116,7 +127,7 @@ def parse_axis(path: str, text: str) -> Axis:
         ValueError: It is not an axis; the message is a sentence that names the field.
     """
     kind = field_kind(path)
-    found = _RANGE.match(text) if kind in ("whole", "number") else None
+    found = _RANGE.match(text) if kind in _RANGES else None
     if found is not None:
         low, high, steps, scale = found.groups()
         axis = Axis(
@@ -164,8 +175,9 @@ def axis_text(axis: Axis) -> str:
     """Format the values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
     if axis.span is not None and not axis.span.steps:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
-    between = "; " if field_kind(axis.path) in _LISTS else ", "
-    return between.join(map(value_text, axis.points()))
+    texts = [value_text(value) for value in axis.points()]
+    has_commas = field_kind(axis.path) == ARGUMENT and any("," in one for one in texts)
+    return ("; " if has_commas or field_kind(axis.path) in _LISTS else ", ").join(texts)
 
 
 def read_value(kind: str, text: str) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backend.records.jobs import summary_settings
+from backend.records.jobs.arguments import canonical
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
 from backend.records.jobs.summary_settings import SettingFilter, comparison
@@ -283,22 +284,23 @@ class JobIndex:
                 found = self._keep(found, fits)
         for word in query.text.casefold().split():
             asked = comparison(word)
-            found = self._compared(found, asked) if asked else self._with_word(found, word)
+            plain = summary_settings.searched(word)
+            found = self._compared(found, asked) if asked else self._with_word(found, plain)
         return found
 
     def _compared(self, found: Mask, asked: SettingFilter) -> Mask:
         """Keep jobs with a setting, or a best metric, on one side of a number."""
-        is_setting = asked.name in summary_settings.NUMBERS
-        values = self._key(asked.name if is_setting else "best")
+        fits, name = _SIDES[asked.sign], canonical(asked.name)
         # A job without a value has NaN, which is on neither side.
-        found = found & _SIDES[asked.sign](values, asked.value)
-        if is_setting:
-            return found
+        if name in summary_settings.NUMBERS:
+            return found & fits(self._key(name), asked.value)
         metrics = {asked.name, f"validation/{asked.name}"}
-        return self._keep(
-            found,
+        rated = self._keep(
+            found & fits(self._key("best"), asked.value),
             lambda line: line.best_metric is not None and line.best_metric[0].casefold() in metrics,
         )
+        values = np.array(summary_settings.numbers(self.lines, name), np.float64)
+        return rated | (found & fits(values, asked.value))
 
     def _with_word(self, found: Mask, word: str) -> Mask:
         # Without a call for each summary, which is half of the time of a search.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.schema import Record
+from backend.records.jobs.script import commands, is_entry, usual_entry
+from backend.records.jobs.script_help import ScriptHelp
 from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
@@ -24,6 +27,8 @@ from backend.services.tools.tool_process import run_tool
 
 NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."
 _LIMIT_S = 300.0
+_HELP_S = 60.0
+"""A program that imports PyTorch and more from a slow disk needs half of it."""
 _MOST_SAMPLES = 16
 _MOST_BATCH = 1_000_000
 
@@ -79,6 +84,35 @@ class InspectionService:
             return run_tool(tool, request, record.from_dict, what, _LIMIT_S, progress)
 
         return self._kept.get(key, record.from_dict, inspect)
+
+    def arguments(self, raw: Mapping[str, Any], progress: Progress | None = None) -> ScriptHelp:
+        """Return the arguments that the script of a job file names for ``--help``, run here."""
+        if not raw.get("script"):
+            raise BackendError("No script is chosen.", "Choose one.")
+        item = self._library.show(Kind.SCRIPT, str(raw["script"]))
+        files = [one.path for one in self._library.files(Kind.SCRIPT, item.reference)]
+        entry = str(raw.get("entry") or usual_entry(files))
+        if not entry or not is_entry(entry):
+            raise BackendError(f"{item.reference} has no such entry.", "Choose its entry.")
+        python = str(raw.get("python", ""))
+        given = raw.get("arguments")
+        request = {
+            "entry": entry,
+            # That of a node need not be on this computer.
+            "python": python if os.access(python, os.X_OK) else "",
+            "words": commands(given if isinstance(given, list) else ()),
+            "limit_s": _HELP_S,
+        }
+
+        def run() -> ScriptHelp:
+            script = str(self._library.open_content(Kind.SCRIPT, item.reference, progress))
+            read, what = ScriptHelp.from_dict, f"{entry} --help"
+            return run_tool(
+                "script_help", {**request, "script": script}, read, what, _LIMIT_S, progress
+            )
+
+        key = ("script_help", item.sha256, *map(str, request.values()))
+        return self._kept.get(key, ScriptHelp.from_dict, run)
 
     def graph(self, found: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""

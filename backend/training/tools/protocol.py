@@ -33,7 +33,7 @@ from backend.training.tools import children
 from backend.training.user_code import UserCodeError, is_out_of_memory
 
 _REPORT_INTERVAL_S = 0.1
-_SOURCES = ("model", "loader", "dataset", "validation_loader", "validation_dataset")
+_SOURCES = ("model", "loader", "dataset", "validation_loader", "validation_dataset", "script")
 """The folders of the user's files in a request."""
 
 

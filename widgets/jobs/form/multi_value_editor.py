@@ -14,6 +14,7 @@ from backend.records.sweeps.values import (
     Axis,
     axis_text,
     field_kind,
+    has_ranges,
     parse_axis,
     value_text,
 )
@@ -68,7 +69,7 @@ class SeveralValues(Popover):
         self._kinds = SegmentedControl(
             [(_LIST, "Values"), (_RANGE, "From – to")], _LIST, name="How the values are given"
         )
-        self._kinds.setVisible(not options and field_kind(path) in ("whole", "number"))
+        self._kinds.setVisible(not options and has_ranges(path))
         self._pages = QStackedWidget()
         self._pages.addWidget(
             self._make_ticks(options, axis, now) if options else self._make_list()

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QFocusEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 
+from backend.records.jobs.config import with_value
 from backend.records.sweeps.values import Axis, axis_text
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
@@ -262,13 +263,6 @@ def with_first_values(raw: Mapping[str, object], axes: tuple[Axis, ...]) -> dict
     """Return the job file of the first job: the first value of each swept field."""
     whole = dict(raw)
     for axis in axes:
-        points = axis.points()
-        part, _, key = axis.path.partition(".")
-        if not points:
-            continue
-        if not key:
-            whole[part] = points[0]
-            continue
-        table = whole.get(part)
-        whole[part] = {**(table if isinstance(table, Mapping) else {}), key: points[0]}
+        if points := axis.points():
+            whole = with_value(whole, axis.path, points[0])
     return whole

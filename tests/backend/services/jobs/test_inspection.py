@@ -180,3 +180,33 @@ def test_the_weights_of_each_checkpoint_are_written_for_tensorboard(
     assert services.inspection.write_events(job_id)
     files = (services.data_root.job(job_id).tensorboard / "weights").iterdir()
     assert sorted(file.suffix for file in files) == [".epoch-1", ".epoch-2", ".graph"]
+
+
+PROGRAM = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("-b", "--batch-size", type=int, default=32, help="(default: 32)")
+parser.parse_args()
+"""
+
+
+def test_the_arguments_of_a_script_are_read_in_a_process_of_its_own_and_kept(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    services.library.import_item(Kind.SCRIPT, folder, "mine")
+    found = services.inspection.arguments({"script": "mine", "arguments": ["--x"]})
+    assert [(one.head, one.others, one.kind, one.default) for one in found.arguments] == [
+        ("--batch-size", ("-b",), "whole", "32")
+    ]
+    monkeypatch.setattr(inspection, "run_tool", None)
+    assert services.inspection.arguments({"script": "mine@1", "entry": "train.py"}) == found
+    for raw, sentence in (
+        ({}, "No script is chosen"),
+        ({"script": "mine", "entry": "../train.py"}, "has no such entry"),
+        ({"script": "other"}, "other"),
+    ):
+        with pytest.raises(BackendError, match=sentence):
+            services.inspection.arguments(raw)

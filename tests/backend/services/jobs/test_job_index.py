@@ -262,6 +262,34 @@ def test_a_rate_at_the_very_limit_is_within_it():
     assert index.find(JobQuery(text="lr<0.1")).hits == 0
 
 
+ARGUMENTS = ["fit", "--lr", "0.1", "--batch-size=32", "trainer.max_time=5", "--seed", "{seed}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hits"),
+    [
+        ("lr<=0.1", 1),
+        ("arguments.lr<0.1", 0),
+        ("arguments.lr<=0.1 batch-size>16", 1),
+        ("learning_rate>0.1", 0),
+        ("trainer.max_time<6", 1),
+        ("trainer.max_time>6", 0),
+        ("arguments.lr=0.1", 1),
+        ("--batch-size=32", 1),
+        ("momentum>0", 0),
+    ],
+)
+def test_arguments_are_searched_as_settings(text, hits):
+    index = JobIndex()
+    script = {"script": "mine", "arguments": ARGUMENTS}
+    index.take([make_line(script, {}, **ONE)])
+    assert index.find(JobQuery(text=text)).hits == hits
+    (line,) = index.lines
+    assert summary_settings.number(line, "batch_size") == 32
+    assert summary_settings.setting(line, "strategy") == ""
+    assert summary_settings.setting(line, "optimizer") == ""
+
+
 @pytest.mark.parametrize("best", [("mAP", 0.5), ("validation/mAP", 0.5)])
 def test_the_best_metric_is_compared_by_its_name(best):
     index = JobIndex()

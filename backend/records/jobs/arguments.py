@@ -1,0 +1,162 @@
+"""The arguments of a script as settings: ``arguments.lr`` is the value after ``--lr``.
+
+The list in the job file is the truth: a setting is read from it, and written into it. Its name is
+that of an option without its dashes (``--lr 0.1``, ``--lr=0.1``, ``-b 32``) or that before the sign
+in ``lr=0.1``, as Hydra has it. ``_`` and ``-`` are the same. An option without a value has "yes".
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TABLE = "arguments"
+_PREFIX = f"{TABLE}."
+YES, NO = "yes", "no"
+"""The values of an option that takes none: it is given, or is not."""
+_OPTION = re.compile(r"(?!-inf$)--?([A-Za-z][^\s=]*)(?:=(.*))?", re.DOTALL)
+_PAIR = re.compile(r"[+]{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][\w./@:-]*")
+_END = "--"
+_SAME: Mapping[str, str] = {
+    "learning_rate": "lr",
+    "batch": "batch_size",
+    "num_epochs": "epochs",
+    "max_epochs": "epochs",
+}
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A named value in the list: ``words`` of them from the place ``at``."""
+
+    name: str
+    value: str
+    at: int
+    words: int = 1
+
+
+def argument(path: str) -> str:
+    """Return the name of the argument that a path means (``arguments.lr``), or ""."""
+    return path[len(_PREFIX) :] if path.startswith(_PREFIX) else ""
+
+
+def is_name(name: str) -> bool:
+    """Return whether an argument can have this name."""
+    return bool(_NAME.fullmatch(name))
+
+
+def named(words: object) -> dict[str, str]:
+    """Return the arguments that have a name; of one that is given twice the last value."""
+    return {one.name: one.value for one in _named(_list(words))}
+
+
+def unnamed(words: object) -> list[str]:
+    """Return the other words: those that `named` does not tell."""
+    given = _list(words)
+    last = {one.name: one for one in _named(given)}.values()
+    told = {n for one in last for n in range(one.at, one.at + one.words)}
+    return [word for n, word in enumerate(given) if n not in told]
+
+
+def value_of(words: object, name: str) -> str | None:
+    """Return the value of an argument, None if it is not given."""
+    found = _find(_list(words), name)
+    return None if found is None else found.value
+
+
+def with_value(words: object, name: str, value: Any) -> list[str]:
+    """Return the list with this value of an argument, which is added if it is not given.
+
+    ``yes`` and ``no`` give and remove an option that has no value; None removes each.
+    """
+    given = _list(words)
+    found = _find(given, name)
+    text = _text(value)
+    if found is None:
+        added = [] if text in (None, NO) else _new(given, name, text or "")
+        end = given.index(_END) if _END in given else len(given)
+        return [*given[:end], *added, *given[end:]]
+    before, after = given[: found.at], given[found.at + found.words :]
+    head, is_joined, _ = given[found.at].partition("=")
+    is_flag = found.words == 1 and not is_joined
+    if text is None or (text == NO and is_flag):
+        return [*before, *after]
+    if is_joined:
+        return [*before, f"{head}={text}", *after]
+    return [*before, *_option(head, text, is_flag), *after]
+
+
+def table_of(words: object) -> dict[str, Any]:
+    """Return the arguments as a table shows them: by path, the other words in one row."""
+    rest = unnamed(words)
+    rows = {f"{_PREFIX}{name}": value for name, value in named(words).items()}
+    return {**rows, **({TABLE: " ".join(rest)} if rest else {})}
+
+
+def canonical(name: str) -> str:
+    """Return a name as a search and a column have it: ``learning-rate`` is ``lr``."""
+    plain = name.casefold().replace("-", "_")
+    return _SAME.get(plain, plain)
+
+
+def _list(words: object) -> list[str]:
+    """Return the words; what is no list has none, and the check of the job file says so."""
+    return [str(word) for word in words] if isinstance(words, (list, tuple)) else []
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return YES if value else NO
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return None if value is None else str(value)
+
+
+def _new(given: Sequence[str], name: str, text: str) -> list[str]:
+    has_options = any(map(_OPTION.fullmatch, given))
+    has_pairs = any(map(_PAIR.fullmatch, given))
+    if not has_options and (has_pairs or "." in name or "/" in name):
+        return [f"{name}={text}"]
+    return _option(f"-{name}" if len(name) == 1 else f"--{name}", text, is_flag=True)
+
+
+def _option(head: str, text: str, is_flag: bool) -> list[str]:
+    """Return an option with its value; one that looks like an argument needs the sign."""
+    if is_flag and text == YES:
+        return [head]
+    return [head, text] if _is_value(text) else [f"{head}={text}"]
+
+
+def _is_value(word: str) -> bool:
+    """Return whether a word after an option is its value, and no argument of its own."""
+    return word != _END and not _OPTION.fullmatch(word) and not _PAIR.fullmatch(word)
+
+
+def _find(given: Sequence[str], name: str) -> _Named | None:
+    wanted = _same(name)
+    found = [one for one in _named(given) if _same(one.name) == wanted]
+    return found[-1] if found else None
+
+
+def _same(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _named(given: Sequence[str]) -> Iterator[_Named]:
+    at = 0
+    while at < len(given) and given[at] != _END:
+        option, pair = _OPTION.fullmatch(given[at]), _PAIR.fullmatch(given[at])
+        words = 1
+        if option is not None and option[2] is None:
+            is_given = at + 1 < len(given) and _is_value(given[at + 1])
+            words = 2 if is_given else 1
+            yield _Named(option[1], given[at + 1] if is_given else YES, at, words)
+        elif found := option or pair:
+            yield _Named(found[1], found[2], at)
+        at += words

@@ -1,0 +1,196 @@
+"""The arguments of a script as settings, read from their list and written into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from backend.records.jobs.arguments import NO, YES, named, unnamed, value_of, with_value
+from backend.records.jobs.comparison import RunFigures, compare
+from backend.records.jobs.config import parse_job, with_changes
+from backend.records.jobs.flat_settings import changes, effective, usual_settings
+from backend.records.jobs.settings import label, section, value_at
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.template import describe
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.spec import Sweep, expand, read_sweep, swept_path
+from backend.records.sweeps.values import axis_text, parse_axis
+
+BASE: dict[str, Any] = {
+    "name": "mine",
+    "script": "mine",
+    "arguments": ["fit", "--out", "{output}", "--lr", "0.1", "--amp", "--batch-size=32", "data"],
+    "placement": [{"node": "a", "processes": 1}],
+}
+MINE = parse_job(BASE).draft
+NAMES = st.sampled_from(["lr", "b", "batch-size", "batch_size", "optim.lr", "model/size", "Amp"])
+VALUES = st.text(max_size=6).filter(lambda one: one != NO) | st.sampled_from(
+    ["-1", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
+)
+WORDS = st.lists(
+    st.text(max_size=5)
+    | VALUES
+    | st.sampled_from(["--lr", "-b", "lr=1", "+optim.lr=2", "--batch-size=3", "--amp", "fit"]),
+    max_size=7,
+)
+
+
+@given(words=WORDS, name=NAMES, value=VALUES)
+def test_what_is_written_is_read_and_the_other_arguments_stay(words, name, value) -> None:
+    assume(words.count("--") == 0)
+    written = with_value(words, name, value)
+    assert value_of(written, name) == value
+    same = {name, name.replace("_", "-"), name.replace("-", "_")}
+    assert {key: one for key, one in named(written).items() if key not in same} == {
+        key: one for key, one in named(words).items() if key not in same
+    }
+    assert with_value(written, name, value) == written
+
+
+@given(words=WORDS)
+def test_every_word_is_told_once(words) -> None:
+    """A name that is given twice has its last value; its first stays with the other words."""
+    told = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
+    for word in words:
+        assert any(word.endswith(one) for one in told)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value", "after"),
+    [
+        (["--lr", "0.1"], "lr", "0.2", ["--lr", "0.2"]),
+        (["--lr=0.1", "x"], "lr", 0.2, ["--lr=0.2", "x"]),
+        (["-b", "32", "data"], "b", 64, ["-b", "64", "data"]),
+        (["+optim.lr=0.1", "a=b"], "optim.lr", 1e-5, ["+optim.lr=1e-05", "a=b"]),
+        (["model=mlp"], "epochs", 3, ["model=mlp", "epochs=3"]),
+        ([], "trainer.epochs", "3", ["trainer.epochs=3"]),
+        (["fit", "--x", "1"], "trainer.epochs", "3", ["fit", "--x", "1", "--trainer.epochs", "3"]),
+        ([], "b", "3", ["-b", "3"]),
+        (["--x", "--", "data"], "lr", "3", ["--x", "--lr", "3", "--", "data"]),
+        (["--batch-size", "3"], "batch_size", 4, ["--batch-size", "4"]),
+        (["--lr", "1", "--lr", "2"], "lr", "3", ["--lr", "1", "--lr", "3"]),
+        (["--offset", "-1"], "offset", "-2", ["--offset", "-2"]),
+        (["--note", "x"], "note", "-y z", ["--note", "-y z"]),
+        (["--note", "x"], "note", "-y", ["--note=-y"]),
+        ([], "amp", "yes", ["--amp"]),
+        (["--amp", "--x"], "amp", False, ["--x"]),
+        (["--amp", "--x"], "amp", True, ["--amp", "--x"]),
+        (["--amp", "true"], "amp", "no", ["--amp", "no"]),
+        (["--lr", "1", "x"], "lr", None, ["x"]),
+        (["--x"], "lr", "no", ["--x"]),
+    ],
+)
+def test_a_value_takes_the_place_that_it_has_in_the_list(words, name, value, after) -> None:
+    assert with_value(words, name, value) == after
+
+
+def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
+    axes = (parse_axis("arguments.lr", "0.1, 1e-3"), parse_axis("arguments.amp", "yes,no"))
+    found = expand(Sweep(BASE, axes))
+    assert not found.faults
+    assert [job.name for job in found.jobs] == [
+        "mine lr=0.1 amp=yes",
+        "mine lr=0.1 amp=no",
+        "mine lr=1e-3 amp=yes",
+        "mine lr=1e-3 amp=no",
+    ]
+    last = ["fit", "--out", "{output}", "--lr", "1e-3", "--batch-size=32", "data"]
+    assert found.jobs[-1].raw["arguments"] == last
+    assert BASE["arguments"][4] == "0.1"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("1e-4..1e-1:4:log", "0.0001, 0.001, 0.01, 0.1"),
+        ("8..32:4", "8, 16, 24, 32"),
+        ("../a, ../b", "../a, ../b"),
+        ("64,64; 32", "64,64; 32"),
+        ("sgd,adam", "sgd, adam"),
+        ("1,2", "1, 2"),
+    ],
+)
+def test_values_of_an_argument_are_typed_as_those_of_a_setting(typed: str, shown: str) -> None:
+    axis = parse_axis("arguments.x", typed)
+    assert axis_text(axis) == shown
+    assert parse_axis("arguments.x", shown).points() == tuple(map(str, shown.split("; "))) or (
+        axis_text(parse_axis("arguments.x", shown)) == shown
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("lr", "arguments.lr"),
+        ("batch-size", "arguments.batch-size"),
+        ("arguments.new", "arguments.new"),
+        ("seed", "seed"),
+        ("entry", "entry"),
+        ("arguments", "arguments"),
+    ],
+)
+def test_an_argument_may_be_called_by_its_name_alone(text: str, path: str) -> None:
+    assert swept_path(text, BASE) == path
+
+
+@pytest.mark.parametrize("text", ["momentum", "optimizer.lr", "arguments.", "arguments.a b", "new"])
+def test_what_is_no_argument_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a setting of a job"):
+        swept_path(text, BASE)
+
+
+def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_script() -> None:
+    raw = {**BASE, "model": "net"}
+    del raw["script"]
+    found = expand(Sweep(raw, (parse_axis("arguments.lr", "1,2"),)))
+    assert any("needs a script" in one.sentence for one in found.faults)
+
+
+def test_a_line_that_cannot_be_split_stays_for_the_check_to_name() -> None:
+    found = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
+    assert [one.field for one in found.faults] == ["arguments"]
+    assert found.jobs[0].raw["arguments"] == '--x "a'
+
+
+def test_a_sweep_file_has_arguments_in_its_axes() -> None:
+    table = {"axes": {"arguments": {"lr": [0.1, 0.2], "amp": [True, False]}}}
+    sweep, faults = read_sweep({**BASE, "sweep": table})
+    assert sweep is not None
+    assert not faults
+    rates = [value_at(job.raw, "arguments.lr") for job in expand(sweep).jobs]
+    assert rates == ["0.1", "0.1", "0.2", "0.2"]
+
+
+def test_changed_arguments_are_told_one_by_one() -> None:
+    now = {**BASE, "arguments": with_value(BASE["arguments"], "lr", "0.2")}
+    assert [(one.label, one.before, one.now) for one in changes(BASE, now)] == [
+        ("lr", "0.1", "0.2")
+    ]
+    assert section("arguments.lr") == section("arguments") != section("optimizer.lr")
+    assert (label("arguments.batch-size"), describe(BASE)) == ("batch-size", "mine")
+
+
+def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None:
+    views = [
+        JobView(rate, rate, config, "", RunStatus(state=JobState.CREATED))
+        for rate in ("0.1", "0.01")
+        if (config := with_changes(MINE, {"arguments.lr": rate}).config)
+    ]
+    table = compare([(view, RunFigures()) for view in views])
+    assert [(row.label, row.values) for row in table.differing] == [("lr", ("0.1", "0.01"))]
+    same = {row.key: row.values[0] for row in table.equal}
+    assert same["arguments"] == "fit data"
+    assert same["arguments.amp"] == "yes"
+    assert "optimizer.name" not in same
+    assert parallel(views).axes[0].key == "arguments.lr"
+    usual = usual_settings(views[0].config)
+    assert {path for path, value in effective(views[0]).items() if value != usual.get(path)} == {
+        "placement",
+        "arguments",
+        *(f"arguments.{name}" for name in ("out", "lr", "amp", "batch-size")),
+    }

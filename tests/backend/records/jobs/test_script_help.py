@@ -1,0 +1,206 @@
+"""The arguments in the help that programs print, as they were recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.script_help import ScriptArgument, ScriptHelp, read_help
+
+RECORDED = Path(__file__).parents[3] / "data/script_help"
+SHELL = """usage: train.sh [options]
+  -d DIR     the folder of the data
+  --lr RATE  the rate (default 0.1)
+  --amp      half precision
+"""
+
+
+def read(name: str) -> dict[str, ScriptArgument]:
+    return {one.head: one for one in read_help((RECORDED / f"{name}.txt").read_text("utf-8"))}
+
+
+def short(found: dict[str, ScriptArgument]) -> list[tuple[str, str, str]]:
+    """Each argument: head, kind or choices, default."""
+    return [(one.head, "|".join(one.choices) or one.kind, one.default) for one in found.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (
+            "argparse",
+            [
+                ("--arch", "text", "resnet18"),
+                ("--workers", "whole", "4"),
+                ("--batch-size", "whole", "256"),
+                ("--lr", "text", ""),
+                ("--opt", "sgd|adam|lion", ""),
+                ("--momentum", "text", ""),
+                ("--layers", "text", "64 64"),
+                ("--amp", "flag", ""),
+                ("--no-ema", "flag", ""),
+                ("--evaluate", "flag", ""),
+                ("--fp16", "True|False", "False"),
+                ("--a-very-long-option-that-has-its-help-below", "number", "0.0001"),
+                ("--log-every", "text", ""),
+            ],
+        ),
+        (
+            "click",
+            [
+                ("--lr", "number", "0.1"),
+                ("--batch-size", "whole", "32"),
+                ("--opt", "sgd|adam", "sgd"),
+                ("--amp", "flag", ""),
+                ("--no-ema", "flag", ""),
+                ("--warmup", "whole", "5"),
+                ("--out", "text", ""),
+                ("--dry-run", "flag", ""),
+                ("--tag", "text", ""),
+            ],
+        ),
+        (
+            "typer",
+            [
+                ("--lr", "number", "0.1"),
+                ("--batch-size", "whole", "32"),
+                ("--opt", "sgd|adam", "sgd"),
+                ("--amp", "flag", ""),
+                ("--no-ema", "flag", ""),
+                ("--seed", "whole", "1"),
+                ("--out", "text", ""),
+            ],
+        ),
+        (
+            "hydra",
+            [
+                ("model=", "mlp|resnet", ""),
+                ("optim=", "adam|sgd", ""),
+                ("model.width=", "whole", "64"),
+                ("model.dropout=", "number", "0.1"),
+                ("optim.lr=", "number", "0.1"),
+                ("optim.momentum=", "number", "0.9"),
+                ("epochs=", "whole", "10"),
+                ("batch_size=", "whole", "32"),
+                ("amp=", "true|false", "false"),
+                ("data=", "text", ""),
+                ("note=", "text", "it's: here"),
+                ("layers=", "text", "[64,64]"),
+            ],
+        ),
+        (
+            "jsonargparse",
+            [
+                ("--config", "text", ""),
+                ("--print_config", "text", ""),
+                ("--lr", "number", "0.1"),
+                ("--epochs", "whole", "3"),
+                ("--opt", "sgd|adam", "sgd"),
+                ("--amp", "true|false", "False"),
+            ],
+        ),
+        (
+            "tyro",
+            [
+                ("--data", "text", ""),
+                ("--lr", "number", "0.1"),
+                ("--epochs", "whole", "3"),
+                ("--opt", "sgd|adam", "sgd"),
+                ("--amp", "flag", ""),
+            ],
+        ),
+    ],
+)
+def test_the_arguments_of_a_program_are_read_from_its_help(name, wanted) -> None:
+    assert short(read(name)) == wanted
+
+
+@pytest.mark.parametrize(("name", "same"), [("argparse-wide", "argparse"), ("typer-wide", "typer")])
+def test_the_width_of_a_terminal_changes_nothing(name: str, same: str) -> None:
+    assert read(name) == read(same)
+
+
+def test_an_older_typer_has_other_words_for_the_same() -> None:
+    assert short(read("typer-0.12")) == short(read("typer"))
+
+
+def test_an_argument_has_its_help_and_its_other_names() -> None:
+    found = read("argparse")
+    assert (found["--lr"].name, found["--lr"].others) == ("lr", ("--learning-rate",))
+    assert found["--batch-size"].others == ("-b",)
+    assert found["--batch-size"].words.endswith("help text that is wrapped in any terminal")
+    assert read("hydra")["optim.lr="].name == "optim.lr"
+
+
+def test_a_usage_written_by_hand_is_read() -> None:
+    found = read_help(SHELL)
+    assert [(one.head, one.kind, one.default) for one in found] == [
+        ("-d", "text", ""),
+        ("--lr", "number", "0.1"),
+        ("--amp", "flag", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "default"),
+    [
+        ("(default: 0.1)", "0.1"),
+        ("[default: a, b; required]", "a, b"),
+        ("(default: 'a (b)')", "a (b)"),
+        ("the rate, default is 3, of all", "3"),
+        ("folder (default: ./data)", "./data"),
+        ("sizes [default: [64, 64]]", "[64, 64]"),
+        ("(type: int | None, default: null)", ""),
+        ("uses the default of PyTorch", ""),
+        ("by default it trains", ""),
+        ("(default 7)", "7"),
+    ],
+)
+def test_a_default_is_read_as_programs_write_it(words: str, default: str) -> None:
+    (found,) = read_help(f"options:\n  --x X  {words}\n")
+    assert found.default == default
+
+
+LINES = st.lists(
+    st.text(max_size=20)
+    | st.sampled_from(
+        [
+            "options:",
+            "  --x {a,b}  help (default: a)",
+            "  -b, --bs N",
+            "│ *  --lr  FLOAT  [default: 1] │",
+            "╭─ Options ─╮",
+            "== Config ==",
+            "a:",
+            "- 1",
+            "  b: 2",
+            "m: x, y",
+            "      more of [default:",
+        ]
+    ),
+    max_size=12,
+)
+
+
+@given(lines=LINES)
+def test_any_text_gives_arguments_that_can_be_written(lines: list[str]) -> None:
+    found = read_help("\n".join(lines))
+    assert len({one.name for one in found}) == len(found)
+    for one in found:
+        assert one.name
+        assert not any(sign.isspace() for sign in one.head)
+        assert one.kind != "choice" or len(one.choices) > 1
+    known = ScriptHelp(found)
+    assert [one.head for one in ScriptHelp.from_dict(known.to_dict()).arguments] == [
+        one.head for one in found
+    ]
+
+
+@pytest.mark.parametrize("sign", [" ", "-", "[", "{a,", "│", "--x ", "(default: ", "a: ", "\n"])
+def test_a_megabyte_of_anything_is_read_at_once(sign: str) -> None:
+    """A program prints what it likes; no text takes more than its length."""
+    read_help("options:\n  " + sign * (1_000_000 // len(sign)))
+    read_help(f"options:\n  --x  {sign}\n" * 20_000)

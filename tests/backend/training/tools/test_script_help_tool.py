@@ -1,0 +1,92 @@
+"""The help of a script that runs: what it prints, and programs that have none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.jobs.script_help import ScriptHelp
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.script_help import read
+
+PARSER = """
+import argparse, sys, pathlib
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers()
+fit = commands.add_parser("fit")
+fit.add_argument("--lr", type=float, default=0.1, help="rate (default: %(default)s)")
+pathlib.Path("written").touch()
+parser.parse_args()
+"""
+
+
+def help_of(folder: Path, code: str, entry: str = "train.py", **more: Any) -> ScriptHelp:
+    script, work = folder / "version", folder / "work"
+    for one in (script, work):
+        one.mkdir()
+    (script / entry).write_text(code)
+    (script / entry).chmod(0o444)
+    request = {"script": str(script), "entry": entry, "python": "", "words": [], "limit_s": 20.0}
+    with contextlib.chdir(work), contextlib.closing(tool_protocol.Report(work / "p")) as report:
+        found = ScriptHelp.from_dict(read({**request, **more}, report))
+    assert sorted(one.name for one in script.iterdir()) == [entry]
+    return found
+
+
+def test_the_help_of_a_command_is_read_and_the_version_stays_as_it_is(tmp_path: Path) -> None:
+    found = help_of(tmp_path, PARSER, words=["fit"])
+    assert [(one.head, one.kind, one.default) for one in found.arguments] == [
+        ("--lr", "number", "0.1")
+    ]
+
+
+def test_a_shell_script_passes_it_on(tmp_path: Path) -> None:
+    text = 'echo "usage:"\necho "  --lr RATE  rate of $1"\nexit 1\n'
+    (found,) = help_of(tmp_path, text, entry="train.sh").arguments
+    assert found.words == "rate of --help"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("while True: pass", "train.py --help did not end within 0.5 s; the script may have begun"),
+        ("import os, time; os.close(1); os.close(2); time.sleep(60)", "did not end within 0.5 s"),
+        ("import nothing_of_this_name", "ended with 1: ModuleNotFoundError: No module named"),
+        ("raise SystemExit(3)", "ended with 3: it printed nothing"),
+        ("import os; os.abort()", "ended with -6: "),
+        ("while True: print('loss 0.1' * 1000)", "printed more than 1 MB"),
+        ("import sys; sys.stdout.buffer.write(bytes(range(256)))", "printed no text"),
+        ("print('step 1, loss 0.3')", "lists no options that can be read"),
+        ("print(input())", "ended with 1: EOFError"),
+        ("def f(:", "ended with 1: SyntaxError"),
+    ],
+)
+def test_a_program_without_help_is_one_sentence(tmp_path: Path, code: str, sentence: str) -> None:
+    limit_s = 0.5 if "0.5" in sentence else 20.0
+    with pytest.raises(BackendError) as told:
+        help_of(tmp_path, code, limit_s=limit_s)
+    assert sentence in told.value.sentence
+    assert "\n" not in told.value.sentence
+    assert told.value.remedy == "Type its arguments."
+
+
+def test_a_python_that_does_not_start_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="/no/python cannot be started: No such file"):
+        help_of(tmp_path, "", python="/no/python")
+
+
+def test_a_process_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
+    stays = "if not os.fork(): pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    code = PARSER.replace("import argparse", "import os, time, pathlib, argparse")
+    code = code.replace(
+        "parser.parse", f"{stays}\nwhile not pathlib.Path('pid').exists(): pass\nparser.parse"
+    )
+    found = help_of(tmp_path, code, words=["fit"])
+    assert found.arguments[0].head == "--lr"
+    os.kill(int((tmp_path / "work/script/pid").read_text()), signal.SIGKILL)
