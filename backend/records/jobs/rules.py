@@ -96,7 +96,7 @@ RULES = (
         "same nodes",
         ("on_failure.shrink", "strategy.name"),
         lambda job: job.on_failure.shrink and _needs_all(job),
-        "cannot be used with “{job.strategy.name}”, which needs all its processes.",
+        "cannot be used with one process or a split network; this is “{job.strategy.name}”.",
     ),
     Rule(
         "placeholders",

@@ -8,9 +8,11 @@ from PySide6.QtCore import Qt
 
 from backend.datastore.jobs.files import JobFile, view_of
 from backend.records.base.timestamps import instant
+from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import Continued, RunStatus
 from backend.records.jobs.summary import line_of
+from backend.records.queue.entry import Cause, QueueEntry, QueuePlace, Waiting
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
 from widgets.common import formats
@@ -18,6 +20,7 @@ from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.warning import ReplayComparison, finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn
 
@@ -55,6 +58,28 @@ def test_a_job_took_as_long_as_all_its_runs():
 def test_the_start_is_said_to_be_that_of_the_newest_run():
     assert " · run 3 started " in circumstances(RESUMED)
     assert " · started " in circumstances(changed(RESUMED, run=1))
+
+
+def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
+    left = (Placement("gpu01", 1), Placement("gpu03", 1))
+    reason = "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
+    continued = Continued(reason, "2026-11-28T03:12:00Z", before=("a", "b", "c"), placement=left)
+    view = changed(RESUMED, continued=continued, state=JobState.TRAINING)
+    assert " · 2 of 3 nodes since " in circumstances(view)
+    shown = finding(view, ("", ""), "", None, ReplayComparison())
+    assert shown is not None
+    assert (shown.family, shown.sentence) == ("warn", reason)
+    all_back = replace(continued, before=("gpu01", "gpu03"))
+    assert "nodes since" not in circumstances(changed(view, continued=all_back))
+
+
+def test_a_queued_job_says_why_the_program_queued_it():
+    entry = QueueEntry("a", "a", 2, (Placement("n", 1),), "m", reason="gpu02 was lost.")
+    place = QueuePlace(entry, 1, Waiting(Cause.NODE_DOWN, "gpu02 is offline."))
+    view = changed(RESUMED, state=JobState.QUEUED)
+    shown = finding(view, ("", ""), "", place, ReplayComparison())
+    assert shown is not None
+    assert shown.more == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
     assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
     assert not tip(line_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
