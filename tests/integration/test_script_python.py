@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def job_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> JobView:
+def job_of(services: Services, tmp_path: Path, files: Mapping[str, str], **more: Any) -> JobView:
     folder = tmp_path / "program"
     folder.mkdir(exist_ok=True)
     for name, text in {"train.py": WHO, **files}.items():
@@ -50,6 +51,7 @@ def job_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> JobV
             "script": item.reference,
             "python": "requirements",
             "placement": [{"node": THIS_COMPUTER, "processes": 2}],
+            **more,
         }
     )
 
@@ -104,3 +106,35 @@ def test_a_script_that_lists_nothing_has_no_such_job(
     words = "mine@1 has neither uv.lock, requirements.txt nor pyproject.toml"
     with pytest.raises(BackendError, match=words):
         job_of(services, tmp_path, {"needs.txt": "greeting"})
+
+
+@pytest.mark.parametrize(
+    ("python", "code", "words"),
+    [
+        ("/nowhere/bin/python", "import torch", "does not exist on this computer."),
+        ("no-such-python", "import torch", "does not exist on this computer."),
+        ("{folder}/not-executable", "", "does not start on this computer: Permission denied."),
+        ("{folder}/broken", "", "does not start on this computer: it is out of order."),
+        ("{folder}/bare", "import os\nfrom torch import nn", "on this computer has no torch"),
+        ("{folder}/bare", "  import torch.distributed", "on this computer has no torch"),
+        ("{folder}/bare", "import torchless", ""),
+        (sys.executable, "import torch", ""),
+    ],
+)
+def test_a_python_that_is_not_there_or_lacks_torch_is_found_before_the_start(
+    services: Services, tmp_path: Path, python: str, code: str, words: str
+) -> None:
+    folder = tmp_path / "pythons"
+    folder.mkdir()
+    (folder / "not-executable").write_text("")
+    scripts = {"broken": "echo it is out of order >&2; exit 1", "bare": "exit ${3:+3}"}
+    for name, line in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    view = job_of(services, tmp_path, {"train.py": code}, python=python.format(folder=folder))
+    config = services.jobs.queries.show(view.id).config
+    if words:
+        with pytest.raises(BackendError, match=words):
+            services.preflight.require(config, view.id)
+    else:
+        services.preflight.require(config, view.id)

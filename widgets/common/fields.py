@@ -202,7 +202,10 @@ class SpinBox(QSpinBox):
 
 
 class ComboBox(QComboBox):
-    """A choice from a list. `chosen` carries the `data` of an option."""
+    """A choice from a list. `chosen` carries the `data` of an option.
+
+    In one that ``is_open``, what is typed may be no option; it then is the key itself.
+    """
 
     def __init__(
         self,
@@ -210,6 +213,7 @@ class ComboBox(QComboBox):
         chosen: str = "",
         *,
         name: str = "",
+        is_open: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -220,6 +224,12 @@ class ComboBox(QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
+        if is_open:
+            self.setEditable(True)
+            self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+            line = self.lineEdit()
+            assert line is not None
+            line.setAccessibleName(name)
         # The style sheet reaches the rows of the list only through this delegate.
         self.setItemDelegate(QStyledItemDelegate(self))
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
@@ -230,6 +240,10 @@ class ComboBox(QComboBox):
     def key(self) -> str:
         """The key of the selected option, "" if there is none."""
         data = self.currentData()
+        if self.isEditable():
+            text = self.currentText().strip()
+            index = self.findText(text, Qt.MatchFlag.MatchFixedString)
+            data = self.itemData(index) if index >= 0 else text
         return data if isinstance(data, str) else ""
 
     def set_aside(self, text: str) -> None:
@@ -303,7 +317,8 @@ class ComboBox(QComboBox):
         option.currentText = self.fontMetrics().elidedText(
             self.shown_text(), Qt.TextElideMode.ElideRight, room
         )
-        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        if not self.isEditable():
+            painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         paint_caret(painter, self)
 
 

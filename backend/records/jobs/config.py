@@ -31,7 +31,7 @@ from backend.records.base.validation import (
 from backend.records.jobs import arguments
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.rules import RULES
-from backend.records.jobs.script import SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
+from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
 from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
@@ -318,7 +318,10 @@ class JobConfig:
             choices={"gpu": "GPU or slot", "node": "node"},
         ),
     )
-    python: str = field(default="", metadata=_scripted("text", "Python", is_rare=True))
+    python: str = field(
+        default="",
+        metadata=_scripted("text", "Python", choices=PYTHONS, term="script's Python", is_rare=True),
+    )
     stop_signal: str = field(
         default="SIGTERM", metadata=_scripted("choice", "Stop by", choices=SIGNALS, is_rare=True)
     )

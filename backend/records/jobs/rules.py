@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backend.records.base.validation import Fault
-from backend.records.jobs.script import PLACEHOLDERS, is_entry
+from backend.records.jobs.script import PLACEHOLDERS, REQUIREMENTS, is_entry
 
 if TYPE_CHECKING:
     from backend.records.jobs.config import JobConfig
@@ -109,6 +109,12 @@ RULES = (
         ("entry",),
         lambda job: not is_entry(job.entry),
         "is a file in the script's folder, or -m and a module.",
+    ),
+    Rule(
+        "Python",
+        ("python",),
+        lambda job: "/" in job.python and not job.python.startswith("/"),
+        f"is “{REQUIREMENTS}”, or the whole path of a Python, which begins with /.",
     ),
     Rule(
         "nesterov",

@@ -26,6 +26,7 @@ _COMMAND = re.compile(r"[A-Za-z][\w-]*")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 REQUIREMENTS = "requirements"
 """In place of a Python's path: an environment with the packages that the script lists."""
+PYTHONS = {"": "The node's own", REQUIREMENTS: "From the script's requirements"}
 LISTS = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The files that list packages, at the top of a script's folder; the first one counts."""
 PORT_VARIABLE = "MASTER_PORT"

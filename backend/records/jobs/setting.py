@@ -37,7 +37,7 @@ class Setting:
             their field.
         low, high: The first and the last valid number.
         above, below: A number must be above and below these.
-        choices: The words of each choice; the first is the default.
+        choices: The words of each choice; the first is the default. A text may be another.
         term: What explains it in ``docs/terms.md``.
         section: Of the form.
         is_rare: The form shows it under "More".

@@ -161,7 +161,9 @@ def in_markdown() -> str:
         owners = ", ".join(f"`{name}`" for name, known in options.items() if key in known)
         defaults = [known[key].default for known in options.values() if key in known]
         texts = {_text(one) for one in defaults or [usual(path)]}
-        values = ", ".join(f"`{choice}`" for choice in choices(path)) or one.limits()
+        values = ", ".join(f"`{choice}`" for choice in choices(path) if choice) or one.limits()
+        if one.kind == "text" and one.choices:
+            values += f", or {one.limits()}"
         more = "".join(f". {one.rstrip('.')}" for one in conditions(path))
         default = f"; default {' or '.join(sorted(texts))}" if texts != {""} else ""
         of = f" of {owners}" if owners else ""

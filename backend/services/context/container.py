@@ -223,6 +223,7 @@ class Services:
             self.cluster,
             self.set_up,
             first_bytes=forecasts.needed_bytes,
+            needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
             limits=PreflightLimits.of(os.environ),
         )
 

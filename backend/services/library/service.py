@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -251,6 +252,15 @@ class LibraryService:
             before = VersionFolder(self._root, kind, after.name, max(earlier))
         sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
         return changes(sides[0], sides[1], partial(self.text, kind))
+
+    def script_imports(self, reference: str, module: str) -> bool:
+        """Return whether a Python file of a script imports this top-level module."""
+        pattern = re.compile(rf"^\s*(import|from)\s+{module}\b", re.MULTILINE)
+        with suppress(BackendError, OSError):
+            folder = self.open_content(Kind.SCRIPT, reference)
+            texts = (one.read_text("utf-8", "replace") for one in folder.rglob("*.py"))
+            return any(map(pattern.search, texts))
+        return False
 
     def pin(self, kind: Kind, reference: str) -> Pin:
         """Resolve a reference to an exact version."""

@@ -180,6 +180,12 @@ CHECKS: tuple[Check, ...] = (
         machine.shared_memory,
     ),
     Check(names.OPEN_FILES, Probe("limits", preflight_probe.limits), machine.open_files),
+    Check(
+        names.SCRIPT_PYTHON,
+        installation.SCRIPT_PYTHON,
+        installation.script_python,
+        of_nodes=lambda node, job: bool(node.target and node.target.script_python),
+    ),
     Check(names.PROCESSES, known=machine.processes, fix=Fix.FIT_PROCESSES),
     Check(
         names.CLOCK,

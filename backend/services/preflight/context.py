@@ -13,7 +13,8 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
 from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import Placement
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.script import REQUIREMENTS
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
 from backend.services.nodes.provisioning import ProvisioningService
@@ -48,6 +49,10 @@ class PreflightTarget:
     agent_folder: str = ""
     imports: str = ""
     """The file in which the node keeps the result of its imports."""
+    script_python: str = ""
+    """The Python that the job names for its script, by path; "" for another."""
+    needs_torch: bool = False
+    """The script imports it."""
 
     @property
     def place(self) -> str:
@@ -150,7 +155,15 @@ class PreflightContext:
     set_up: ProvisioningService
     python: Callable[[], str]
     limits: PreflightLimits = field(default_factory=PreflightLimits)
+    needs_torch: Callable[[JobConfig], bool] = lambda config: False
+    """Whether the script of a job imports torch."""
     now: Callable[[], float] = time.monotonic
+
+
+def of_script(config: JobConfig, needs_torch: Callable[[JobConfig], bool]) -> dict[str, Any]:
+    """Return the fields of `PreflightTarget` about the Python of a job's script."""
+    path = "" if config.python == REQUIREMENTS else config.python
+    return {"script_python": path, "needs_torch": bool(path) and needs_torch(config)}
 
 
 def looking_python(entry: NodeEntry) -> str:

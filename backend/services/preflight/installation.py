@@ -25,8 +25,17 @@ from backend.services.preflight.node_probe import NoPython
 
 LIBRARIES = {"torch": names.PYTORCH, "horovod": names.HOROVOD, "mpi4py": names.MPI4PY}
 
+_LACKS_TORCH, _NO_PROGRAM = 3, 127
+_LOOK = f"""import importlib.util, sys
+is_there = len(sys.argv) == 1 or importlib.util.find_spec(sys.argv[1])
+sys.exit(0 if is_there else {_LACKS_TORCH})"""
 
 IMPORTS = Probe("imports", preflight_probe.imports)
+SCRIPT_PYTHON = Probe(
+    "script_python",
+    preflight_probe.command,
+    lambda target: [target.script_python, "-c", _LOOK, *["torch"] * target.needs_torch],
+)
 
 
 def works(target: PreflightTarget, replies: Replies) -> bool:
@@ -46,6 +55,22 @@ def python(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
             f"The Python of the environment on {target.node} does not start: "
             f"{sanitize(facts['why'], 160)}.",
             f"Set {target.node} up again.",
+        )
+
+
+def script_python(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
+    path, place, code = target.script_python, target.place, facts["code"]
+    if code == _LACKS_TORCH:
+        yield Result(
+            f"{path} on {place} has no torch, which the script imports.",
+            "Install torch there, or choose another Python for the script.",
+        )
+    elif code:
+        fault = "does not exist" if code == _NO_PROGRAM else "does not start"
+        why = "" if code == _NO_PROGRAM else f": {sanitize(facts['why'], 160)}"
+        yield Result(
+            f"{path}, the Python of the script, {fault} on {place}{why}.",
+            "Install it there, or choose another Python for the script.",
         )
 
 

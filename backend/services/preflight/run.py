@@ -41,6 +41,7 @@ from backend.services.preflight.context import (
     PreflightContext,
     PreflightTarget,
     looking_python,
+    of_script,
     settings_texts,
 )
 from backend.services.tools.training_python import has_horovod, lack_here
@@ -62,6 +63,7 @@ class PreflightRun:
         self._python = context.python()
         self._share = context.root.files
         self._config = config
+        self._of_script = of_script(config, context.needs_torch)
         self._needed_bytes = needed_bytes
         self._limits, self._now = context.limits, context.now
         self._began = self._now()
@@ -151,6 +153,7 @@ class PreflightRun:
             self._needed_bytes,
             self.job.library,
             loader_workers=self._config.loader_workers,
+            **self._of_script,
         )
         return NodePreflight(
             placement, target, cores=usable_cores(), has_horovod=has_horovod(), limits=self._limits
@@ -182,6 +185,7 @@ class PreflightRun:
             self._config.loader_workers,
             AgentPlace(entry.name, there.python, there.bundle, facts).folder,
             str(home.imports(entry.name)),
+            **self._of_script,
         )
         return NodePreflight(
             placement,

@@ -18,8 +18,13 @@ from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
-from backend.services.preflight import checks, names, storage
-from backend.services.preflight.context import NodePreflight, PreflightContext, PreflightTarget
+from backend.services.preflight import checks, installation, names, storage
+from backend.services.preflight.context import (
+    NodePreflight,
+    PreflightContext,
+    PreflightTarget,
+    of_script,
+)
 from backend.services.preflight.fixes import OnChange, PreflightFixes
 from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
@@ -59,13 +64,14 @@ class PreflightService:
         python: Callable[[], str] = training_python,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
         limits: PreflightLimits | None = None,
+        needs_torch: Callable[[JobConfig], bool] = lambda config: False,
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
-        self._context = PreflightContext(root, cluster, set_up, python, limits)
+        self._context = PreflightContext(root, cluster, set_up, python, limits, needs_torch)
         self._fixes = PreflightFixes(self._context)
 
     def run(
@@ -163,11 +169,17 @@ class PreflightService:
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
             leads=True,
             loader_workers=config.loader_workers,
+            **of_script(config, self._context.needs_torch),
         )
         replies = {
             "shared_memory": preflight_probe.shared_memory({}),
             "limits": preflight_probe.limits({}),
         }
+        if site.script_python:
+            probe = installation.SCRIPT_PYTHON
+            limit_s = self._context.limits.command_s
+            request = {"argv": probe.argv(site), "command_limit_s": limit_s, "code_root": ""}
+            replies[probe.name] = preflight_probe.command(request)
         node = NodePreflight(placement, site, replies=replies)
         found = tuple(checks.of_replies(node))
         if result is not None:

@@ -52,7 +52,7 @@ _OF_ONE = tuple(
 )
 """The fields in What that only jobs with a model have, or only those with a script."""
 _RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
-_PLACEHOLDERS = {"python": "that of the node", "checkpoint_files": ", ".join(USUAL_CHECKPOINTS)}
+_PLACEHOLDERS = {"checkpoint_files": ", ".join(USUAL_CHECKPOINTS)}
 MODEL, SCRIPT = "model", "script"
 """What a job runs: a model with its loader, or a script."""
 

@@ -116,7 +116,7 @@ class JobFields(QObject):
 
     def _make(self, path: str, setting: Setting, default: Any, placeholder: str | None) -> Field:
         name, unit = name_and_unit(path)
-        if setting.kind == "choice":
+        if setting.choices:
             return self._choice(path, setting, ())
         if setting.kind == "flag":
             switch = Switch(name=name)
@@ -131,9 +131,12 @@ class JobFields(QObject):
 
     def _choice(self, path: str, setting: Setting, more: tuple[tuple[str, str], ...]) -> Field:
         name, _ = name_and_unit(path)
-        combo = ComboBox((*more, *setting.choices.items()), name=name)
+        options = (*more, *setting.choices.items())
+        is_open = bool(setting.choices) and setting.kind == "text"
+        combo = ComboBox(options, name=name, is_open=is_open)
         combo.currentIndexChanged.connect(self._changed)
-        return self._add(path, "choice", name, combo)
+        combo.editTextChanged.connect(self._changed)
+        return self._add(path, "text" if is_open else "choice", name, combo)
 
     def explain(self, path: str, term: str, sentence: str) -> None:
         """Explain the term in a field's label; the field may be added later."""
