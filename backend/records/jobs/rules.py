@@ -89,6 +89,13 @@ RULES = (
         "is a file in the script's folder, or -m and a module.",
     ),
     Rule(
+        "log numbers",
+        ("log_numbers",),
+        lambda job: job.wrong_log_number,
+        "has names in braces with text next to each, such as “loss: {{loss}}”; "
+        "“{job.wrong_log_number}” has not.",
+    ),
+    Rule(
         "nesterov",
         ("optimizer.nesterov", "optimizer.momentum", "optimizer.dampening"),
         _nesterov,
