@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import math
 import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -38,13 +37,12 @@ from backend.records.base.layout import (
     JobFolder,
     checkpoint_name,
 )
-from backend.records.jobs.checkpoint import Checkpoint, newest_until, read_checkpoints
+from backend.records.jobs.checkpoint import Checkpoint, newest_until, read_checkpoints, retired
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.training import weights_file
 
 FORMAT = 1
-_KEPT_AT_LEAST = 2
 _WAIT_S = 60.0
 _PAUSE_S = 1.0
 
@@ -73,7 +71,7 @@ class Checkpointer:
         """
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
-        for half in folder.checkpoints.glob(".epoch-*.tmp"):
+        for half in folder.checkpoints.glob(".*step-*.tmp"):
             half.unlink(missing_ok=True)
 
     def save(
@@ -267,35 +265,6 @@ def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: fl
         beat.beat(Phase.SAVING)
         checkpointer.try_again()
     return checkpointer.trouble
-
-
-def retired(
-    known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
-) -> list[Checkpoint]:
-    """Return those of ``known`` (by their steps) that need not be kept."""
-    # A run that continues from an older one makes the newest, at fewer steps than others have.
-    newest = sorted(known, key=lambda c: (c.run, c.step))[-max(policy.keep_latest, 1) :]
-    keep = {c.name for c in newest}
-    if sound_step is not None:
-        # The newest that is known to be good, and the one that will be next.
-        good = [c.name for c in known if c.step <= sound_step]
-        later = [c.name for c in known if c.step > sound_step]
-        keep |= {*good[-1:], *later[:1]}
-
-    def goodness(checkpoint: Checkpoint) -> float:
-        value = checkpoint.metrics.get(policy.best_metric)
-        if value is None or not math.isfinite(value):
-            return math.inf
-        return value if policy.best_mode == "min" else -value
-
-    judged = sorted((c for c in known if goodness(c) < math.inf), key=goodness)
-    keep |= {c.name for c in judged[: policy.keep_best]}
-    keep |= {c.name for c in known if c.reason == "last"}
-    for checkpoint in reversed(known):
-        if len(keep) >= _KEPT_AT_LEAST:
-            break
-        keep.add(checkpoint.name)
-    return [c for c in known if c.name not in keep and not c.is_kept]
 
 
 def sidecar_of(path: Path) -> Path:

@@ -156,9 +156,11 @@ class Reporter:
         steps_per_epoch: int,
         evaluation_batches: int = 0,
         step_samples: int | None = None,
+        epochs: int = 0,
     ) -> None:
         """``evaluation_batches``: of one rank, 0 without an evaluation.
 
+        ``epochs``: of the job, if it became known now.
         ``step_samples``: of one step, if it is not a global batch.
         """
         self._global_batch = step_samples or self._global_batch
@@ -166,7 +168,12 @@ class Reporter:
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
+        self._epochs = epochs or self._epochs
         self._is_planned = True
+
+    def paced(self, steps: int, seconds: float) -> None:
+        """Record how long ``steps`` steps of a script took, which it does not time itself."""
+        self._eta.steps(steps, seconds)
 
     def epoch(self, epoch: int, evaluations_left: int) -> None:
         self._epoch = epoch

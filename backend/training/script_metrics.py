@@ -1,8 +1,9 @@
 """Curves from what a script writes anyway, read from the end of the last read.
 
 JSON lines on stdout or in a file, the CSV of Lightning and of Ultralytics, Hugging Face's
-``trainer_state.json``, and the event files of TensorBoard. Nothing is guessed: a value counts where
-a name and a step or an epoch stand beside it.
+``trainer_state.json``, the event files of TensorBoard, and the numbers of the log that the user
+marked (`backend.records.jobs.log_numbers`). Nothing is guessed: a value counts where a name and a
+step or an epoch are given with it; lines with marked numbers are counted if they have no step.
 """
 
 from __future__ import annotations
@@ -12,22 +13,25 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
+from backend.records.base.terminal_text import plain
+from backend.records.jobs.log_numbers import numbers_of
 
 _STEPS = ("step", "global_step", "iter", "iteration")
 _EPOCHS = ("epoch",)
 _TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
+_EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
 _NO_METRICS = (
     *_STEPS,
     *_EPOCHS,
     *_TOTALS,
-    "epochs",
+    *_EPOCH_TOTALS,
     "time",
     "timestamp",
     "total_flos",
@@ -45,23 +49,33 @@ _STATE = "trainer_state.json"
 
 @dataclass(frozen=True)
 class Point:
-    """Values of metrics at a step. ``epoch`` and ``total_steps`` are 0 if they are not known."""
+    """Values of metrics at a step. ``epoch`` and the totals are 0 if they are not known."""
 
     step: int
     epoch: int
     metrics: Mapping[str, float]
     total_steps: int = 0
+    total_epochs: int = 0
 
 
 @dataclass
 class _Source:
-    """A file that is read on; ``steps_before`` are those of an earlier count from the start."""
+    """A file that is read on; ``steps_before`` are those of an earlier count from the start.
+
+    ``first_epoch`` is 0 if the script counts its epochs from 0; ``marked`` are the step, the epoch
+    and the totals that were marked last, ``count`` the lines with other marked numbers.
+    """
 
     path: Path
     offset: int = 0
     head: list[str] = field(default_factory=list)
     last_step: int = 0
     steps_before: int = 0
+    first_epoch: int = 1
+    patterns: Sequence[str] = ()
+    marked: dict[str, float] = field(default_factory=dict)
+    count: int = 0
+    seen: set[str] = field(default_factory=set)
 
     def at(self, step: int) -> int:
         if step < self.last_step:
@@ -74,7 +88,8 @@ class _Source:
         with self.path.open("rb") as file:
             file.seek(self.offset)
             added = file.read(_MOST_BYTES)
-        end = added.rfind(b"\n") + 1
+        # A progress bar writes its line again and again, without an end.
+        end = max(added.rfind(b"\n"), added.rfind(b"\r")) + 1
         if not end and len(added) > _LONGEST_LINE:
             # A line without an end, such as a file of bytes.
             end = len(added)
@@ -87,17 +102,53 @@ class _Source:
 class ScriptMetrics:
     """The points that a script has written since the last `poll`."""
 
-    def __init__(self, log: Path, log_begin: int, folders: Iterable[Path], own: Path) -> None:
-        """``own`` is a folder of ours in one of the ``folders``."""
+    def __init__(
+        self,
+        log: Path,
+        log_begin: int,
+        folders: Iterable[Path],
+        own: Path,
+        patterns: Sequence[str] = (),
+        steps_before: int = 0,
+    ) -> None:
+        """Begin with what is written from now on; what is in the ``folders`` is from before.
+
+        Args:
+            log, log_begin: The log, and where this run begins in it.
+            folders: What the script writes to.
+            own: A folder of ours in one of the ``folders``.
+            patterns: Of the numbers in the log.
+            steps_before: The lines with marked numbers are counted from here.
+        """
+        self._log_begin = log_begin
         self._log = _Source(log, log_begin)
         self._folders = tuple(folders)
         self._own = own
+        self._lines_before = steps_before
         self._sources: dict[Path, _Source] = {}
+        while self._read_files():
+            pass
+        for source in self._sources.values():
+            source.last_step = source.steps_before = 0
+        self.mark(patterns)
+
+    def mark(self, patterns: Sequence[str]) -> None:
+        """Find other numbers in the log, from the beginning of the run."""
+        begin = self._log_begin if patterns else self._log.offset
+        self._log = _Source(self._log.path, begin, patterns=patterns, count=self._lines_before)
 
     def poll(self) -> list[Point]:
-        points = list(self._read(self._log, _from_lines))
+        return [*self._read(self._log, _from_lines), *self._read_files()]
+
+    def _read_files(self) -> list[Point]:
+        points = []
         for path in self._files():
-            source = self._sources.setdefault(path, _Source(path))
+            # Each checkpoint of Hugging Face has the whole history.
+            name = _STATE if path.name == _STATE else path.name
+            inner = path.name == _STATE and path.parent.name.startswith("checkpoint-")
+            key = (path.parent.parent if inner else path.parent) / name
+            source = self._sources.setdefault(key, _Source(path))
+            source.path = path
             points += self._read(source, _reader_of(path.name))
         return points
 
@@ -134,12 +185,25 @@ def _reader_of(name: str) -> Any:
 
 def _from_lines(source: _Source) -> Iterator[Point]:
     for line in source.lines():
+        if source.patterns and (point := _marked(source, plain(line))) is not None:
+            yield point
         if not line.lstrip().startswith("{"):
             continue
         with suppress(ValueError, RecursionError):
             raw = json.loads(line)
             if isinstance(raw, dict) and (point := _point(source, raw)) is not None:
                 yield point
+
+
+def _marked(source: _Source, line: str) -> Point | None:
+    """Return the marked numbers of a line; its epoch may be in a line before it."""
+    found = numbers_of(source.patterns, line)
+    source.marked.update({key: value for key, value in found.items() if key in _NO_METRICS})
+    if found.keys() <= {*_NO_METRICS}:
+        return None
+    source.count += 1
+    count = {} if any(key in source.marked for key in _STEPS) else {"step": source.count}
+    return _point(source, {**count, **source.marked, **found})
 
 
 def _from_csv(source: _Source) -> Iterator[Point]:
@@ -152,11 +216,12 @@ def _from_csv(source: _Source) -> Iterator[Point]:
 
 
 def _from_state(source: _Source) -> Iterator[Point]:
-    """Read the whole file again: the Trainer replaces it; ``offset`` counts its entries."""
+    """Read the whole file again: the Trainer replaces it."""
     raw = json.loads(source.path.read_bytes())
-    entries = raw["log_history"]
-    new, source.offset = entries[source.offset :], len(entries)
-    for one in new:
+    for one in raw["log_history"]:
+        if (text := json.dumps(one)) in source.seen:
+            continue
+        source.seen.add(text)
         point = _point(source, {**one, "max_steps": raw.get("max_steps", 0)})
         if point is not None:
             yield point
@@ -192,14 +257,22 @@ def _point(source: _Source, raw: Mapping[str, Any]) -> Point | None:
     numbers = {key: value for key, one in raw.items() if (value := _number(one)) is not None}
     step = next((numbers[key] for key in _STEPS if key in numbers), None)
     epoch = next((numbers[key] for key in _EPOCHS if key in numbers), None)
+    if epoch == 0 and source.path.name != _STATE:
+        source.first_epoch = 0
+    if epoch is not None:
+        epoch = math.ceil(epoch) if math.isfinite(epoch) else 0.0
+        epoch += 1 - source.first_epoch
     place = epoch if step is None else step
     metrics = {key: value for key, value in numbers.items() if key not in _NO_METRICS}
     if place is None or place < 0 or not metrics or not math.isfinite(place):
         return None
-    total = next((numbers[key] for key in _TOTALS if key in numbers), 0)
-    return Point(
-        source.at(int(place)), math.ceil(epoch or 0), metrics, int(total) if total > 0 else 0
+    total, epochs = (
+        next((int(numbers[key]) for key in keys if 0 < numbers.get(key, 0) < math.inf), 0)
+        for keys in (_TOTALS, _EPOCH_TOTALS)
     )
+    if step is None:
+        total = total or epochs
+    return Point(source.at(int(place)), int(epoch or 0), metrics, total, epochs)
 
 
 def _number(value: Any) -> float | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -22,18 +21,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 
 from backend.base import prctl, process_signals
 from backend.base.log import suppress
-from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, checkpoint_name
-from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled
@@ -41,13 +40,13 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
+from backend.training.script_checkpoints import ScriptCheckpoints
 from backend.training.script_metrics import Point, ScriptMetrics
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
-_PIECE_BYTES = 1 << 20
 _NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
@@ -104,11 +103,16 @@ class Script:
         self._work = folder.work(launch.run, plan.node)
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
-        self._reports = Reports(folder, launch, self._work, self._log) if plan.rank == 0 else None
+        self._reports: Reports | None = None
 
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
+        if self._plan.rank == 0:
+            self._reports = Reports(
+                *(self._folder, self._launch, self._work, self._log),
+                lambda _count: self._beat.beat(Phase.RUNNING),
+            )
         parent = os.getpid()
         child = subprocess.Popen(
             self._command(),
@@ -117,15 +121,20 @@ class Script:
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
-        stop_seen = self._watch(child)
+        with ThreadPoolExecutor(1, "reports") as reader:
+            stop_seen = self._watch(child, reader)
         code = child.wait()
         if self._reports is not None:
-            self._reports.close()
+            self._reports.close(ended_well=code == 0)
         return code, stop_seen
 
-    def _watch(self, child: subprocess.Popen[bytes]) -> bool:
-        """Wait for the end of the script; return whether a stop was requested before."""
+    def _watch(self, child: subprocess.Popen[bytes], reader: Executor) -> bool:
+        """Wait for the end of the script; return whether a stop was requested before.
+
+        A large checkpoint, which ``reader`` hashes, must not delay a stop.
+        """
         seen: object = None
+        reading: Future[None] | None = None
         looked, stop_at = -_LOOK_S, 0.0
         while child.poll() is None:
             now = time.monotonic()
@@ -134,8 +143,10 @@ class Script:
                 if (progress := self._progress(child.pid)) != seen:
                     seen = progress
                     self._beat.beat(Phase.RUNNING)
-                if self._reports is not None:
-                    self._reports.update()
+                if self._reports is not None and (reading is None or reading.done()):
+                    if reading is not None:
+                        reading.result()
+                    reading = reader.submit(self._reports.update)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_at and stop_requested(self._folder.lock, self._launch.run):
@@ -247,109 +258,122 @@ class Script:
 class Reports:
     """Status, history and records of checkpoints, which rank 0 writes for a script."""
 
-    def __init__(self, folder: JobFolder, launch: Launch, work: Path, log: Path) -> None:
+    def __init__(
+        self, folder: JobFolder, launch: Launch, work: Path, log: Path, beat: Callable[[int], None]
+    ) -> None:
+        """``beat``: is called while bytes of a checkpoint are hashed."""
         self._folder = folder
-        self._launch = launch
-        self._work = work
-        begin = log.stat().st_size if log.exists() else 0
-        self._metrics = ScriptMetrics(log, begin, (folder.output, work), folder.tensorboard)
+        self._config = launch.config
+        before = last_status(folder)
+        self._metrics = ScriptMetrics(
+            log,
+            log.stat().st_size if log.exists() else 0,
+            (folder.output, work),
+            folder.tensorboard,
+            steps_before=before.step if before is not None and launch.resume_from else 0,
+        )
         self._reporter = Reporter(
             folder,
             run=launch.run,
-            epochs=0,
+            epochs=launch.config.total_epochs or 0,
             world_size=len(launch.ranks),
             global_batch=1,
-            before=last_status(folder),
+            before=before,
             times_exchange=False,
         )
         self._reporter.state(JobState.TRAINING)
-        self._at = time.monotonic()
+        self._at: float | None = None
         self._last = Point(0, 0, {})
+        self._values: dict[str, float] = {}
         self._steps: set[int] = set()
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._known = {one.path for one in read_checkpoints(folder.checkpoints)}
-        self._sizes: dict[Path, tuple[float, ...]] = {}
+        self._patterns: Sequence[str] = ()
+        self._total = 0
+        self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
-    def update(self, is_over: bool = False) -> None:
+    def update(self, is_over: bool = False, ended_well: bool = False) -> None:
         """Report what the script has written since the last call."""
-        for point in self._metrics.poll():
-            now = time.monotonic()
-            if point.total_steps:
-                self._reporter.plan(
-                    step=point.step,
-                    epoch=point.epoch,
-                    total_steps=point.total_steps,
-                    steps_per_epoch=0,
-                )
-            self._reporter.step(
-                Step(point.step, point.epoch, point.step, point.metrics, now - self._at, ())
+        patterns = self._marked()
+        is_read_again = patterns != self._patterns
+        if is_read_again:
+            self._patterns = patterns
+            self._metrics.mark(patterns)
+        points = self._metrics.poll()
+        if is_read_again:
+            points = [one for one in points if one.step >= self._last.step]
+        for point in _by_step(points, self._last):
+            self._report(point)
+        self._checkpoints.update(self._place, self._values, is_over=is_over, ended_well=ended_well)
+
+    def _marked(self) -> Sequence[str]:
+        """Return the patterns of numbers; the user may change them while the script runs."""
+        changed: Mapping[str, Any] = {}
+        if self._folder.placement.exists():
+            with suppress(OSError, ValueError):
+                changed = read_json(self._folder.placement)
+        return tuple(changed.get("log_numbers", self._config.log_numbers))
+
+    def _report(self, point: Point) -> None:
+        now, last = time.monotonic(), self._last
+        epochs = self._config.total_epochs or point.total_epochs
+        steps = self._config.total_steps or point.total_steps
+        if not steps and epochs and 0 < last.epoch < point.epoch:
+            # The epochs before took as many steps each.
+            steps = round(last.step / last.epoch * epochs)
+        if steps or epochs:
+            self._reporter.plan(
+                step=point.step,
+                epoch=point.epoch,
+                total_steps=steps or self._total,
+                steps_per_epoch=0,
+                epochs=epochs,
             )
-            self._at, self._last = now, point
-            self._steps.add(point.step)
-        for path in self._complete(is_over):
-            self._record(path)
+            self._total = steps or self._total
+        if self._at is not None and point.step > last.step:
+            self._reporter.paced(point.step - last.step, now - self._at)
+        self._reporter.step(Step(point.step, point.epoch, point.step, point.metrics, 0.0, ()))
+        self._at, self._last = now, point
+        self._values.update(point.metrics)
+        self._steps.add(point.step)
 
     def stopping(self) -> None:
         self._reporter.stopping()
 
-    def close(self) -> None:
+    def close(self, ended_well: bool) -> None:
+        """Report the end; ``ended_well``: the script was not in the middle of its work."""
         self.update()
-        self.update(is_over=True)
+        self.update(is_over=True, ended_well=ended_well)
         self._reporter.close()
 
-    def _complete(self, is_over: bool) -> Iterator[Path]:
-        """Yield the checkpoint files that are new and no longer grow."""
-        for folder in (self._folder.output, self._work):
-            for pattern in self._launch.config.checkpoint_files:
-                for path in sorted(folder.rglob(pattern)):
-                    if path.is_symlink() or not path.is_file() or str(path) in self._known:
-                        continue
-                    found = path.stat()
-                    size = (found.st_size, found.st_mtime)
-                    if is_over or self._sizes.get(path) == size:
-                        yield path
-                    self._sizes[path] = size
-
-    def _step_of(self, path: Path) -> int:
-        """Return the step in the name of a checkpoint, or the last one that was reported."""
+    def _place(self, path: Path) -> tuple[int, int]:
+        """Return epoch and step of a checkpoint: the step in its name, or the last one."""
         numbers = [int(one) for one in _NUMBER.findall(path.stem)]
-        return next((one for one in reversed(numbers) if one in self._steps), self._last.step)
-
-    def _record(self, path: Path) -> None:
-        """Record a checkpoint where the script wrote it."""
-        with suppress(OSError), path.open("rb") as file:
-            # Not hashlib.file_digest, which Python 3.10 lacks.
-            digest = hashlib.sha256()
-            while piece := file.read(_PIECE_BYTES):
-                digest.update(piece)
-            step = self._step_of(path)
-            name = _free_name(self._folder, self._last.epoch, step)
-            record = Checkpoint(
-                name=name,
-                run=self._launch.run,
-                epoch=self._last.epoch,
-                step=step,
-                epoch_step=0,
-                bytes=path.stat().st_size,
-                sha256=digest.hexdigest(),
-                config_sha256=self._launch.config.sha256(),
-                created=timestamps.now(),
-                metrics=dict(self._last.metrics),
-                reason="script",
-                file=str(path.relative_to(self._folder.path)),
-            )
-            replace_json(
-                (self._folder.checkpoints / name).with_suffix(SIDECAR_SUFFIX), record.to_dict()
-            )
-            replace_json(self._folder.latest, record.to_dict())
-            self._known.add(str(path))
+        step = next((one for one in reversed(numbers) if one in self._steps), self._last.step)
+        return self._last.epoch, step
 
 
-def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
-    """Return a name that no checkpoint has yet: a script may save several at one step."""
-    while (folder.checkpoints / f"{checkpoint_name(epoch, step)}{SIDECAR_SUFFIX}").exists():
-        step += 1
-    return checkpoint_name(epoch, step)
+def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
+    """Yield the points by their steps, one for each; a history has no step before ``last`` again.
+
+    What was written late joins the newest point, unless that has a newer value of it.
+    """
+    merged: dict[int, Point] = {last.step: last} if last.metrics else {}
+    for point in points:
+        step = max(point.step, last.step)
+        own = merged.get(step, point)
+        both = {**own.metrics, **point.metrics}
+        if point.step < last.step:
+            both = {**point.metrics, **own.metrics}
+        merged[step] = replace(
+            point,
+            step=step,
+            epoch=max(own.epoch, point.epoch),
+            metrics=both,
+            total_steps=point.total_steps or own.total_steps,
+            total_epochs=point.total_epochs or own.total_epochs,
+        )
+    for step in sorted(merged):
+        if merged[step] != last:
+            yield merged[step]
 
 
 def _newest(folder: Path) -> list[float]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.records.base.content import hash_file
 from backend.records.base.validation import sanitize
 
 MANIFEST = "files.sha256"
@@ -80,16 +81,6 @@ def fingerprint(folder: Path) -> str:
         seen.update(os.fsencode(path))
         seen.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
     return seen.hexdigest()
-
-
-def hash_file(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
-    digest = hashlib.sha256()
-    buffer = memoryview(bytearray(CHUNK_BYTES))
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            digest.update(buffer[:count])
-            on_bytes(count)
-    return digest.hexdigest()
 
 
 def compare(

@@ -17,6 +17,7 @@ from typing import Protocol
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
+from backend.records.base import content
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.base.local_files import Files, LocalFiles
 from backend.records.base.mirror_usage import MirrorRoom
@@ -237,7 +238,7 @@ class Mounted(LocalFiles, NotStaging):
         pass
 
     def size(self, path: Path) -> int:
-        return path.stat().st_size
+        return content.size_of(path)
 
     def changed_s(self, path: Path) -> float:
         # Not mtime: a file that was copied to the data root keeps the time of its node in that.
@@ -249,7 +250,7 @@ class Mounted(LocalFiles, NotStaging):
             return file.read(limit_bytes)
 
     def sha256(self, path: Path, on_bytes: OnBytes) -> str:
-        return hashes.hash_file(path, on_bytes)
+        return content.sha256_of(path, on_bytes)
 
     def fingerprint(self, folder: Path) -> str:
         return hashes.fingerprint(folder)

@@ -38,7 +38,7 @@ def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpo
 
 def keep(files: DataRootAccess, record: Checkpoint, is_kept: bool) -> None:
     """Exempt a checkpoint from the retention policy, or put it under the policy again."""
-    mark = Path(record.path).with_suffix(KEEP_SUFFIX)
+    mark = record.sidecar.with_suffix(KEEP_SUFFIX)
     if is_kept:
         files.replace_json(mark, {})
     else:
@@ -49,7 +49,7 @@ def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | Non
     """Return the checkpoint of that name; "latest" and "best" are names too."""
     for record in found:
         if (
-            record.name == name
+            name in (record.name, Path(record.file).name or record.name)
             or (name == "latest" and record.is_latest)
             or (name == "best" and record.is_best)
         ):

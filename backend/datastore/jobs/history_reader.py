@@ -193,9 +193,11 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
             if block is None:
                 continue
         begin, openings = block.end, block.openings
-        # Only a later run repeats steps. Any other step backwards is damage, and accepting it
-        # would remove good steps.
-        if block.run < run or (block.first <= last_step and block.run == run and run > 0):
+        # Only a later run repeats steps, and a script that adds a value its last one. Any other
+        # step backwards is damage, and accepting it would remove good steps.
+        is_last = block.first == block.last == last_step
+        is_back = block.first <= last_step and block.run == run and run > 0
+        if block.run < run or (is_back and not is_last):
             _tell(problems, cursor.offset + block.begin)
             continue
         last_step, run = block.last, block.run

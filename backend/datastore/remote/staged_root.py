@@ -28,6 +28,7 @@ from backend.datastore.remote import remote_content
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same
 from backend.records.base import folder_modes
 from backend.records.base.atomic_files import read_json
+from backend.records.base.content import hash_file
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -363,7 +364,7 @@ def _is_like(shell: Shell, path: Path, remote: str) -> bool:
     def unseen(_count: int) -> None:
         pass
 
-    return hashes.hash_file(path, unseen) == remote_content.sha256(shell, remote, unseen)
+    return hash_file(path, unseen) == remote_content.sha256(shell, remote, unseen)
 
 
 def _is_hidden(name: str) -> bool:

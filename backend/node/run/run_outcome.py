@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.layout import epoch_and_step
+from backend.records.base.layout import epoch_and_step, place_of
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
@@ -91,6 +91,7 @@ class EndedRun:
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
     """Whether this run made ``newest_checkpoint``."""
+    runs_script: bool = False
     other_cpu: float | None = None
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
@@ -502,6 +503,13 @@ def _by(found: EndedRun) -> str:
 
 
 def _stopped(found: EndedRun) -> str:
+    if found.runs_script:
+        newest = f"The newest checkpoint is {found.newest_checkpoint}."
+        if not found.newest_checkpoint:
+            newest = "There is no checkpoint: the script wrote none."
+        elif not found.checkpoint_of_run:
+            newest = f"The script wrote no checkpoint in this run; {newest[:1].lower()}{newest[1:]}"
+        return f"{_by(found)}. {newest}"
     if found.checkpoint_of_run:
         return f"{_by(found)}. {_saved(found.newest_checkpoint)}"
     return f"{_by(found)} before the first step."
@@ -511,7 +519,7 @@ def _saved(checkpoint: str) -> str:
     place = epoch_and_step(checkpoint)
     if place is None:
         return f"Saved as {checkpoint}."
-    return f"Saved at epoch {place[0]}, step {place[1]:,}."
+    return f"Saved at {place_of(place[0], f'{place[1]:,}')}."
 
 
 def _stopped_early(found: EndedRun) -> str:

@@ -168,6 +168,7 @@ class Supervisor:
                 data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
+                runs_script=bool(launch.config.script),
                 other_cpu=others.share(),
                 logs=read_logs(self._folder, self._reporting_ranks(launch), self._logs_before),
                 mpirun_log=read_parts(self._folder.mpirun_log, log_begin),

@@ -370,14 +370,22 @@ class NodeHome:
 
 
 def checkpoint_name(epoch: int, step: int) -> str:
-    """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
-    return f"epoch-{epoch:04d}-step-{step:06d}"
+    """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``.
+
+    A script may have no epochs; ``epoch`` is then 0.
+    """
+    return f"epoch-{epoch:04d}-step-{step:06d}" if epoch else f"step-{step:06d}"
 
 
 def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
     """Return what `checkpoint_name` made a name of, None for another name."""
-    named = re.fullmatch(r"epoch-(\d+)-step-(\d+)", checkpoint)
-    return None if named is None else (int(named[1]), int(named[2]))
+    named = re.fullmatch(r"(?:epoch-(\d+)-)?step-(\d+)", checkpoint)
+    return None if named is None else (int(named[1] or 0), int(named[2]))
+
+
+def place_of(epoch: int, step: str) -> str:
+    """Return "epoch 3, step 540", without an epoch only the step."""
+    return f"epoch {epoch}, step {step}" if epoch else f"step {step}"
 
 
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")

@@ -7,6 +7,7 @@ resume or an export.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,12 +15,21 @@ from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, read_once
-from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, LATEST, SIDECAR_SUFFIX
+from backend.records.base.layout import (
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    LATEST,
+    SIDECAR_SUFFIX,
+    JobFolder,
+    place_of,
+)
 from backend.records.base.schema import READ, Record
+from backend.records.jobs.config import CheckpointPolicy
 
 _DERIVED = {READ: None}
 
 _REMEMBERED = 1024
+_KEPT_AT_LEAST = 2
 
 
 @dataclass(frozen=True)
@@ -43,12 +53,26 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     reason: str = ""
     """Why it was made: "policy", "stop", "last"; "script" for one that a script wrote."""
     file: str = ""
-    """The file that a script wrote, relative to the job's folder."""
+    """The file or folder that a script wrote, relative to the job's folder."""
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
     """It is never removed to free space."""
     path: str = field(default="", metadata=_DERIVED)
+
+    @property
+    def place(self) -> str:
+        """Where in the training it was made: "epoch 3, step 540"; a script may have no epochs."""
+        return place_of(self.epoch, f"{self.step:,}")
+
+    @property
+    def sidecar(self) -> Path:
+        """The file of this record."""
+        path = Path(self.path)
+        if not self.file:
+            return path.with_suffix(SIDECAR_SUFFIX)
+        job = JobFolder(path.parents[len(Path(self.file).parts) - 1])
+        return job.checkpoints / f"{self.name}{SIDECAR_SUFFIX}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints: all fields, ``file`` only of a script's."""
@@ -101,6 +125,35 @@ def _record(sidecar: Path) -> Checkpoint:
     own = sidecar.with_suffix(CHECKPOINT_SUFFIX)
     path = sidecar.parent.parent / record.file if record.file else own
     return replace(record, name=own.stem, path=str(path))
+
+
+def retired(
+    known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
+) -> list[Checkpoint]:
+    """Return those of ``known`` (by their steps) that need not be kept."""
+    # A run that continues from an older one makes the newest, at fewer steps than others have.
+    newest = sorted(known, key=lambda c: (c.run, c.step))[-max(policy.keep_latest, 1) :]
+    keep = {c.name for c in newest}
+    if sound_step is not None:
+        # The newest that is known to be good, and the one that will be next.
+        good = [c.name for c in known if c.step <= sound_step]
+        later = [c.name for c in known if c.step > sound_step]
+        keep |= {*good[-1:], *later[:1]}
+
+    def goodness(checkpoint: Checkpoint) -> float:
+        value = checkpoint.metrics.get(policy.best_metric)
+        if value is None or not math.isfinite(value):
+            return math.inf
+        return value if policy.best_mode == "min" else -value
+
+    judged = sorted((c for c in known if goodness(c) < math.inf), key=goodness)
+    keep |= {c.name for c in judged[: policy.keep_best]}
+    keep |= {c.name for c in known if c.reason == "last"}
+    for checkpoint in reversed(known):
+        if len(keep) >= _KEPT_AT_LEAST:
+            break
+        keep.add(checkpoint.name)
+    return [c for c in known if c.name not in keep and not c.is_kept]
 
 
 EXPORT_FORMATS = ("pt", "safetensors", "onnx", "zip")

@@ -29,6 +29,7 @@ from backend.records.base.validation import (
     variable_fault,
 )
 from backend.records.jobs import arguments
+from backend.records.jobs.log_numbers import wrong_pattern
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
@@ -329,6 +330,25 @@ class JobConfig:
         default=USUAL_CHECKPOINTS,
         metadata=_scripted("texts", "Checkpoints are", section=KEEP, is_rare=True),
     )
+    remove_old_checkpoints: bool = field(
+        default=False,
+        metadata=_scripted(
+            "flag", "Remove old checkpoints", section=KEEP, term="retention", is_rare=True
+        ),
+    )
+    log_numbers: tuple[str, ...] = field(
+        default=(),
+        metadata=_scripted(
+            "texts", "Numbers in the log", term="log number", is_rare=True, is_changeable=True
+        ),
+    )
+    total_epochs: int | None = field(
+        default=None,
+        metadata=_scripted("whole", "Total epochs", low=1, term="epoch", is_rare=True),
+    )
+    total_steps: int | None = field(
+        default=None, metadata=_scripted("whole", "Total steps", low=1, term="step", is_rare=True)
+    )
     strategy: StrategyConfig = field(
         default=StrategyConfig(), metadata=_trained("table", is_always_written=True)
     )
@@ -417,6 +437,11 @@ class JobConfig:
         """Return a name in braces in the arguments of a script that is no placeholder, or ""."""
         found = unknown_placeholders((*self.arguments, *self.resume_arguments))
         return next((f"{{{one}}}" for one in found), "")
+
+    @property
+    def wrong_log_number(self) -> str:
+        """Return an entry of ``log_numbers`` that is no pattern, or ""."""
+        return wrong_pattern(self.log_numbers)
 
     @property
     def needs_mpirun(self) -> bool:

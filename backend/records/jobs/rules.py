@@ -117,6 +117,13 @@ RULES = (
         f"is “{REQUIREMENTS}”, or the whole path of a Python, which begins with /.",
     ),
     Rule(
+        "log numbers",
+        ("log_numbers",),
+        lambda job: job.wrong_log_number,
+        "has names in braces with text next to each, such as “loss: {{loss}}”; "
+        "“{job.wrong_log_number}” has not.",
+    ),
+    Rule(
         "nesterov",
         ("optimizer.nesterov", "optimizer.momentum", "optimizer.dampening"),
         _nesterov,

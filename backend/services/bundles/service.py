@@ -11,7 +11,6 @@ import tomli_w
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import hash_file
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.bundles import imported_job
 from backend.datastore.bundles.archive_files import (
@@ -25,6 +24,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
+from backend.records.base.content import hash_file
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
@@ -208,7 +208,7 @@ class BundleService:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(path, progress)
-            sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
+            sidecar = record.sidecar.read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
             ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),

@@ -11,13 +11,12 @@ import torch
 
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, retired
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.training.alerts import WINDOW, DivergenceWatch, StandstillWatch
-from backend.training.checkpoint import retired
 from tests.backend.training.test_reporter import Watched, step
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 

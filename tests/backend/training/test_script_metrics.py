@@ -60,7 +60,7 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
         ),
         (  # Lightning: a row for training, another for validation
             lines("epoch,step,train_loss,val_loss", "0,9,0.5,", "0,9,,0.25", name="metrics.csv"),
-            [Point(9, 0, {"train_loss": 0.5}), Point(9, 0, {"val_loss": 0.25})],
+            [Point(9, 1, {"train_loss": 0.5}), Point(9, 1, {"val_loss": 0.25})],
         ),
         (  # Ultralytics
             lines("  epoch,  time, train/box_loss", "1, 3.5, 1.25", "2, 7, 1", name="results.csv"),
@@ -69,6 +69,10 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
         (
             write_state,
             [Point(1, 1, {"loss": 0.5, "grad_norm": 2.0}, 9), Point(2, 1, {"eval_loss": 0.25}, 9)],
+        ),
+        (  # A count of epochs from 0 without steps
+            lines('{"epoch": 0, "loss": 2}', '{"epoch": 1, "loss": 1, "epochs": 5}'),
+            [Point(1, 1, {"loss": 2.0}), Point(2, 2, {"loss": 1.0}, 5, 5)],
         ),
         (write_events, [Point(1, 0, {"loss/train": 0.5}), Point(2, 0, {"loss/train": 1.0})]),
         (lines('{"loss": 1}', "[1]", "{", '{"step": "x", "loss": 1}'), []),
@@ -80,27 +84,111 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
 def test_what_a_program_writes_is_its_curve(
     place: Path, write: Callable[[Path], object], points: Sequence[Point]
 ) -> None:
-    write(place / "output")
     metrics = metrics_of(place)
+    write(place / "output")
     assert metrics.poll() == list(points)
     assert metrics.poll() == []
 
 
 def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> None:
+    metrics = metrics_of(place)
     with (place / "rank-0.log").open("a") as log:
         log.write('Epoch 1\n{"step": 1, "loss": 0.5}\nloss 3\n')
-    assert metrics_of(place).poll() == [Point(1, 0, {"loss": 0.5})]
+    assert metrics.poll() == [Point(1, 0, {"loss": 0.5})]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text", "points"),
+    [
+        (  # PyTorch's example mnist
+            ["Epoch: {epoch}", "Loss: {loss}"],
+            "Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.5\nTrain Epoch: 2 [640/60000 (1%)]\tLoss: 2\n",
+            [Point(1, 1, {"loss": 2.5}), Point(2, 2, {"loss": 2.0})],
+        ),
+        (
+            ["Epoch {epoch}/{epochs} … acc={accuracy}"],
+            "Epoch 0/5 in 3 s: acc=.5\n\x1b[32mEpoch 1/5\x1b[0m in 3 s: acc=.75\n",
+            [Point(1, 1, {"accuracy": 0.5}, 0, 5), Point(2, 2, {"accuracy": 0.75}, 0, 5)],
+        ),
+        (  # The step in a line of its own
+            ["step {step}", "loss  {train/loss}", "val {val}"],
+            "step 10\nloss 1e-1\nval nan0\nval 3\nstep 20\n  LOSS   -0.2\n",
+            [
+                Point(10, 0, {"train/loss": 0.1}),
+                Point(10, 0, {"val": 3.0}),
+                Point(20, 0, {"train/loss": -0.2}),
+            ],
+        ),
+        (
+            ["loss={loss}"],
+            "9/9 [loss=3]\r10/9 [loss=2]\r",
+            [Point(1, 0, {"loss": 3.0}), Point(2, 0, {"loss": 2.0})],
+        ),
+        (["loss={loss}"], "loss=" + "1" * 5000 + "\nloss=\nloss=x\nless=3\n", []),
+        (["(a+)+{x}"], "a" * 1900 + "\n(a+)+ 1\n", [Point(1, 0, {"x": 1.0})]),
+    ],
+)
+def test_a_marked_number_of_the_log_is_a_curve(
+    place: Path, patterns: list[str], text: str, points: Sequence[Point]
+) -> None:
+    metrics = metrics_of(place)
+    with (place / "rank-0.log").open("a") as log:
+        log.write(text)
+    assert metrics.poll() == []
+    metrics.mark(patterns)
+    assert metrics.poll() == list(points)
+    assert metrics.poll() == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lines('{"step": 3, "loss": 0.4}'),
+        lines("epoch,step,train_loss", "0,9,0.5", name="metrics.csv"),
+        write_state,
+        write_events,
+        lambda folder: [write_state(made(folder, f"checkpoint-{n}")) for n in (1, 2)],
+        lambda folder: lines('{"step": 3, "loss": 1}', name="log.json")(made(folder, "a")),
+    ],
+)
+def test_what_an_earlier_run_wrote_is_not_of_this_run(
+    place: Path, write: Callable[[Path], object]
+) -> None:
+    write(place / "output")
+    metrics = metrics_of(place)
+    assert metrics.poll() == []
+    write_state(made(place / "output", "checkpoint-4"))
+    with (made(place / "output", "new") / "metrics.csv").open("w") as file:
+        file.write("step,loss\n4,1\n")
+    assert Point(4, 0, {"loss": 1.0}) in metrics.poll()
+
+
+def test_the_history_in_each_checkpoint_counts_once(place: Path) -> None:
+    metrics = metrics_of(place)
+    for number in (1, 2):
+        write_state(made(place / "output", f"checkpoint-{number}"))
+    write_state(place / "output")
+    assert [one.step for one in metrics.poll()] == [1, 2]
+    assert metrics.poll() == []
+
+
+def made(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def test_a_count_that_begins_again_goes_on(place: Path) -> None:
     texts = [json.dumps({"step": step, "loss": 1}) for step in (1, 2, 3, 1, 2)]
+    metrics = metrics_of(place)
     lines(*texts)(place / "output")
-    assert [one.step for one in metrics_of(place).poll()] == [1, 2, 3, 4, 5]
+    assert [one.step for one in metrics.poll()] == [1, 2, 3, 4, 5]
 
 
 def test_our_own_files_in_the_output_are_not_read(place: Path) -> None:
+    metrics = metrics_of(place)
     write_events(place / "output/tensorboard")
-    assert metrics_of(place).poll() == []
+    assert metrics.poll() == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -250,6 +250,7 @@ A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "proce
 BROKEN = {
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},
+    "log numbers": {**A_SCRIPT, "log_numbers": ["loss: {loss}", "loss"]},
     "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},
     "one process": {"strategy": {"name": "alone"}},
     "power of two": {
@@ -327,17 +328,19 @@ OTHER = {
     "placement": [{"node": "b", "processes": 4}],
     "batch_size": 7,
     "optimizer.lr": 0.5,
+    "log_numbers": ["loss: {loss}"],
 }
 
 
 @pytest.mark.parametrize("path", CHANGEABLE)
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
-    changed_job = with_changes(config(GOOD), changes).config
+    job = config(A_SCRIPT if SETTINGS[path].of == "script" else GOOD)
+    changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]
-    for wrong in (0, -1, "x", None, []):
-        assert with_changes(config(GOOD), {path: wrong}).config is None
+    for wrong in (0, -1, "x", None, ["x"]):
+        assert with_changes(job, {path: wrong}).config is None
 
 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import hash_file
 from backend.datastore.bundles import archive_files
 from backend.datastore.bundles.archive_files import ArchiveMember
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import replace_json
+from backend.records.base.content import hash_file
 from backend.records.base.layout import JobFolder
 from backend.records.bundles.job_archive import MANIFEST
 from backend.records.jobs.checkpoint import Checkpoint

@@ -1,0 +1,94 @@
+"""Numbers in the log of a script, found by patterns such as ``loss: {loss}``.
+
+A name in braces stands for a number, ``…`` for any text; the rest is found as it stands, where one
+space fits any. Patterns are no regular expressions, so no pattern takes long.
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+ANY = "…"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
+_IN_LINE = re.compile(rf"(?<![\w.@])(?:{_NUMBER})", re.IGNORECASE)
+_NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
+_LONGEST_LINE = 2_000
+
+
+def wrong_pattern(patterns: Iterable[str]) -> str:
+    """Return the first that is no pattern, or ""."""
+    return next((one for one in patterns if not _is_pattern(one)), "")
+
+
+def _is_pattern(pattern: str) -> bool:
+    parts = [part for part in pattern.split(ANY) if part.strip()]
+    for part in parts:
+        words = _NAME.split(part)
+        # The text between two names separates their numbers.
+        if not "".join(words[::2]).strip() or not all(word.strip() for word in words[2:-1:2]):
+            return False
+    return bool(_NAME.search(pattern))
+
+
+def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
+    """Return the numbers that the patterns find in a line, by name."""
+    return {
+        name: float(line[begin:end])
+        for pattern in (patterns if len(line) <= _LONGEST_LINE else ())
+        for name, (begin, end) in _places(pattern, line).items()
+    }
+
+
+def _places(pattern: str, line: str) -> dict[str, tuple[int, int]]:
+    at, found = 0, {}
+    for part, names in _compiled(pattern):
+        match = part.search(line, at)
+        if match is None:
+            return {}
+        at = match.end()
+        found.update({name: match.span(number) for number, name in enumerate(names, 1)})
+    return found
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> list[tuple[re.Pattern[str], list[str]]]:
+    parts = []
+    for part in pattern.split(ANY):
+        if not part.strip():
+            continue
+        words = _NAME.split(part.strip())
+        fixed = [r"\s+".join(map(re.escape, word.split())) for word in words[::2]]
+        # The first and the last number of a part may have any space next to their text.
+        text = rf"\s*({_NUMBER})\s*".join(fixed)
+        parts.append((re.compile(text, re.IGNORECASE), words[1::2]))
+    return parts
+
+
+def numbers_in(line: str) -> list[tuple[int, int]]:
+    """Return where the numbers of a line begin and end."""
+    return [found.span() for found in _IN_LINE.finditer(line)]
+
+
+def pattern_for(line: str, begin: int, end: int, name: str) -> str:
+    """Return the pattern that finds the number at a place in this line and those like it.
+
+    It has the text right before the number; where that is not enough, text from further left, or
+    the text after it.
+    """
+    edges = [0, *(edge for span in numbers_in(line) if span[1] <= begin for edge in span), begin]
+    texts = [line[left:right] for left, right in zip(edges[::2], edges[1::2])]
+    hole, own = f"{{{name}}}", texts.pop()
+    for head, last in (("", own), *((f"{text.rstrip()}{ANY}", own) for text in reversed(texts))):
+        words = head.split() or last.split()
+        for count in range(1, len(words) + 1):
+            text = " ".join(words[-count:])
+            gap = " " * own[-1:].isspace()
+            pattern = f"{text}{own.strip() if head else ''}{gap}{hole}"
+            says_it = any(map(str.isalpha, pattern.replace(hole, "")))
+            if says_it and _places(pattern, line).get(name, (-1,))[0] == begin:
+                return pattern
+    after = re.match(r"\s?\s*\S*", line[end:])
+    return f"{hole}{after[0].rstrip(',;') if after is not None else ''}"

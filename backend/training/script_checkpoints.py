@@ -1,0 +1,166 @@
+"""The checkpoints of a script: files and folders that it writes, recorded where they are.
+
+Only the records are ours. A file or folder is recorded when it no longer grows, again when the
+script has written it again, and no more when the script has removed it. The files themselves are
+removed only if the user chose ``remove_old_checkpoints``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from backend.base.log import suppress
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.content import files_of, sha256_of, size_of
+from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, checkpoint_name
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired
+from backend.records.jobs.launch import Launch
+
+_TEMPORARY = (".", "tmp-")
+"""How names begin while what they name is written, by Hugging Face too."""
+_ZIP_BEGIN = b"PK\3\4"
+_Signature = tuple[tuple[str, int, int], ...]
+
+
+class ScriptCheckpoints:
+    """The only writer of ``checkpoints/`` in a job with a script."""
+
+    def __init__(
+        self, folder: JobFolder, launch: Launch, work: Path, on_bytes: Callable[[int], None]
+    ) -> None:
+        """``work``: the copy of the script, as it was imported. ``on_bytes``: bytes were hashed."""
+        self._folder = folder
+        self._launch = launch
+        self._places = (folder.output, work)
+        self._on_bytes = on_bytes
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        known = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
+        self._records = {Path(one.path): one for one in known}
+        # What came with the script is no checkpoint of the job.
+        given = (path for path in self._found() if path.is_relative_to(work))
+        self._seen = {path: _signature(path) for path in (*self._records, *given)}
+        self._done = {path: signature for path, signature in self._seen.items() if signature}
+
+    def update(
+        self,
+        place: Callable[[Path], tuple[int, int]],
+        metrics: Mapping[str, float | None],
+        *,
+        is_over: bool = False,
+        ended_well: bool = False,
+    ) -> None:
+        """Record what is new and complete.
+
+        Args:
+            place: Returns epoch and step of a file.
+            metrics: The newest values.
+            is_over: The script has ended, and ``ended_well``: not in the middle of its work.
+        """
+        fresh: list[tuple[int, Path]] = []
+        for path in self._found():
+            # The script may remove it meanwhile.
+            with suppress(OSError):
+                now = _signature(path)
+                is_same = self._seen.get(path) == now
+                self._seen[path] = now
+                is_ready = is_same or (is_over and (ended_well or not path.is_dir()))
+                if now != self._done.get(path) and is_ready and _is_whole(path):
+                    fresh.append((max(time for _, _, time in now), path))
+        self._forget_changed()
+        for _, path in sorted(fresh):
+            with suppress(OSError):
+                self._record(path, *place(path), metrics)
+        if fresh and self._launch.config.remove_old_checkpoints:
+            self._retire()
+
+    def _found(self) -> Iterator[Path]:
+        patterns = self._launch.config.checkpoint_files
+        for place in self._places:
+            for here, folders, names in os.walk(place):
+                folders[:] = [name for name in folders if not name.startswith(_TEMPORARY)]
+                names = [name for name in names if not name.startswith(_TEMPORARY)]
+                for path in [Path(here, name) for name in sorted((*folders, *names))]:
+                    kinds = [one for one in patterns if one.endswith("/") == (path.name in folders)]
+                    if path.is_symlink() or not any(path.match(one) for one in kinds):
+                        continue
+                    yield path
+                    if path.name in folders:
+                        # The files in it are parts of it.
+                        folders.remove(path.name)
+
+    def _record(
+        self, path: Path, epoch: int, step: int, metrics: Mapping[str, float | None]
+    ) -> None:
+        signature = _signature(path)
+        record = Checkpoint(
+            name=_free_name(self._folder, epoch, step),
+            run=self._launch.run,
+            epoch=epoch,
+            step=step,
+            epoch_step=0,
+            bytes=size_of(path),
+            sha256=sha256_of(path, self._on_bytes),
+            config_sha256=self._launch.config.sha256(),
+            created=timestamps.now(),
+            metrics=dict(metrics),
+            reason="script",
+            file=str(path.relative_to(self._folder.path)),
+            path=str(path),
+        )
+        if _signature(path) != signature:
+            return
+        replace_json(record.sidecar, record.to_dict())
+        replace_json(self._folder.latest, record.to_dict())
+        self._records[path], self._done[path] = record, signature
+
+    def _forget_changed(self) -> None:
+        """Remove the records of what is gone or is being written again."""
+        gone = [path for path in self._records if _signature(path) != self._done.get(path)]
+        for path in gone:
+            self._records.pop(path).sidecar.unlink(missing_ok=True)
+            self._done.pop(path, None)
+        if gone and (left := read_checkpoints(self._folder.checkpoints)):
+            replace_json(self._folder.latest, max(left, key=lambda one: one.created).to_dict())
+        elif gone:
+            self._folder.latest.unlink(missing_ok=True)
+
+    def _retire(self) -> None:
+        known = read_checkpoints(self._folder.checkpoints)
+        for old in retired(known, self._launch.config.checkpoint):
+            path = Path(old.path)
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._forget_changed()
+
+
+def _signature(path: Path) -> _Signature:
+    """Return what changes while a file or folder is written; () if there is nothing in it."""
+    found: list[tuple[str, int, int]] = []
+    with suppress(FileNotFoundError):
+        for name, one in files_of(path):
+            status = one.lstat()
+            found.append((name, status.st_size, status.st_mtime_ns))
+    return tuple(found) if any(size for _, size, _ in found) else ()
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether no file is cut off, as far as it says: a zip, as of PyTorch, has an end."""
+    parts = [one for _, one in files_of(path) if not one.is_symlink()]
+    for one in parts:
+        with one.open("rb") as file:
+            if file.read(len(_ZIP_BEGIN)) == _ZIP_BEGIN and not zipfile.is_zipfile(one):
+                return False
+    return any(one.stat().st_size for one in parts)
+
+
+def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
+    """Return a name that no checkpoint has yet: a script may save several at one step."""
+    name, number = checkpoint_name(epoch, step), 2
+    while (folder.checkpoints / f"{name}{SIDECAR_SUFFIX}").exists():
+        name, number = f"{checkpoint_name(epoch, step)}-{number}", number + 1
+    return name

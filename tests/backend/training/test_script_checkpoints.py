@@ -1,0 +1,186 @@
+"""What a script writes is a checkpoint when it is complete, and stays the script's own."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.records.base.atomic_files import read_json
+from backend.records.base.content import sha256_of, size_of
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
+from backend.records.jobs.config import CheckpointPolicy, parse_job
+from backend.records.jobs.launch import Launch
+from backend.training.script_checkpoints import ScriptCheckpoints
+
+
+class Rig:
+    """A job folder, and what rank 0 has for it."""
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        self.folder = JobFolder(path / "job")
+        self.output = self.folder.output
+        self.work = self.folder.work(1, "a")
+        for one in (self.output, self.work):
+            one.mkdir(parents=True)
+        placement = [{"node": "a", "processes": 1}]
+        raw = {"name": "mine", "script": "mine", "placement": placement, **settings}
+        self.launch = Launch("job", 1, parse_job(raw).draft, (), (), "", "", "")
+        self.step = 0
+        self.metrics: dict[str, float | None] = {}
+
+    def begin(self) -> None:
+        self.checkpoints = ScriptCheckpoints(self.folder, self.launch, self.work, lambda _: None)
+
+    def look(self, **how: bool) -> list[str]:
+        """The files of the checkpoints after a look, oldest first, each as it was verified."""
+        self.checkpoints.update(lambda _: (0, self.step), self.metrics, **how)
+        found = read_checkpoints(self.folder.checkpoints, ".json")
+        assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
+        assert all(size_of(Path(one.path)) == one.bytes for one in found)
+        return [Path(one.file).name for one in found]
+
+    def latest(self) -> str:
+        return Path(Checkpoint.from_dict(read_json(self.folder.latest)).file).name
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path)
+    made.begin()
+    return made
+
+
+def file(folder: Path, name: str, text: str = "weights") -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["model.pt", "last.ckpt", "notes.txt"], ["last.ckpt", "model.pt"]),
+        (["checkpoint-5/model.safetensors", "checkpoint-5/a/rng.pth"], ["checkpoint-5"]),
+        (["run/weights/best.pt", "run/checkpoint-1/x"], ["best.pt", "checkpoint-1"]),
+        (["checkpoint-9"], []),
+        ([".model.pt", "tmp-checkpoint-5/model.bin", ".a/model.pt"], []),
+        (["tmp-checkpoint-5/rng.pth"], []),
+    ],
+)
+def test_files_and_folders_that_match_are_found_once(
+    rig: Rig, names: list[str], found: list[str]
+) -> None:
+    for name in names:
+        file(rig.output, name)
+    assert rig.look() == []
+    assert sorted(rig.look()) == found
+    assert sorted(rig.look()) == found
+
+
+def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
+    file(rig.output, "checkpoint-1/a.bin")
+    assert rig.look() == []
+    file(rig.output, "checkpoint-1/b.bin")
+    assert rig.look() == []
+    assert rig.look() == ["checkpoint-1"]
+    file(rig.output, "checkpoint-1/trainer_state.json", "{}")
+    assert rig.look() == []
+    assert rig.look() == ["checkpoint-1"]
+
+
+def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
+    for step in (1, 2, 3):
+        rig.step = step
+        file(rig.output, "last.pt", "weights" * step)
+        rig.look()
+        assert rig.look() == ["last.pt"]
+        (record,) = read_checkpoints(rig.folder.checkpoints, ".json")
+        assert (record.step, record.name) == (step, f"step-{step:06d}")
+    assert rig.latest() == "last.pt"
+
+
+def test_what_came_with_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    file(rig.work, "pretrained.pth")
+    rig.begin()
+    file(rig.work, "own.pth")
+    rig.look()
+    assert rig.look() == ["own.pth"]
+    file(rig.work, "pretrained.pth", "trained")
+    rig.look()
+    assert sorted(rig.look()) == ["own.pth", "pretrained.pth"]
+
+
+@pytest.mark.parametrize(
+    ("write", "ended_well", "found"),
+    [
+        (lambda folder: file(folder, "a.pt"), True, ["a.pt"]),
+        (lambda folder: file(folder, "a.pt"), False, ["a.pt"]),
+        (lambda folder: file(folder, "a.pt", ""), True, []),
+        (lambda folder: file(folder, "checkpoint-1/a"), True, ["checkpoint-1"]),
+        (lambda folder: file(folder, "checkpoint-1/a"), False, []),
+        (lambda folder: (folder / "checkpoint-1").mkdir(), True, []),
+        (lambda folder: zipped(folder / "a.pt"), False, ["a.pt"]),
+        (lambda folder: zipped(folder / "a.pt", cut=30), False, []),
+        (lambda folder: zipped(folder / "a.pt", cut=30), True, []),
+    ],
+)
+def test_at_the_end_what_may_be_half_written_does_not_count(
+    rig: Rig, write: Callable[[Path], object], ended_well: bool, found: list[str]
+) -> None:
+    write(rig.output)
+    assert rig.look(is_over=True, ended_well=ended_well) == found
+
+
+def zipped(path: Path, cut: int = 0) -> None:
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("data.pkl", "weights" * 100)
+    path.write_bytes(path.read_bytes()[: -cut or None])
+
+
+def test_the_record_goes_with_the_file(rig: Rig) -> None:
+    for step in (1, 2):
+        file(rig.output, f"model-{step}.pt")
+        rig.look()
+        rig.look()
+    assert rig.latest() == "model-2.pt"
+    (rig.output / "model-2.pt").unlink()
+    assert rig.look() == ["model-1.pt"]
+    assert rig.latest() == "model-1.pt"
+    (rig.output / "model-1.pt").unlink()
+    assert rig.look() == []
+    assert not rig.folder.latest.exists()
+
+
+def test_nothing_of_the_script_is_removed_unless_the_user_chose_it(tmp_path: Path) -> None:
+    for chosen in (False, True):
+        rig = Rig(tmp_path / str(chosen), remove_old_checkpoints=chosen)
+        policy = CheckpointPolicy(keep_latest=2, keep_best=1, best_metric="eval_loss")
+        rig.launch = replace(rig.launch, config=replace(rig.launch.config, checkpoint=policy))
+        rig.begin()
+        file(rig.output, "notes.txt")
+        for step, loss in enumerate((3.0, 1.0, 2.0, 2.5, 2.25, 2.75), 1):
+            rig.step, rig.metrics = step, {"eval_loss": loss}
+            file(rig.output, f"checkpoint-{step}/model.bin")
+            rig.look()
+            rig.look()
+            if step == 1:
+                (rig.folder.checkpoints / "step-000001.keep").touch()
+        left = sorted(one.name for one in rig.output.iterdir())
+        numbers = (1, 2, 5, 6) if chosen else range(1, 7)
+        assert left == [*(f"checkpoint-{one}" for one in numbers), "notes.txt"]
+
+
+def test_a_later_run_knows_the_checkpoints_of_an_earlier_one(rig: Rig) -> None:
+    file(rig.output, "checkpoint-1/a")
+    rig.look()
+    rig.look()
+    rig.begin()
+    assert rig.look() == rig.look() == ["checkpoint-1"]
+    shutil.rmtree(rig.output / "checkpoint-1")
+    assert rig.look() == []
