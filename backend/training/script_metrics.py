@@ -55,23 +55,36 @@ class Point:
 
 @dataclass
 class _Source:
-    """A file that is read on; ``steps_before`` are those of an earlier count from the start."""
+    """A file that is read on; ``steps_before`` are those of an earlier count from the start.
+
+    Each metric has a count of its own: one may be written at each step, another at each epoch.
+    One that lags counts at the ``newest`` step.
+    """
 
     path: Path
     offset: int = 0
     head: list[str] = field(default_factory=list)
-    last_step: int = 0
+    last: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
+    newest: int = 0
 
-    def at(self, step: int) -> int:
-        if step < self.last_step:
-            self.steps_before += self.last_step
-        self.last_step = step
-        return self.steps_before + step
+    def at(self, step: int, names: Iterable[str]) -> int:
+        if any(step < self.last.get(name, 0) for name in names):
+            self.last, self.steps_before = {}, self.newest
+        self.last.update(dict.fromkeys(names, step))
+        self.newest = max(self.newest, self.steps_before + step)
+        return self.newest
+
+    def begin(self) -> None:
+        self.last, self.steps_before, self.newest = {}, 0, 0
 
     def lines(self) -> Iterator[str]:
         """Yield the complete lines that were added."""
         with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self.offset:
+                # Written anew, as by a program that resumes.
+                self.offset, self.head = 0, []
+                self.begin()
             file.seek(self.offset)
             added = file.read(_MOST_BYTES)
         end = added.rfind(b"\n") + 1
@@ -96,10 +109,26 @@ class ScriptMetrics:
 
     def poll(self) -> list[Point]:
         points = list(self._read(self._log, _from_lines))
-        for path in self._files():
-            source = self._sources.setdefault(path, _Source(path))
-            points += self._read(source, _reader_of(path.name))
+        for source in self._found():
+            points += self._read(source, _reader_of(source.path.name))
         return points
+
+    def skip_old(self) -> None:
+        """Count only what is written from now on: an earlier run, or the version, has the rest."""
+        for source in self._found():
+            before = -1
+            while before < source.offset:
+                before = source.offset
+                self._read(source, _reader_of(source.path.name))
+            source.begin()
+
+    def _found(self) -> Iterator[_Source]:
+        for path in self._files():
+            # Each checkpoint of a Trainer has a copy of this file, a newer one with more in it.
+            key = Path(_STATE) if path.name == _STATE else path
+            source = self._sources.setdefault(key, _Source(path))
+            source.path = path
+            yield source
 
     @staticmethod
     def _read(source: _Source, read: Any) -> list[Point]:
@@ -152,10 +181,10 @@ def _from_csv(source: _Source) -> Iterator[Point]:
 
 
 def _from_state(source: _Source) -> Iterator[Point]:
-    """Read the whole file again: the Trainer replaces it; ``offset`` counts its entries."""
+    """Read a whole file again: the Trainer replaces it; ``offset`` counts the entries read."""
     raw = json.loads(source.path.read_bytes())
     entries = raw["log_history"]
-    new, source.offset = entries[source.offset :], len(entries)
+    new, source.offset = entries[source.offset :], max(source.offset, len(entries))
     for one in new:
         point = _point(source, {**one, "max_steps": raw.get("max_steps", 0)})
         if point is not None:
@@ -198,7 +227,10 @@ def _point(source: _Source, raw: Mapping[str, Any]) -> Point | None:
         return None
     total = next((numbers[key] for key in _TOTALS if key in numbers), 0)
     return Point(
-        source.at(int(place)), math.ceil(epoch or 0), metrics, int(total) if total > 0 else 0
+        source.at(int(place), metrics),
+        math.ceil(epoch or 0),
+        metrics,
+        int(total) if total > 0 else 0,
     )
 
 

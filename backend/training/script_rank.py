@@ -36,12 +36,13 @@ from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, checkpoint_na
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled
+from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_metrics import Point, ScriptMetrics
+from backend.training.script_steps import StepOrder
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
@@ -90,11 +91,13 @@ class Script:
         self._work = folder.work(launch.run, plan.node)
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
-        self._reports = Reports(folder, launch, self._work, self._log) if plan.rank == 0 else None
+        self._reports: Reports | None = None
 
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
+        if self._plan.rank == 0:
+            self._reports = Reports(self._folder, self._launch, self._work, self._log)
         parent = os.getpid()
         child = subprocess.Popen(
             self._command(),
@@ -103,6 +106,7 @@ class Script:
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
+        self._beat.beat(Phase.RUNNING)
         stop_seen = self._watch(child)
         code = child.wait()
         if self._reports is not None:
@@ -190,7 +194,7 @@ class Script:
             "gpus": str(gpus),
         }
         words = entry_words(config.entry)
-        program = ["/bin/sh"] if config.entry.endswith(".sh") else [config.python or sys.executable]
+        program = interpreter(self._work / config.entry) or [config.python or sys.executable]
         return [*program, *words, *filled(arguments, values)]
 
     def _environment(self) -> Mapping[str, str]:
@@ -203,6 +207,10 @@ class Script:
             "LOCAL_RANK": plan.local_rank,
             "WORLD_SIZE": len(ranks),
             "LOCAL_WORLD_SIZE": here,
+            # As under torchrun: LOCAL_RANK is the index of its GPU.
+            "CUDA_VISIBLE_DEVICES": ",".join(
+                one.gpu for one in ranks if one.gpu and one.node == plan.node
+            ),
             "GROUP_RANK": group,
             "GROUP_WORLD_SIZE": len(nodes),
             "ROLE_RANK": plan.rank,
@@ -235,6 +243,8 @@ class Reports:
         self._work = work
         begin = log.stat().st_size if log.exists() else 0
         self._metrics = ScriptMetrics(log, begin, (folder.output, work), folder.tensorboard)
+        self._metrics.skip_old()
+        self._order = StepOrder()
         self._reporter = Reporter(
             folder,
             run=launch.run,
@@ -254,7 +264,7 @@ class Reports:
 
     def update(self, is_over: bool = False) -> None:
         """Report what the script has written since the last call."""
-        for point in self._metrics.poll():
+        for point in self._order.take(self._metrics.poll(), is_over):
             now = time.monotonic()
             if point.total_steps:
                 self._reporter.plan(

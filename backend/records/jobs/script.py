@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 PLACEHOLDERS: Mapping[str, str] = {
     "dataset": "the folder of the dataset",
@@ -61,6 +61,17 @@ def entry_words(entry: str) -> list[str]:
     """Return the words after ``python`` that run an entry."""
     module = _MODULE.fullmatch(entry)
     return ["-m", module[1]] if module else [entry]
+
+
+def interpreter(entry: Path) -> list[str]:
+    """Return the words of the line ``#!`` of a program that is not Python's, [] for Python's."""
+    if entry.suffix == ".py" or not entry.is_file():
+        return []
+    with entry.open("rb") as file:
+        first = file.readline(256).decode("utf-8", "replace")
+    if first.startswith("#!"):
+        return first[2:].split(maxsplit=1)
+    return ["/bin/sh"] if entry.suffix == ".sh" else []
 
 
 def usual_entry(files: Sequence[str]) -> str:
