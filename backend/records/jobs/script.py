@@ -70,7 +70,7 @@ def interpreter(entry: Path) -> list[str]:
     with entry.open("rb") as file:
         first = file.readline(256).decode("utf-8", "replace")
     if first.startswith("#!"):
-        return first[2:].split(maxsplit=1)
+        return first[2:].strip().split(maxsplit=1)
     return ["/bin/sh"] if entry.suffix == ".sh" else []
 
 
