@@ -64,28 +64,40 @@ class _Source:
 
     ``first_epoch`` is 0 if the script counts its epochs from 0; ``marked`` are the step, the epoch
     and the totals that were marked last, ``count`` the lines with other marked numbers.
+
+    Each metric has a count of its own: one may be written at each step, another at each epoch.
+    One that lags counts at the ``newest`` step.
     """
 
     path: Path
     offset: int = 0
     head: list[str] = field(default_factory=list)
-    last_step: int = 0
+    last: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
+    newest: int = 0
     first_epoch: int = 1
     patterns: Sequence[str] = ()
     marked: dict[str, float] = field(default_factory=dict)
     count: int = 0
     seen: set[str] = field(default_factory=set)
 
-    def at(self, step: int) -> int:
-        if step < self.last_step:
-            self.steps_before += self.last_step
-        self.last_step = step
-        return self.steps_before + step
+    def at(self, step: int, names: Iterable[str]) -> int:
+        if any(step < self.last.get(name, 0) for name in names):
+            self.last, self.steps_before = {}, self.newest
+        self.last.update(dict.fromkeys(names, step))
+        self.newest = max(self.newest, self.steps_before + step)
+        return self.newest
+
+    def begin(self) -> None:
+        self.last, self.steps_before, self.newest = {}, 0, 0
 
     def lines(self) -> Iterator[str]:
         """Yield the complete lines that were added."""
         with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self.offset:
+                # Written anew, as by a program that resumes.
+                self.offset, self.head = 0, []
+                self.begin()
             file.seek(self.offset)
             added = file.read(_MOST_BYTES)
         # A progress bar writes its line again and again, without an end.
@@ -129,7 +141,7 @@ class ScriptMetrics:
         while self._read_files():
             pass
         for source in self._sources.values():
-            source.last_step = source.steps_before = 0
+            source.begin()
         self.mark(patterns)
 
     def mark(self, patterns: Sequence[str]) -> None:
@@ -272,7 +284,7 @@ def _point(source: _Source, raw: Mapping[str, Any]) -> Point | None:
     )
     if step is None:
         total = total or epochs
-    return Point(source.at(int(place)), int(epoch or 0), metrics, total, epochs)
+    return Point(source.at(int(place), metrics), int(epoch or 0), metrics, total, epochs)
 
 
 def _number(value: Any) -> float | None:

@@ -21,9 +21,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,13 +34,14 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled
+from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_checkpoints import ScriptCheckpoints
 from backend.training.script_metrics import Point, ScriptMetrics
+from backend.training.script_steps import StepOrder
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
@@ -84,9 +84,9 @@ def copy_script(source: str, target: Path) -> None:
             os.chmod(one, os.stat(one).st_mode | 0o200)
 
 
-def script_program(entry: str, python: str) -> list[str]:
-    """Return the words that run an entry, before its arguments."""
-    program = ["/bin/sh"] if entry.endswith(".sh") else [python or sys.executable]
+def script_program(folder: Path, entry: str, python: str) -> list[str]:
+    """Return the words that run an entry of a script in ``folder``, before its arguments."""
+    program = interpreter(folder / entry) or [python or sys.executable]
     return [*program, *entry_words(entry)]
 
 
@@ -121,6 +121,7 @@ class Script:
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
+        self._beat.beat(Phase.RUNNING)
         with ThreadPoolExecutor(1, "reports") as reader:
             stop_seen = self._watch(child, reader)
         code = child.wait()
@@ -211,7 +212,7 @@ class Script:
             "processes": str(len(launch.ranks)),
             "gpus": str(gpus),
         }
-        return [*script_program(config.entry, self._python), *filled(arguments, values)]
+        return [*script_program(self._work, config.entry, self._python), *filled(arguments, values)]
 
     @property
     def _python(self) -> str:
@@ -229,6 +230,10 @@ class Script:
             "LOCAL_RANK": plan.local_rank,
             "WORLD_SIZE": len(ranks),
             "LOCAL_WORLD_SIZE": here,
+            # As under torchrun: LOCAL_RANK is the index of its GPU.
+            "CUDA_VISIBLE_DEVICES": ",".join(
+                one.gpu for one in ranks if one.gpu and one.node == plan.node
+            ),
             "GROUP_RANK": group,
             "GROUP_WORLD_SIZE": len(nodes),
             "ROLE_RANK": plan.rank,
@@ -272,6 +277,7 @@ class Reports:
             folder.tensorboard,
             steps_before=before.step if before is not None and launch.resume_from else 0,
         )
+        self._order = StepOrder()
         self._reporter = Reporter(
             folder,
             run=launch.run,
@@ -300,7 +306,7 @@ class Reports:
         points = self._metrics.poll()
         if is_read_again:
             points = [one for one in points if one.step >= self._last.step]
-        for point in _by_step(points, self._last):
+        for point in self._order.take(points, is_over):
             self._report(point)
         self._checkpoints.update(self._place, self._values, is_over=is_over, ended_well=ended_well)
 
@@ -349,31 +355,6 @@ class Reports:
         numbers = [int(one) for one in _NUMBER.findall(path.stem)]
         step = next((one for one in reversed(numbers) if one in self._steps), self._last.step)
         return self._last.epoch, step
-
-
-def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
-    """Yield the points by their steps, one for each; a history has no step before ``last`` again.
-
-    What was written late joins the newest point, unless that has a newer value of it.
-    """
-    merged: dict[int, Point] = {last.step: last} if last.metrics else {}
-    for point in points:
-        step = max(point.step, last.step)
-        own = merged.get(step, point)
-        both = {**own.metrics, **point.metrics}
-        if point.step < last.step:
-            both = {**point.metrics, **own.metrics}
-        merged[step] = replace(
-            point,
-            step=step,
-            epoch=max(own.epoch, point.epoch),
-            metrics=both,
-            total_steps=point.total_steps or own.total_steps,
-            total_epochs=point.total_epochs or own.total_epochs,
-        )
-    for step in sorted(merged):
-        if merged[step] != last:
-            yield merged[step]
 
 
 def _newest(folder: Path) -> list[float]:

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 PLACEHOLDERS: Mapping[str, str] = {
     "dataset": "the folder of the dataset",
@@ -73,6 +73,17 @@ def entry_words(entry: str) -> list[str]:
 def commands(arguments: Sequence[str]) -> list[str]:
     """Return the words before the first option, such as ``fit``: a program may have commands."""
     return list(takewhile(lambda word: _COMMAND.fullmatch(word), arguments))
+
+
+def interpreter(entry: Path) -> list[str]:
+    """Return the words of the line ``#!`` of a program that is not Python's, [] for Python's."""
+    if entry.suffix == ".py" or not entry.is_file():
+        return []
+    with entry.open("rb") as file:
+        first = file.readline(256).decode("utf-8", "replace")
+    if first.startswith("#!"):
+        return first[2:].strip().split(maxsplit=1)
+    return ["/bin/sh"] if entry.suffix == ".sh" else []
 
 
 def usual_entry(files: Sequence[str]) -> str:

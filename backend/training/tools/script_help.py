@@ -26,7 +26,7 @@ _REMEDY = "Type its arguments."
 def read(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``script`` is its folder; ``entry``, ``python``, ``words`` before the option, ``limit_s``."""
     command = [
-        *script_program(request["entry"], request["python"]),
+        *script_program(Path(request["script"]), request["entry"], request["python"]),
         *map(str, request["words"]),
         "--help",
     ]

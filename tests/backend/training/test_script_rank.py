@@ -1,0 +1,75 @@
+"""How a program of one's own is started: its words, its variables, and what its disk can take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.heartbeat import RankHeartbeat
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.script import interpreter
+from backend.training.script_rank import Script
+
+PLANS = (
+    RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),
+    RankPlan(1, 1, "gpu01", "10.0.0.1", "GPU-b"),
+    RankPlan(2, 0, "gpu02", "10.0.0.2", "GPU-c"),
+    RankPlan(3, 0, "gpu03", "10.0.0.3", "GPU-d,GPU-e"),
+    RankPlan(4, 0, "cpu01", "10.0.0.4"),
+    RankPlan(5, 1, "cpu01", "10.0.0.4"),
+)
+
+
+def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) -> Script:
+    (tmp_path / "version").mkdir(exist_ok=True)
+    raw: dict[str, Any] = {
+        "name": "mine",
+        "script": "mine@1",
+        "entry": "train.py",
+        "placement": [{"node": "this-computer", "processes": len(ranks)}],
+        **changes,
+    }
+    config = parse_job(raw).config
+    assert config is not None
+    folder = JobFolder(tmp_path / "job")
+    folder.output.mkdir(parents=True, exist_ok=True)
+    folder.logs.mkdir(exist_ok=True)
+    launch = Launch(
+        "id", 1, config, ("x",), ranks, "", "", "", script_source=str(tmp_path / "version")
+    )
+    return Script(folder, launch, plan, RankHeartbeat.inherited())
+
+
+@pytest.mark.parametrize(
+    ("plan", "gpus"),
+    zip(PLANS, ["GPU-a,GPU-b", "GPU-a,GPU-b", "GPU-c", "GPU-d,GPU-e", "", ""], strict=True),
+)
+def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gpus: str) -> None:
+    visible = script_of(tmp_path, plan, *PLANS)._environment()["CUDA_VISIBLE_DEVICES"]
+    assert visible == gpus
+    assert not plan.gpu or visible.split(",")[plan.local_rank] == plan.gpu.split(",")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("train.sh", "#!/bin/bash\nset -o pipefail\n", ["/bin/bash"]),
+        ("train.sh", "#!/usr/bin/env bash\n", ["/usr/bin/env", "bash"]),
+        ("train.sh", "#! /bin/bash -e -u\n", ["/bin/bash", "-e -u"]),
+        ("train.sh", "echo\n", ["/bin/sh"]),
+        ("train", "#!/bin/dash\n", ["/bin/dash"]),
+        ("train", "import torch\n", []),
+        ("train.py", "#!/usr/bin/python2\n", []),
+        ("-m package", "", []),
+    ],
+)
+def test_the_program_of_an_entry_is_that_of_its_first_line(
+    tmp_path: Path, name: str, text: str, words: list[str]
+) -> None:
+    if text:
+        (tmp_path / name).write_text(text)
+    assert interpreter(tmp_path / name) == words
