@@ -297,6 +297,13 @@ class Mounted(LocalFiles, NotStaging):
         pass
 
 
+def move_into(root: OpenRoot, old: Path, new: Path) -> None:
+    """Move a file or folder of the data root to a path in it; make the folders above that."""
+    for above in reversed(new.relative_to(root.path).parents):
+        root.files.make_folder(root.path / above, exist_ok=True)
+    root.files.rename(old, new)
+
+
 def now_s(access: DataRootAccess, folder: Path) -> float:
     """Return the time by the clock of the disk that has ``folder``, in seconds since 1970."""
     mark = folder / f".now-{secrets.token_hex(8)}"

@@ -12,18 +12,18 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenJob, now_s
-from backend.datastore.jobs.run_status import RunStateReader, judge
+from backend.datastore.jobs.run_status import RunFacts, RunState, RunStateReader, judge
 from backend.node.run.finalize import Supervision, close_run
 from backend.records.jobs.status import UnrecordedEnd
 
 _log = logging.getLogger(__name__)
 
 
-def reap(folder: OpenJob) -> UnrecordedEnd | None:
-    """Reap the newest run of a job; None where it ended with a record, or has not ended.
+def look(folder: OpenJob) -> tuple[RunFacts, RunState]:
+    """Return what is known of the newest run of a job, and its state; nothing is reaped.
 
     Raises:
-        BackendError: The job cannot be read, or the end cannot be written.
+        BackendError: The job cannot be read.
     """
     try:
         folder.files.refresh_job(folder)
@@ -35,7 +35,17 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
         ) from error
     if facts.run and facts.exit is None and facts.supervision is Supervision.NOT_SEEN:
         facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run))
-    reason = judge(facts).unrecorded_end
+    return facts, judge(facts)
+
+
+def reap(folder: OpenJob) -> UnrecordedEnd | None:
+    """Reap the newest run of a job; None where it ended with a record, or has not ended.
+
+    Raises:
+        BackendError: The job cannot be read, or the end cannot be written.
+    """
+    facts, state = look(folder)
+    reason = state.unrecorded_end
     if reason is None:
         return None
     _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)

@@ -19,7 +19,7 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.access.hashes import MANIFEST, files_text, read_manifest
-from backend.datastore.access.root_access import OpenRoot
+from backend.datastore.access.root_access import OpenRoot, move_into
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import FileEntry, Kind, LibraryItem
@@ -232,11 +232,9 @@ def move_added(folder: VersionFolder, paths: Sequence[str]) -> None:
     target = target.with_name(f"{target.name}-{secrets.token_hex(4)}")
     for path in paths:
         old, new = folder.content / path, target / path
-        for above in reversed(new.relative_to(folder.root.path).parents):
-            folder.root.files.make_folder(folder.root.path / above, exist_ok=True)
         with suppress(OSError):  # It may be read-only.
             old.parent.chmod(0o755)
-        folder.root.files.rename(old, new)
+        move_into(folder.root, old, new)
 
 
 def sync_folder(path: Path) -> None:

@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,10 +57,13 @@ def make_shared_folder(path: Path) -> None:
         path.chmod(_FOLDER_MODE)
 
 
-def stagings(folder: Path) -> Iterator[Staging]:
-    """Yield the imports in progress in ``folder``, and those that did not finish."""
+def stagings(folder: Path, names: Iterable[str] | None = None) -> Iterator[Staging]:
+    """Yield the imports in progress in ``folder``, and those that did not finish.
+
+    ``names`` are those in the folder, if it is not on this computer.
+    """
     try:
-        names = os.listdir(folder)
+        names = os.listdir(folder) if names is None else names
     except FileNotFoundError:
         return
     for found in names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 FILE_MODE = 0o644
+TEMPORARY = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
+"""Names of this program's temporary files, whose writers rename or remove them at once."""
 _PIECE_BYTES = 2**16
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 

@@ -95,7 +95,7 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
                 continue
             # A checkpoint that is being made or removed has no sidecar, or soon no file.
             with suppress(OSError, ValueError):
-                record = _record(path)
+                record = read_record(path)
                 if not has_files or Path(record.path).exists():
                     found.append(record)
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
@@ -120,7 +120,12 @@ def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint
 
 
 @read_once(_REMEMBERED)
-def _record(sidecar: Path) -> Checkpoint:
+def read_record(sidecar: Path) -> Checkpoint:
+    """Read one record.
+
+    Raises:
+        OSError, ValueError: It cannot be read, or is not one.
+    """
     record = Checkpoint.from_dict(read_json(sidecar))
     own = sidecar.with_suffix(CHECKPOINT_SUFFIX)
     path = sidecar.parent.parent / record.file if record.file else own

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from backend.services.sweeps.service import SweepService
     from backend.services.tools.event_viewer import EventViewers
     from backend.services.tools.packages import PackageService
+    from backend.services.verify.service import VerifyService
     from backend.ssh.interface import Shell
 
 _Made = TypeVar("_Made")
@@ -324,6 +325,12 @@ class Services:
         from backend.services.bundles.replay import ReplayService
 
         return ReplayService(self.data_root, self.library, self.nodes, self.jobs)
+
+    @_made_once
+    def verification(self) -> VerifyService:
+        from backend.services.verify.service import VerifyService
+
+        return VerifyService(self)
 
     @_made_once
     def templates(self) -> TemplateService:

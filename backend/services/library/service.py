@@ -284,11 +284,8 @@ class LibraryService:
             BackendError: They are not; the first file that differs is named.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
-        item = self._item(folder)
-        listing, digests = self._hashes(folder)
+        item, digests = self._pinned(folder, pin)
         what = f"The {folder.text}"
-        if hashlib.sha256(listing).hexdigest() != pin.sha256:
-            raise hashes.changed(what, "differs from the pinned version")
         with as_backend_error(f"{what} cannot be verified"):
             before = self._root.files.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
@@ -296,6 +293,27 @@ class LibraryService:
                 tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
                 self._root.files.compare(what, folder.content, digests, tell)
                 self._catalogue.put_item(item, before)
+
+    def verify_names(self, kind: Kind, pin: Pin) -> None:
+        """Check that the files have the recorded names and, together, the recorded size.
+
+        Raises:
+            BackendError: They have not; the first file that is missing or was added is named.
+        """
+        folder = VersionFolder(self._root, kind, pin.name, pin.version)
+        item, digests = self._pinned(folder, pin)
+        what = f"The {folder.text}"
+        found = library_files.list_files(folder)
+        hashes.compare_names(what, {one.path for one in found}, digests)
+        if sum(one.bytes for one in found) != item.bytes:
+            raise hashes.changed(what, "was changed after it was imported: its size differs")
+
+    def _pinned(self, folder: VersionFolder, pin: Pin) -> tuple[LibraryItem, dict[str, str]]:
+        item = self._item(folder)
+        listing, digests = self._hashes(folder)
+        if hashlib.sha256(listing).hexdigest() != pin.sha256:
+            raise hashes.changed(f"The {folder.text}", "differs from the pinned version")
+        return item, digests
 
     def remove(self, kind: Kind, reference: str) -> LibraryItem:
         """Move a version to the trash of the data root; refused while a live job uses it."""

@@ -1,0 +1,78 @@
+"""Findings of a check of the whole data root, and the result of a repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.records.base import number_format
+
+
+@dataclass(frozen=True)
+class VerifyFinding:
+    """One difference between the data root and its records.
+
+    ``what`` names its subject ("job 20261124-5wx8g7"), ``repair`` says what a repair does, or is
+    "" if only the user can act (``remedy``). ``moves`` are the files and folders that it moves to
+    the trash, below the data root.
+    """
+
+    check: str
+    what: str
+    sentence: str
+    repair: str = ""
+    remedy: str = ""
+    moves: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, tuple[str, ...]]:
+        """The same in every check of the same difference."""
+        return (self.check, self.what, self.moves)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Result of a check of the data root.
+
+    ``hashed_bytes`` is None if no content was compared with its hash. ``needed_bytes`` is the size
+    of the next checkpoints of the running and queued jobs. ``not_checked`` has a sentence for each
+    part that could not be read.
+    """
+
+    jobs: int
+    versions: int
+    checkpoints: int
+    hashed_bytes: int | None
+    needed_bytes: int
+    findings: tuple[VerifyFinding, ...]
+    not_checked: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What was checked, and the number of findings."""
+        parts = ((self.jobs, "job"), (self.versions, "version"), (self.checkpoints, "checkpoint"))
+        words = [f"{number_format.count(n)} {what}{'' if n == 1 else 's'}" for n, what in parts]
+        found, hashed = len(self.findings), self.hashed_bytes
+        compared = "" if hashed is None else f"; compared {number_format.size(hashed)} with hashes"
+        return (
+            f"Checked {words[0]}, {words[1]} and {words[2]}{compared}. "
+            f"{'No' if not found else number_format.count(found)} "
+            f"finding{'' if found == 1 else 's'}."
+        )
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair did; the sentence of a finding in ``left`` says why it was not repaired."""
+
+    done: tuple[VerifyFinding, ...]
+    left: tuple[VerifyFinding, ...]
+    folder: str
+    """The folder in the trash that has what was moved."""
+
+    @property
+    def sentence(self) -> str:
+        count = len(self.done)
+        done = f"Repaired {number_format.count(count)} finding{'' if count == 1 else 's'}."
+        moved = any(one.moves for one in self.done)
+        kept = f" What was moved is in {self.folder}." if moved else ""
+        return " ".join([done + kept, *(one.sentence for one in self.left)])

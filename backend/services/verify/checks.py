@@ -1,0 +1,536 @@
+"""The table of checks of a data root: what each looks at, its finding, and the repair of it.
+
+A check yields a `Found` for each finding and changes nothing. The command line, the window and
+the guide read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.base.room import room_of
+from backend.datastore.access.root_access import OpenJob
+from backend.datastore.jobs import checkpoint_files
+from backend.datastore.library import library_files, staging
+from backend.datastore.library.library_files import VersionFolder
+from backend.node.queue import entries as queue_entries
+from backend.node.run.finalize import Supervision
+from backend.records.base import number_format, timestamps
+from backend.records.base.atomic_files import TEMPORARY, read_json
+from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, LATEST, SIDECAR_SUFFIX
+from backend.records.base.validation import sanitize
+from backend.records.jobs.checkpoint import Checkpoint, read_record
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.library.item import KINDS, WEIGHTS_FACT, Kind, Pin
+from backend.records.nodes.reading import Orphan
+from backend.services.verify.scan import Scan, SeenJob, SeenVersion
+from backend.ssh.interface import Unreachable
+
+_DISK = "Check the disk of the data root, and whether you may read it."
+Act = Callable[[Path], object]
+"""A repair; its argument is the folder in the trash for what it moves."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding of a check: its subject, the values of the sentence, and what a repair moves.
+
+    ``act`` is a repair that does more than that. Without both, only the user can act: ``remedy``.
+    """
+
+    what: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    moves: Sequence[Path] = ()
+    act: Act | None = None
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check. ``finding`` is the sentence of a finding, ``repair`` says what a repair does."""
+
+    name: str
+    looks_at: str
+    finding: str
+    repair: str
+    find: Callable[[Scan], Iterable[Found]]
+
+
+def _is_spoiled(path: Path) -> bool:
+    """Return whether a record was cut or overwritten; one that cannot be read now is not."""
+    try:
+        read_json(path)
+    except ValueError:
+        return True
+    except OSError:
+        # A missing file, or a disk that does not answer: the caller reports it.
+        return False
+    return False
+
+
+def _half_made(scan: Scan) -> Iterator[Found]:
+    for kind in Kind:
+        folder = library_files.kind_folder(scan.root, kind)
+        for left in staging.stagings(folder, scan.names(folder)):
+            if left.is_left_over:
+                yield Found(f"import of the {kind.value} {sanitize(left.name)}", {}, [left.path])
+    for name in scan.names(scan.root.jobs):
+        path = scan.root.jobs / name
+        if name.startswith(".") and name.endswith(".new") and scan.is_left(path):
+            yield Found(f"new job {sanitize(name[1:-4])}", {}, [path])
+
+
+def _temporary(scan: Scan) -> Iterator[Found]:
+    root = scan.root
+    fixed = [root.path, root.jobs, root.queue, root.templates, root.studies, root.nodes]
+    folders = [("data root", one) for one in fixed]
+    folders += [("data root", root.nodes / name) for name in scan.names(root.nodes)]
+    folders += [(one.folder.text, one.folder.path) for one in scan.versions]
+    for job in scan.jobs:
+        own = job.folder
+        parts = (own.checkpoints, own.output, own.attempts, own.acts)
+        folders += [(job.what, own.path), *((job.what, one) for one in parts)]
+    for what, folder in folders:
+        for name in scan.names(folder):
+            if TEMPORARY.fullmatch(name) and scan.is_left(folder / name):
+                yield Found(what, {"file": sanitize(name)}, [folder / name])
+
+
+def _version_records(scan: Scan) -> Iterator[Found]:
+    for one in scan.versions:
+        if one.fault is None:
+            continue
+        folder = one.folder
+        is_gone = folder.meta.name not in scan.names(folder.path) or _is_spoiled(folder.meta)
+        is_used = folder.removed.name in scan.names(folder.path.parent)
+        act = partial(_move_version, scan, folder) if is_gone and not is_used else None
+        moves = [folder.path] if is_gone else []
+        yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
+
+
+def _move_version(scan: Scan, folder: VersionFolder, _: Path) -> None:
+    place = f"{datetime.now(UTC):%Y%m%d}-{folder.kind.value}-{folder.name}-v{folder.version}"
+    library_files.move_to_trash(folder, {"removed": timestamps.now("seconds")}, place)
+    scan.services.catalogue.remove_item(folder.kind, folder.name, folder.version)
+
+
+def _version_files(scan: Scan) -> Iterator[Found]:
+    library = scan.services.library
+    for number, one in enumerate(scan.versions):
+        scan.progress.step(number, len(scan.versions), "Reading the library")
+        if (item := one.item) is None:
+            continue
+        pin = Pin(item.name, item.version, item.sha256)
+        try:
+            if scan.hashes:
+                library.verify(item.kind, pin, _Bytes(scan), thorough=True)
+            else:
+                library.verify_names(item.kind, pin)
+            _check_weights(scan, one)
+        except (Cancelled, Unreachable):
+            raise
+        except BackendError as error:
+            added: tuple[str, ...] = ()
+            try:
+                added = library.added_files(item.kind, item.reference)
+            except BackendError as another:
+                # It is named by the error already.
+                scan.not_checked.append(another.sentence)
+            act = partial(_move_added, one.folder, added) if added else None
+            moves = [one.folder.content / path for path in added]
+            yield Found(one.folder.text, {"why": error}, moves, act, error.remedy)
+
+
+def _move_added(folder: VersionFolder, added: Sequence[str], _: Path) -> None:
+    library_files.move_added(folder, added)
+
+
+class _Bytes(Progress):
+    """Adds the bytes of one version to those of the scan."""
+
+    def __init__(self, scan: Scan) -> None:
+        super().__init__()
+        self._scan, self._done = scan, 0.0
+
+    def step(self, done: float, total: float, what: str) -> None:
+        self._scan.on_bytes(int(done - self._done))
+        self._done = done
+
+
+def _check_weights(scan: Scan, one: SeenVersion) -> None:
+    known = one.item.facts.get(WEIGHTS_FACT) if one.item is not None else None
+    if not isinstance(known, dict):
+        return
+    path, files = one.folder.path / str(known.get("name", "")), scan.root.files
+    why = ""
+    try:
+        if files.size(path) != known.get("bytes"):
+            why = "their size differs"
+        elif scan.hashes and files.sha256(path, scan.on_bytes) != known.get("sha256"):
+            why = "their contents differ"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise BackendError(
+            f"The weights of the {one.folder.text} are not those that were added to it: {why}.",
+            "Restore the file from a backup, or import the model again.",
+        )
+
+
+def _pinned_versions(scan: Scan) -> Iterator[Found]:
+    there = {(one.folder.kind, one.folder.name, one.folder.version): one for one in scan.versions}
+    users: dict[tuple[Kind, Pin], int] = {}
+    for job in scan.jobs:
+        # An imported job may come without its dataset.
+        if job.file is not None and job.folder.origin.name not in job.names:
+            for key, pin in job.file.pins.items():
+                users[KINDS[key], pin] = users.get((KINDS[key], pin), 0) + 1
+    for (kind, pin), count in users.items():
+        folder = VersionFolder(scan.root, kind, pin.name, pin.version)
+        found = there.get((kind, pin.name, pin.version))
+        if found is None and folder.removed.name in scan.names(folder.path.parent):
+            continue
+        if found is None or (found.item is not None and found.item.sha256 != pin.sha256):
+            why = "is missing" if found is None else "has other contents than the job used"
+            values = {"why": why, "jobs": f"{count} job{'' if count == 1 else 's'}"}
+            remedy = f"Restore {scan.root.shown(folder.path)} from a backup."
+            yield Found(folder.text, values, remedy=remedy)
+
+
+def _not_jobs(scan: Scan) -> Iterator[Found]:
+    for job in scan.jobs:
+        if job.fault is not None and not {job.folder.meta.name, job.folder.config.name} & job.names:
+            yield Found(job.what, {"folder": scan.root.shown(job.folder.path)}, [job.folder.path])
+
+
+def _job_records(scan: Scan) -> Iterator[Found]:
+    for job in scan.jobs:
+        if job.fault is not None and {job.folder.meta.name, job.folder.config.name} & job.names:
+            yield Found(job.what, {"why": job.fault}, remedy=job.fault.remedy)
+
+
+def _small_records(scan: Scan) -> Iterator[Found]:
+    for job in scan.jobs:
+        folder = job.folder
+        if job.is_live:
+            continue
+        paths = [folder.status, folder.notes, folder.placement, folder.origin, folder.queued]
+        paths = [path for path in (*paths, folder.queued_launch) if path.name in job.names]
+        attempt = folder.attempt(folder.newest_run())
+        for path in (*paths, folder.latest, attempt.exit, attempt.supervisor):
+            if _is_spoiled(path):
+                yield Found(job.what, {"file": path.relative_to(folder.path)}, [path])
+
+
+def _no_end(scan: Scan) -> Iterator[Found]:
+    known = {entry.name for entry in scan.services.cluster.entries_known()}
+    for job in scan.jobs:
+        if job.seen is None:
+            continue
+        facts, state = job.seen
+        values = {"job": job.folder.job_id, "run": facts.run}
+        if state.unrecorded_end is not None:
+            why = state.unrecorded_end.sentence
+            act = partial(_record_end, scan, job.folder)
+            yield Found(job.what, {**values, "why": why}, act=act)
+        elif job.is_live and facts.supervision is Supervision.ELSEWHERE and job.file is not None:
+            head = job.file.config.placement[0].node
+            if head not in (THIS_COMPUTER, *known):
+                why = f"Its node {sanitize(head)} was removed, and only its agent can record it."
+                remedy = f"Add {sanitize(head)} again, or move the job to the trash."
+                yield Found(job.what, {**values, "why": why}, remedy=remedy)
+
+
+def _record_end(scan: Scan, folder: OpenJob, to: Path) -> None:
+    # The end replaces the last status.
+    if folder.status.exists():
+        kept = to / folder.status.relative_to(scan.root.path)
+        for above in reversed(kept.relative_to(scan.root.path).parents):
+            scan.root.files.make_folder(scan.root.path / above, exist_ok=True)
+        scan.root.files.replace_bytes(kept, folder.status.read_bytes())
+    scan.services.reaper.reap(folder.job_id)
+
+
+def _queue(scan: Scan) -> Iterator[Found]:
+    root = scan.root
+    marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.paused.name}
+    for name in sorted(marks - set(scan.job_ids)):
+        if scan.wants(f"job {name}"):
+            why = "The queue lists a job that does not exist"
+            yield Found(f"job {name}", {"why": why}, [root.queue / name])
+    for job in scan.jobs:
+        folder = job.folder
+        mark, is_listed = root.queue / folder.job_id, folder.job_id in marks
+        if queue_entries.entry_of(folder) is not None:
+            if not is_listed and scan.is_left(folder.queued):
+                why = "The job waits, but the queue does not list it, so it never starts"
+                act = partial(_list_again, scan, mark)
+                yield Found(job.what, {"why": why}, act=act)
+            continue
+        left = [path for path in (folder.queued, folder.queued_launch) if path.name in job.names]
+        left = [path for path in (*left, *([mark] if is_listed else [])) if scan.is_left(path)]
+        if left and not any(map(_is_spoiled, left[: len(left) - is_listed])):
+            yield Found(job.what, {"why": "The job does not wait, but was left in the queue"}, left)
+
+
+def _list_again(scan: Scan, mark: Path, _: Path) -> None:
+    scan.root.files.make_folder(mark.parent, exist_ok=True)
+    scan.root.files.replace_bytes(mark, b"")
+
+
+def _checkpoints(scan: Scan) -> Iterator[Found]:
+    for job in scan.jobs:
+        for folder in scan.outputs(job):
+            yield from _checkpoints_in(scan, job, folder)
+
+
+def _checkpoints_in(scan: Scan, job: SeenJob, folder: OpenJob) -> Iterator[Found]:
+    place, names = folder.checkpoints, scan.names(folder.checkpoints)
+    newest = "" if job.is_live else checkpoint_files.newest_name(folder)
+    if newest and newest + SIDECAR_SUFFIX not in names:
+        why = f"{LATEST} names {sanitize(newest)}, which does not exist"
+        yield Found(job.what, {"why": why}, [folder.latest])
+    for name in names:
+        stem, suffix = name[:-5], name[-5:]
+        if name[0] == "." or name == LATEST or suffix != SIDECAR_SUFFIX:
+            continue
+        parts = (stem + CHECKPOINT_SUFFIX, name, stem + KEEP_SUFFIX)
+        moves = [place / one for one in parts if one in names]
+        scan.checkpoints += 1
+        fault = _fault(scan, job, place / name)
+        if fault is not None:
+            remedy = fault[1] or ("Check again when its run has ended." if job.is_live else "")
+            moves += [folder.latest] if stem == newest else []
+            yield Found(job.what, {"why": fault[0]}, [] if remedy else moves, remedy=remedy)
+    for name in () if job.is_live else names:
+        stem = name.removesuffix(CHECKPOINT_SUFFIX)
+        if name[0] == "." or name == stem or stem + SIDECAR_SUFFIX in names:
+            continue
+        if scan.is_left(place / name):
+            why = f"The checkpoint {sanitize(stem)} has no record, so it cannot be verified"
+            yield Found(job.what, {"why": why}, [place / name])
+
+
+def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
+    """Return the fault of a checkpoint, and a remedy if moving it is none; None if it is sound."""
+    name = sidecar.stem
+    try:
+        record = read_record(sidecar)
+    except FileNotFoundError:
+        if job.is_live:
+            return None
+        return f"The file of the checkpoint {name} is missing", ""
+    except ValueError:
+        return f"The record of the checkpoint {name} was cut or overwritten", ""
+    except OSError as error:
+        return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK
+    return _content_fault(scan, job, record)
+
+
+def _content_fault(scan: Scan, job: SeenJob, record: Checkpoint) -> tuple[str, str] | None:
+    if not scan.root.files.exists(Path(record.path)):
+        # The oldest checkpoints of a live job are removed meanwhile.
+        return None if job.is_live else (f"The file of the checkpoint {record.name} is missing", "")
+    done = 0
+
+    def count(read: int, _total: int) -> None:
+        nonlocal done
+        scan.on_bytes(read - done)
+        done = read
+
+    try:
+        checkpoint_files.verify(scan.root.files, record, count, hashes=scan.hashes)
+    except checkpoint_files.Damaged as error:
+        return error.sentence.rstrip("."), ""
+    except (Cancelled, Unreachable):
+        raise
+    except BackendError as error:
+        return error.sentence.rstrip("."), _DISK
+    return None
+
+
+def _catalogue(scan: Scan) -> Iterator[Found]:
+    catalogue = scan.services.catalogue
+    for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
+        if scan.wants(f"job {job_id}"):
+            yield Found(
+                f"job {job_id}", act=partial(_forget, partial(catalogue.remove_job, job_id))
+            )
+    there = {(one.folder.kind, one.folder.name, one.folder.version) for one in scan.versions}
+    for kind in Kind:
+        if not library_files.kind_folder(scan.root, kind).is_dir():
+            # Nothing was imported yet, or it is not mounted at the moment.
+            continue
+        for item in catalogue.items(kind):
+            what = f"{kind.value} {item.reference}"
+            if (kind, item.name, item.version) not in there and scan.wants(what):
+                remove = partial(catalogue.remove_item, kind, item.name, item.version)
+                yield Found(what, act=partial(_forget, remove))
+
+
+def _forget(remove: Callable[[], object], _: Path) -> None:
+    remove()
+
+
+def _processes(scan: Scan) -> Iterator[Found]:
+    nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
+    asked = [one for one in (THIS_COMPUTER, *nodes) if scan.only is None or _is_of(scan, one)]
+    if not scan.job_ids or not asked:
+        return
+
+    def ask(node: str) -> tuple[Orphan, ...] | BackendError:
+        try:
+            return scan.services.nodes.orphans(node)
+        except BackendError as error:
+            return error
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for node, found in zip(asked, pool.map(ask, asked), strict=True):
+            if isinstance(found, BackendError):
+                scan.not_checked.append(found.with_remedy)
+                continue
+            for one in found:
+                values = {"command": sanitize(one.command, 60), "why": one.why}
+                act = partial(_end_process, scan, node, one)
+                yield Found(f"process {one.process.pid} on {node}", values, act=act)
+
+
+def _is_of(scan: Scan, node: str) -> bool:
+    return any(one.endswith(f" on {node}") for one in scan.only or ())
+
+
+def _end_process(scan: Scan, node: str, orphan: Orphan, _: Path) -> None:
+    left = scan.services.nodes.end_orphans(node, (orphan,))
+    if any(one.process == orphan.process for one in left):
+        raise BackendError(
+            f"The process {orphan.process.pid} on {node} did not end.",
+            "Ask the administrator of the computer.",
+        )
+
+
+def _room(scan: Scan) -> Iterator[Found]:
+    if not scan.root.files.is_mounted:
+        scan.not_checked.append(
+            f"{scan.root.name} is not mounted here, so its free space and imports of other "
+            "computers that were not finished are checked only on its host."
+        )
+        return
+    needed, free = scan.needed_bytes, room_of(scan.root.path).free_bytes
+    if needed > free:
+        values = {"needed": number_format.size(needed), "free": number_format.size(free)}
+        yield Found(
+            "disk", values, remedy="Free some space, or move jobs to the trash and empty it."
+        )
+
+
+CHECKS = (
+    Check(
+        "half made",
+        "Imports and new jobs that were begun and not finished",
+        "The {what} was begun and not finished.",
+        "Moves what was copied.",
+        _half_made,
+    ),
+    Check(
+        "temporary files",
+        "Temporary files of the program without a writer, older than an hour",
+        "The temporary file {file} was left behind ({what}).",
+        "Moves it.",
+        _temporary,
+    ),
+    Check(
+        "version records",
+        "The record of each version",
+        "{why}",
+        "Moves the version; its number is not used again.",
+        _version_records,
+    ),
+    Check(
+        "version files",
+        "The files and weights of each version, against its list of files",
+        "{why}",
+        "Moves the files that were added.",
+        _version_files,
+    ),
+    Check(
+        "pinned versions",
+        "The versions that jobs use",
+        "The {what}, used by {jobs}, {why}.",
+        "",
+        _pinned_versions,
+    ),
+    Check(
+        "folders of jobs",
+        "Folders of jobs that hold no job",
+        "{folder} holds no job.",
+        "Moves it.",
+        _not_jobs,
+    ),
+    Check("job files", "Job file and record of each job", "{why}", "", _job_records),
+    Check(
+        "small records",
+        "Status, notes, placement and end of each job",
+        "{file} of the {what} was cut or overwritten.",
+        "Moves it; the program does without it.",
+        _small_records,
+    ),
+    Check(
+        "runs without an end",
+        "Runs that are over and have no end on record",
+        "Run {run} of the job {job} has no end on record. {why}",
+        "Ends what is left of the run, and records its end.",
+        _no_end,
+    ),
+    Check(
+        "queue",
+        "The list of the queue, against the jobs that wait",
+        "{why} ({what}).",
+        "Moves what was left, or lists the job again.",
+        _queue,
+    ),
+    Check(
+        "checkpoints",
+        "Each checkpoint, against its record",
+        "{why} ({what}).",
+        "Moves it; a resume takes an older checkpoint.",
+        _checkpoints,
+    ),
+    Check(
+        "catalogue",
+        "Jobs and versions that only the catalogue of this computer has",
+        "The catalogue lists the {what}, which the data root does not have.",
+        "Removes it from the catalogue.",
+        _catalogue,
+    ),
+    Check(
+        "processes",
+        "Processes on this computer and the nodes whose run is over",
+        "The {what} was left behind ({command}). {why}",
+        "Ends it.",
+        _processes,
+    ),
+    Check(
+        "disk space",
+        "The space that the next checkpoints of running and queued jobs need",
+        "The next checkpoints need {needed}; {free} are free.",
+        "",
+        _room,
+    ),
+)
+
+
+def in_markdown() -> str:
+    """Return the table for the guide."""
+    lines = ["| what is checked | what a repair does |", "|---|---|"]
+    lines += [
+        f"| {one.looks_at} | {one.repair or 'Nothing: the finding says what to do.'} |"
+        for one in CHECKS
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,199 @@
+"""Everything of a data root that its checks look at, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError
+from backend.base.log import suppress
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import OpenJob, OpenRoot, now_s
+from backend.datastore.jobs.files import JobFile, read_job
+from backend.datastore.jobs.reaper import look
+from backend.datastore.jobs.run_status import RunFacts, RunState
+from backend.datastore.library import library_files
+from backend.datastore.library.library_files import VersionFolder
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind, LibraryItem
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+LEFT_AFTER_S = 3600.0
+"""What was not changed for so long has no writer any more, by the clock of the data root's disk."""
+
+
+@dataclass(frozen=True)
+class SeenVersion:
+    """A version and its record, or why the record cannot be read."""
+
+    folder: VersionFolder
+    item: LibraryItem | None
+    fault: BackendError | None = None
+
+
+@dataclass(frozen=True)
+class SeenJob:
+    """A folder of ``jobs/``; ``file`` is None and ``fault`` says why if it cannot be read.
+
+    ``names`` are those of its entries, ``seen`` is None if its run cannot be judged.
+    """
+
+    folder: OpenJob
+    names: frozenset[str]
+    file: JobFile | None
+    fault: BackendError | None
+    seen: tuple[RunFacts, RunState] | None
+
+    @property
+    def what(self) -> str:
+        return f"job {self.folder.job_id}"
+
+    @property
+    def is_live(self) -> bool:
+        """A process may write to its files now."""
+        if self.seen is None:
+            return True
+        state = self.seen[1]
+        return state.state.is_live and state.unrecorded_end is None
+
+    @property
+    def comes_next(self) -> bool:
+        """It will make checkpoints without an action of the user."""
+        return self.seen is not None and (self.is_live or self.seen[1].state is JobState.QUEUED)
+
+
+@dataclass
+class Scan:
+    """One reading of a data root; only of the subjects ``only``, if they are given."""
+
+    services: Services
+    hashes: bool
+    progress: Progress
+    only: frozenset[str] | None = None
+    checkpoints: int = 0
+    not_checked: list[str] = field(default_factory=list)
+    _names: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    hashed_bytes: int = 0
+
+    @property
+    def root(self) -> OpenRoot:
+        return self.services.data_root
+
+    def names(self, folder: Path) -> tuple[str, ...]:
+        """Return the names in a folder, on the computer that has it; none if it is missing."""
+        if folder not in self._names:
+            found: Sequence[str] = ()
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = self.root.files.names(folder)
+            self._names[folder] = tuple(sorted(found))
+        return self._names[folder]
+
+    def wants(self, what: str) -> bool:
+        return self.only is None or what in self.only
+
+    def on_bytes(self, count: int) -> None:
+        self.hashed_bytes += count
+        self.progress.step(self.hashed_bytes, self.total_bytes, "Comparing contents")
+
+    @cached_property
+    def total_bytes(self) -> int:
+        """The size of all contents that have a hash."""
+        sizes = [one.item.bytes for one in self.versions if one.item is not None]
+        for job in self.jobs:
+            for folder in self.outputs(job):
+                for name in self.names(folder.checkpoints):
+                    if name.endswith(".pt") and name[0] != ".":
+                        with suppress(OSError):
+                            sizes.append(self.root.files.size(folder.checkpoints / name))
+        return sum(sizes)
+
+    @cached_property
+    def versions(self) -> tuple[SeenVersion, ...]:
+        found = []
+        for kind in Kind:
+            self.root.files.refresh_library(kind)
+            with suppress(FileNotFoundError):
+                for folder in library_files.found(self.root, kind):
+                    if not self.wants(folder.text):
+                        continue
+                    try:
+                        found.append(SeenVersion(folder, library_files.read_item(folder)))
+                    except BackendError as error:
+                        found.append(SeenVersion(folder, None, error))
+        return tuple(found)
+
+    @cached_property
+    def job_ids(self) -> tuple[str, ...]:
+        return tuple(reversed(self.services.queries.ids()))
+
+    @cached_property
+    def jobs(self) -> tuple[SeenJob, ...]:
+        ids = [one for one in self.job_ids if self.wants(f"job {one}")]
+        return tuple(self._jobs(ids))
+
+    def _jobs(self, ids: Sequence[str]) -> Iterator[SeenJob]:
+        for number, job_id in enumerate(ids):
+            self.progress.step(number, len(ids), "Reading jobs")
+            folder = self.root.job(job_id)
+            file, fault, seen = None, None, None
+            try:
+                seen = look(folder)
+            except BackendError as error:
+                self.not_checked.append(error.with_remedy)
+            try:
+                file = read_job(folder)
+            except BackendError as error:
+                fault = error
+            yield SeenJob(folder, frozenset(self.names(folder.path)), file, fault, seen)
+
+    def outputs(self, job: SeenJob) -> Iterator[OpenJob]:
+        """Yield the folders of a job with checkpoints: its own, and those of earlier runs.
+
+        There are none while they are on a node that does not see the data root.
+        """
+        if self.root.files.is_mounted and not self.root.files.has_files_of(job.folder):
+            return
+        yield job.folder
+        if job.folder.runs.name in job.names:
+            for name in self.names(job.folder.runs):
+                if name.isdecimal():
+                    yield job.folder.earlier(int(name))
+
+    @cached_property
+    def needed_bytes(self) -> int:
+        """The size of the next checkpoints of all running and queued jobs."""
+        ask = self.services.preflight.needed_bytes
+        jobs = [(job.file, job.folder.job_id) for job in self.jobs if job.comes_next]
+        return sum(ask(file.config, job_id) for file, job_id in jobs if file is not None)
+
+    @cached_property
+    def _now_s(self) -> float | None:
+        try:
+            return now_s(self.root.files, self.root.path)
+        except OSError as error:
+            self.not_checked.append(
+                f"What was left behind was not looked for, because {self.root.name} cannot be "
+                f"written: {error.strerror or error}."
+            )
+            return None
+
+    def is_left(self, path: Path) -> bool:
+        """Return whether no file of ``path`` was changed for `LEFT_AFTER_S`."""
+        if self._now_s is None:
+            return False
+        try:
+            return self._now_s - self._changed_s(path) >= LEFT_AFTER_S
+        except FileNotFoundError:
+            return False
+
+    def _changed_s(self, path: Path) -> float:
+        newest = self.root.files.changed_s(path)
+        names: Sequence[str] = ()
+        with suppress(OSError):
+            names = self.root.files.names(path)
+        return max([newest, *(self._changed_s(path / name) for name in names)])

@@ -1,0 +1,109 @@
+"""Check a whole data root, and repair what is found; a repair moves and never deletes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError, as_backend_error
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import move_into
+from backend.records.verify.finding import Repaired, Verification, VerifyFinding
+from backend.services.verify.checks import CHECKS, Check, Found
+from backend.services.verify.scan import Scan
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+
+class VerifyService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def verify(self, *, hashes: bool = False, progress: Progress | None = None) -> Verification:
+        """Run every check; nothing is changed.
+
+        Args:
+            hashes: Whether all contents are compared with their hashes, too.
+            progress: Gets the number of jobs, then the bytes.
+
+        Raises:
+            BackendError: The data root cannot be read.
+            Cancelled: By ``progress``.
+        """
+        scan = Scan(self._services, hashes, progress or Progress())
+        findings = tuple(finding for finding, _ in self._findings(scan))
+        return Verification(
+            len(scan.jobs),
+            len(scan.versions),
+            scan.checkpoints,
+            scan.hashed_bytes if hashes else None,
+            scan.needed_bytes,
+            findings,
+            tuple(dict.fromkeys(scan.not_checked)),
+        )
+
+    def repair(
+        self,
+        wanted: Sequence[VerifyFinding],
+        *,
+        hashes: bool = False,
+        progress: Progress | None = None,
+    ) -> Repaired:
+        """Repair those findings that are still found; ``hashes`` is that of their check.
+
+        Raises:
+            BackendError: The data root cannot be read; nothing was changed.
+            Cancelled: By ``progress``, before the first change.
+        """
+        keys = {one.key for one in wanted if one.repair}
+        only = frozenset(one.what for one in wanted)
+        scan = Scan(self._services, hashes, progress or Progress(), only)
+        found = [pair for pair in self._findings(scan) if pair[0].key in keys]
+        root = self._services.data_root
+        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        to = root.trash / f"repaired-{stamp}"
+        done, left = [], []
+        for finding, one in found:
+            try:
+                with as_backend_error(f"The {finding.what} could not be repaired"):
+                    self._repair(one, to)
+            except BackendError as error:
+                left.append(replace(finding, sentence=error.with_remedy))
+            else:
+                done.append(finding)
+        return Repaired(tuple(done), tuple(left), root.shown(to))
+
+    def _repair(self, one: Found, to: Path) -> None:
+        if one.act is not None:
+            one.act(to)
+            return
+        root = self._services.data_root
+        for path in one.moves:
+            # An earlier repair may have moved it already.
+            if root.files.exists(path):
+                move_into(root, path, to / path.relative_to(root.path))
+
+    def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, Found]]:
+        with as_backend_error(f"The data root {scan.root.name} cannot be read"):
+            for check in CHECKS:
+                for found in check.find(scan):
+                    yield self._finding(check, found), found
+
+    def _finding(self, check: Check, found: Found) -> VerifyFinding:
+        root = self._services.data_root.path
+        can_be_repaired = found.act is not None or bool(found.moves)
+        return VerifyFinding(
+            check.name,
+            found.what,
+            check.finding.format(what=found.what, **found.values),
+            check.repair if can_be_repaired else "",
+            found.remedy,
+            tuple(str(path.relative_to(root)) for path in found.moves),
+        )
