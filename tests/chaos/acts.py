@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import secrets
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ from tests.waiting import wait_for
 
 _MOST_LIVE = 2
 _MOST_JOBS = 8
-Do = Callable[[World, random.Random], str]
+Do = Callable[[World, random.Random], object]
+OfJob = Callable[[Services, str], object]
 
 
 @dataclass(frozen=True)
@@ -40,261 +42,171 @@ class Act:
     do: Do
 
 
-def _desktop(world: World, chance: random.Random) -> Services:
-    return one(chance, world.desktops)
+def on_a_job(
+    of: Callable[[World], list[str]], do: OfJob, *marks: Callable[[World, str], object]
+) -> Do:
+    """An act of a desktop on one of some jobs; ``marks`` note what may follow from it."""
+
+    def act(world: World, chance: random.Random) -> str:
+        job = one(chance, of(world))
+        for mark in marks:
+            mark(world, job)
+        do(one(chance, world.desktops), job)
+        return job
+
+    return act
 
 
-def _raw(chance: random.Random) -> dict[str, Any]:
+def raw(world: World, chance: random.Random) -> dict[str, Any]:
+    """A job that ends soon, or one that lasts until it is stopped."""
     is_long = chance.random() < 0.7
-    processes = one(chance, (1, 1, 2))
+    placement = world.placement(chance)
+    is_alone = sum(place["processes"] for place in placement) == 1
     return raw_job(
-        processes,
         epochs=100_000 if is_long else 2,
         environment=CALM if is_long else {},
         checkpoint={**one(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
-        **({} if processes > 1 else ALONE),
+        placement=placement,
+        **(ALONE if is_alone else {}),
     )
 
 
 def import_model(world: World, chance: random.Random) -> str:
     folder = world.folder / "sources" / "model"
     (folder / "bks_model.py").write_text(f"{MODEL}\n# {chance.random()}\n")
-    item = _desktop(world, chance).library.import_item(Kind.MODEL, folder, "tiny")
+    item = one(chance, world.desktops).library.import_item(Kind.MODEL, folder, "tiny")
     return f"version {item.version}"
 
 
 def create(world: World, chance: random.Random) -> str:
-    return _desktop(world, chance).jobs.create(_raw(chance)).id
+    return one(chance, world.desktops).jobs.create(raw(world, chance)).id
 
 
 def create_and_start(world: World, chance: random.Random) -> str:
-    return _desktop(world, chance).jobs.create_and_start(_raw(chance)).id
+    return one(chance, world.desktops).jobs.create_and_start(raw(world, chance)).id
 
 
-def start(world: World, chance: random.Random) -> str:
-    job = one(chance, world.resting())
-    has_run = world.folder_of(job).newest_run() > 0
-    _desktop(world, chance).jobs.lifecycle.start(job, start_over=has_run)
-    return f"{job}{' over' if has_run else ''}"
+def sweep(world: World, chance: random.Random) -> str:
+    base = {**raw(world, chance), "epochs": 1, "environment": {}}
+    axes = (Axis("batch_size", (64, 128)),)
+    return one(chance, world.desktops).sweeps.queue(Sweep(base, axes)).tag
 
 
-def resume(world: World, chance: random.Random) -> str:
-    job = one(chance, _resumable(world))
-    _desktop(world, chance).jobs.lifecycle.resume(job)
-    return job
+def _start(services: Services, job: str) -> None:
+    has_run = services.jobs.queries.show(job).run > 0
+    services.jobs.lifecycle.start(job, start_over=has_run)
 
 
-def stop(world: World, chance: random.Random) -> str:
-    job = one(chance, world.live())
-    world.ask_to_stop(job)
-    _desktop(world, chance).jobs.lifecycle.stop(job)
-    return job
+def _resume(services: Services, job: str) -> None:
+    services.jobs.lifecycle.resume(job)
 
 
-def kill_stopping(world: World, chance: random.Random) -> str:
-    job = one(chance, world.live())
-    world.ask_to_stop(job)
-    world.harm(job)
-    services = _desktop(world, chance)
+def _stop(services: Services, job: str) -> None:
+    services.jobs.lifecycle.stop(job)
+
+
+def _kill(services: Services, job: str) -> None:
     services.jobs.lifecycle.stop(job)
     services.jobs.lifecycle.kill(job)
-    return job
+
+
+def _queue(services: Services, job: str) -> None:
+    has_run = services.jobs.queries.show(job).run > 0
+    start_over = has_run and not services.jobs.queries.checkpoints(job)
+    services.queue.enqueue(job, start_over=start_over)
+
+
+def _leave(services: Services, job: str) -> None:
+    services.queue.dequeue(job)
+
+
+def _export(services: Services, job: str) -> None:
+    output = Path(services.catalogue.path).with_name(f"{secrets.token_hex(4)}.zip")
+    services.jobs.export(job, "latest", "zip", output)
+
+
+_AT_ONCE: dict[str, OfJob] = {
+    "start": _start,
+    "resume": _resume,
+    "stop": _stop,
+    "queue": _queue,
+    "leave": _leave,
+    "name": lambda services, job: services.jobs.annotate(job, name=f"{id(services)}"),
+}
 
 
 def both(world: World, chance: random.Random) -> str:
     """Let two desktops do something to one job at the same moment."""
     job = one(chance, world.jobs())
-    chosen = [one(chance, ("start", "resume", "stop", "queue", "leave", "name")) for _ in "12"]
+    chosen = [one(chance, list(_AT_ONCE)) for _ in world.desktops]
     if "stop" in chosen:
         # Whichever run is the newest when the stop comes.
-        world.stopped |= {(job, world.folder_of(job).newest_run() + more) for more in (0, 1)}
+        run = world.folder_of(job).newest_run()
+        world.stopped |= {(job, run), (job, run + 1)}
 
     def do(services: Services, what: str) -> None:
         with suppress(BackendError):
-            match what:
-                case "start":
-                    services.jobs.lifecycle.start(job, start_over=True)
-                case "resume":
-                    services.jobs.lifecycle.resume(job)
-                case "stop":
-                    services.jobs.lifecycle.stop(job)
-                case "queue":
-                    services.queue.enqueue(job)
-                case "leave":
-                    services.queue.dequeue(job)
-                case "name":
-                    services.jobs.annotate(job, name=f"{threading.get_ident()}")
+            _AT_ONCE[what](services, job)
 
-    failed: list[BaseException] = []
-
-    def guarded(services: Services, what: str) -> None:
-        try:
-            do(services, what)
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failed.append(error)
-
-    threads = [
-        threading.Thread(target=guarded, args=pair)
-        for pair in zip(world.desktops, chosen, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        list(pool.map(do, world.desktops, chosen))
     return f"{' and '.join(chosen)} {job}"
-
-
-def clone(world: World, chance: random.Random) -> str:
-    services = _desktop(world, chance)
-    job = one(chance, world.jobs())
-    return f"{job} as {services.jobs.create(services.jobs.clone(job)).id}"
-
-
-def enqueue(world: World, chance: random.Random) -> str:
-    job = one(chance, world.resting())
-    start_over = job not in _resumable(world) and world.folder_of(job).newest_run() > 0
-    _desktop(world, chance).queue.enqueue(job, chance.randrange(3), start_over=start_over)
-    return job
-
-
-def dequeue(world: World, chance: random.Random) -> str:
-    job = one(chance, _queued(world))
-    _desktop(world, chance).queue.dequeue(job)
-    return job
-
-
-def pause_queue(world: World, chance: random.Random) -> str:
-    _desktop(world, chance).queue.pause()
-    return ""
-
-
-def resume_queue(world: World, chance: random.Random) -> str:
-    _desktop(world, chance).queue.resume()
-    return ""
-
-
-def sweep(world: World, chance: random.Random) -> str:
-    raw = raw_job(1, epochs=1, **ALONE)
-    made = _desktop(world, chance).sweeps.queue(Sweep(raw, (Axis("batch_size", (64, 128)),)))
-    return made.tag
-
-
-def export(world: World, chance: random.Random) -> str:
-    job = one(chance, world.with_checkpoints())
-    output = world.folder / f"export-{chance.randrange(10**9)}.zip"
-    _desktop(world, chance).jobs.export(job, "latest", "zip", output)
-    return job
-
-
-def predict(world: World, chance: random.Random) -> str:
-    job = one(chance, world.with_checkpoints())
-    _desktop(world, chance).predictions.predict(job, "latest")
-    return job
-
-
-def remove(world: World, chance: random.Random) -> str:
-    job = one(chance, world.resting())
-    _desktop(world, chance).jobs.remove(job)
-    return job
-
-
-def restore(world: World, chance: random.Random) -> str:
-    job = one(chance, world.trashed())
-    _desktop(world, chance).jobs.restore(job)
-    return job
 
 
 def reopen(world: World, chance: random.Random) -> str:
     number = chance.randrange(2)
     world.desktops[number].close()
-    lost = chance.random() < 0.3
-    if lost:
-        for file in world.catalogue(number).parent.glob("catalogue.sqlite*"):
-            if file.is_file():
-                file.unlink()
+    is_lost = chance.random() < 0.3
+    for file in world.catalogue(number).parent.glob("catalogue.sqlite*") if is_lost else ():
+        if file.is_file():
+            file.unlink()
     world.desktops[number] = world.opened(number)
-    return f"desktop {number}{' without its catalogue' if lost else ''}"
+    return f"desktop {number}{' without its catalogue' if is_lost else ''}"
 
 
 def killed_command(world: World, chance: random.Random) -> str:
     """Kill a program of a desktop at a random moment of what it does."""
     job = one(chance, world.resting())
-    words = one(
-        chance,
-        (
-            ("job", "start", job),
-            ("job", "resume", job),
-            ("job", "queue", job),
-            ("model", "import", str(world.folder / "sources" / "model"), "--name", "tiny"),
-            ("job", "remove", job, "--yes"),
-        ),
-    )
+    model = str(world.folder / "sources" / "model")
+    commands = [("job", what, job) for what in ("start", "resume", "queue", "remove")]
+    words = one(chance, [*commands, ("model", "import", model, "--name", "tiny")])
     process = world.command(chance.randrange(2), *words)
     moment = time.monotonic() + chance.uniform(0.3, 4)
     while process.poll() is None and time.monotonic() < moment:
         time.sleep(0.01)
     process.kill()
     process.wait()
-    if world.folder_of(job).path.exists():
-        world.harm(job)
+    world.harm(job)
     return " ".join(words)
 
 
-def killing(what: str) -> Do:
-    """An act that kills one process of a run by the word in its command line."""
+def killing(what: str, number: signal.Signals = signal.SIGKILL) -> Do:
+    """An act that signals one process of a run, by a word in its command line."""
 
     def kill(world: World, chance: random.Random) -> str:
         job = one(chance, world.live())
         found = world.processes(job, what)
-        if not found:
-            return f"{job} has none"
-        world.harm(job)
-        world.kill(one(chance, found))
-        return job
+        if found:
+            world.harm(job)
+            world.kill(one(chance, found), number)
+        return f"{job}{'' if found else ' has none'}"
 
     return kill
 
 
-def ending_supervisor(number: signal.Signals) -> Do:
-    def end(world: World, chance: random.Random) -> str:
-        job = one(chance, world.live())
-        world.harm(job)
-        world.kill(world.supervisor(job, world.folder_of(job).newest_run()), number)
-        return job
-
-    return end
-
-
-def shut_down(world: World, chance: random.Random) -> str:
-    """Signal everything, as a computer that shuts down does, then take the power."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for job in world.live():
-            world.harm(job)
-            world.kill(world.supervisor(job, world.folder_of(job).newest_run()), number)
-            for process in world.processes(job):
-                world.kill(process, number)
-        world.kill(world.keeper(), number)
-    return ""
-
-
-def kill_keeper(world: World, chance: random.Random) -> str:
-    world.kill(world.keeper())
-    return ""
-
-
-def fill_disk(world: World, chance: random.Random) -> str:
+def shut_down(world: World, chance: random.Random) -> None:
+    """Signal everything, as a computer that shuts down does, and kill it at once."""
     world.harm()
-    world.fill_disk()
-    return ""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in [each for job in world.jobs() for each in world.processes(job)]:
+            world.kill(process, number)
+        world.kill(world.keeper(), number)
 
 
 def make_read_only(world: World, chance: random.Random) -> str:
-    folders: list[Path] = [world.root.models, world.root.queue]
+    folders = [world.root.models, world.root.queue]
     folders += [world.folder_of(job).path for job in world.jobs()]
     folder = one(chance, [folder for folder in folders if folder.is_dir()])
-    world.harm()
     world.make_read_only(folder)
     return folder.name
 
@@ -316,12 +228,12 @@ def let_it_train(world: World, chance: random.Random) -> str:
     """Wait until a job has made some more steps, or is over."""
     job = one(chance, world.live())
     view = world.desktops[0].jobs.queries.show(job)
-    goal, run = view.step + chance.randrange(1, 30), view.run
+    goal = view.step + chance.randrange(1, 30)
 
     def has() -> bool:
         world.tick()
         now = world.desktops[0].jobs.queries.show(job)
-        return now.step >= goal or now.run != run or not now.state.is_live
+        return now.step >= goal or now.run != view.run or not now.state.is_live
 
     # A full disk, or a stop that is on its way, lets no step be told.
     with suppress(AssertionError):
@@ -330,11 +242,11 @@ def let_it_train(world: World, chance: random.Random) -> str:
 
 
 def end_of_day(world: World) -> None:
-    """Repair everything, stop all runs, and see each waiting job start and end."""
+    """Repair everything, stop all runs, and see a job start from the queue and end."""
+    world.harm()
     world.clock.set(0)
-    for fault in sorted(world.faults):
-        world.harm()
-        world.faults.pop(fault)()
+    while world.faults:
+        world.faults.popitem()[1]()
     services = world.desktops[0]
     for job in _queued(world):
         services.queue.dequeue(job)
@@ -348,7 +260,8 @@ def end_of_day(world: World) -> None:
         return not world.live()
 
     wait_for(is_at_rest, "the end of all runs", hint=lambda: str(world.live()))
-    job = services.jobs.create(raw_job(1, epochs=1, **ALONE)).id
+    last = raw_job(1, epochs=1, placement=world.placement(random.Random(0)))
+    job = services.jobs.create(last).id
     services.queue.enqueue(job)
 
     def has_run() -> bool:
@@ -358,8 +271,8 @@ def end_of_day(world: World) -> None:
     wait_for(has_run, "the end of a queued job", hint=lambda: str(services.queue.read()))
 
 
-def _room(world: World) -> bool:
-    return len(world.live()) < _MOST_LIVE and bool(world.resting())
+def _may_start(world: World) -> bool:
+    return len(world.live()) < _MOST_LIVE
 
 
 def _resumable(world: World) -> list[str]:
@@ -379,39 +292,62 @@ def _always(_world: World) -> bool:
     return True
 
 
-ACTS: tuple[Act, ...] = (
+def _is_whole(world: World) -> bool:
+    return not world.faults
+
+
+_rests, _saved, _trashed = World.resting, World.with_checkpoints, World.trashed
+PEOPLE: tuple[Act, ...] = (
     Act("import", 2, _always, import_model),
     Act("create", 3, _few, create),
-    Act("create and start", 6, lambda w: _few(w) and len(w.live()) < _MOST_LIVE, create_and_start),
-    Act("start", 3, _room, start),
-    Act("resume", 8, lambda w: len(w.live()) < _MOST_LIVE and _resumable(w), resume),
-    Act("stop", 6, World.live, stop),
-    Act("kill stopping", 2, World.live, kill_stopping),
+    Act("create and start", 6, lambda world: _few(world) and _may_start(world), create_and_start),
+    Act("start", 3, lambda w: _may_start(w) and w.resting(), on_a_job(_rests, _start)),
+    Act("resume", 8, lambda w: _may_start(w) and _resumable(w), on_a_job(_resumable, _resume)),
+    Act("stop", 6, World.live, on_a_job(World.live, _stop, World.ask_to_stop)),
+    Act("kill", 2, World.live, on_a_job(World.live, _kill, World.ask_to_stop, World.harm)),
     Act("both", 6, World.jobs, both),
-    Act("clone", 2, lambda w: _few(w) and w.jobs(), clone),
-    Act("queue", 5, World.resting, enqueue),
-    Act("leave the queue", 2, _queued, dequeue),
-    Act("pause the queue", 1, _always, pause_queue),
-    Act("resume the queue", 3, _always, resume_queue),
+    Act(
+        *("clone", 2, lambda w: _few(w) and w.jobs()),
+        on_a_job(World.jobs, lambda s, job: s.jobs.create(s.jobs.clone(job))),
+    ),
+    Act("queue", 5, World.resting, on_a_job(_rests, _queue)),
+    Act("leave the queue", 2, _queued, on_a_job(_queued, _leave)),
+    Act(
+        "pause the queue",
+        1,
+        _always,
+        lambda w, chance: one(chance, w.desktops).queue.pause().paused,
+    ),
+    Act(
+        "resume the queue",
+        3,
+        _always,
+        lambda w, chance: one(chance, w.desktops).queue.resume().paused,
+    ),
     Act("sweep", 2, _few, sweep),
-    Act("export", 2, World.with_checkpoints, export),
-    Act("predict", 2, World.with_checkpoints, predict),
-    Act("remove", 2, World.resting, remove),
-    Act("restore", 2, World.trashed, restore),
+    Act("export", 2, _saved, on_a_job(_saved, _export)),
+    Act(
+        "predict", 2, _saved, on_a_job(_saved, lambda s, job: s.predictions.predict(job, "latest"))
+    ),
+    Act("remove", 2, World.resting, on_a_job(_rests, lambda s, job: s.jobs.remove(job))),
+    Act("restore", 2, _trashed, on_a_job(_trashed, lambda s, job: s.jobs.restore(job))),
     Act("reopen", 2, _always, reopen),
-    Act("killed command", 5, World.resting, killed_command),
+    Act("let it train", 12, World.live, let_it_train),
+    Act("repair", 8, lambda world: world.faults, repair),
     Act("kill rank", 3, World.live, killing("backend.training")),
     Act("kill guard", 3, World.live, killing("rank_guard")),
     Act("kill mpirun", 3, World.live, killing("mpirun")),
-    Act("kill supervisor", 4, World.live, ending_supervisor(signal.SIGKILL)),
-    Act("end supervisor", 1, World.live, ending_supervisor(signal.SIGTERM)),
+    Act("kill supervisor", 4, World.live, killing("run.supervisor")),
+    Act("end supervisor", 1, World.live, killing("run.supervisor", signal.SIGTERM)),
+)
+ACTS: tuple[Act, ...] = (
+    *PEOPLE,
+    Act("killed command", 5, World.resting, killed_command),
     Act("shut down", 1, World.live, shut_down),
-    Act("kill keeper", 2, World.keeper, kill_keeper),
-    Act("fill disk", 2, lambda w: not w.faults, fill_disk),
-    Act("make read-only", 2, lambda w: not w.faults, make_read_only),
-    Act("repair", 8, lambda w: w.faults, repair),
+    Act("kill keeper", 2, World.keeper, lambda world, chance: world.kill(world.keeper())),
+    Act("fill disk", 2, _is_whole, lambda world, chance: world.fill_disk()),
+    Act("make read-only", 2, _is_whole, make_read_only),
     Act("jump clock", 2, _always, jump_clock),
-    Act("let it train", 12, World.live, let_it_train),
 )
 
 

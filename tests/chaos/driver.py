@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 import traceback
 from collections import Counter
@@ -28,6 +29,11 @@ class Failure:
     steps: Steps
 
 
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 @dataclass
 class Driver:
     """``world`` makes a fresh one; ``require`` raises `Broken`; ``rest`` ends a day in order."""
@@ -36,8 +42,9 @@ class Driver:
     world: Callable[[], AbstractContextManager[Any]]
     require: Callable[[Any], None]
     rest: Callable[[Any], None] = lambda world: None
-    say: Say = print
+    say: Say = _say
     counts: Counter[str] = field(default_factory=Counter)
+    begin: float = field(default_factory=time.monotonic)
     refusals: Counter[str] = field(default_factory=Counter)
 
     def live(self, steps: Steps) -> Failure | None:
@@ -52,11 +59,11 @@ class Driver:
                     done.append((name, number))
                     self.counts[name] += 1
                     try:
-                        what = table[name].do(world, random.Random(number))
+                        what = table[name].do(world, random.Random(number)) or ""
                     except BackendError as error:
                         self.refusals[name] += 1
                         what = f"refused: {error.with_remedy}"
-                    self.say(f"{time.strftime('%H:%M:%S')} {len(done)}. {name}: {what}")
+                    self.say(f"{time.monotonic() - self.begin:6.1f} s {len(done)}. {name}: {what}")
                     self.require(world)
                 self.rest(world)
                 self.require(world)
@@ -97,6 +104,11 @@ class Driver:
         self.say(f"The shortest sequence found, of seed {seed}:\n  {written(short.steps)}")
         self.say(short.text)
         return short
+
+    def summary(self) -> str:
+        refused = self.refusals
+        parts = (f"{name} {n} ({refused[name]} refused)" for name, n in sorted(self.counts.items()))
+        return f"{self.counts.total()} acts: {', '.join(parts)}"
 
 
 def written(steps: Steps) -> str:

@@ -12,16 +12,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenJob
 from backend.node.queue.keeper import lock_of
-from backend.node.run.finalize import Supervision, supervision_of
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
-from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, run_tag
+from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
@@ -35,6 +34,7 @@ from tests.waiting import wait_for
 T = TypeVar("T")
 _CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
 _DISK = "1g"
+_SUPERVISOR = "backend.node.run.supervisor"
 
 
 def make_stock(folder: Path) -> None:
@@ -157,22 +157,32 @@ class World:
         return []
 
     def supervisor(self, job: str, run: int) -> ProcessIdentity | None:
-        """The living supervisor of a run."""
-        with contextlib.suppress(OSError, ValueError):
-            raw = read_json(self.folder_of(job).attempt(run).supervisor)
-            found = ProcessIdentity.from_dict(raw)
-            if supervision_of(found) is Supervision.ALIVE:
-                return found
+        """The living supervisor of a run, which has no tag."""
+        words = (f"{_SUPERVISOR} ", f"/{job} ", f"--run {run} ")
+        for pid in process_cleanup.pids():
+            if all(word in _command_line(pid) for word in words):
+                return process_identity.process(pid)
         return None
 
     def processes(self, job: str, what: str = "") -> list[ProcessIdentity]:
         """Those of the newest run with the word in their command line."""
         run = self.folder_of(job).newest_run()
-        found = process_cleanup.tagged(run_tag(job, run)) if run else ()
-        return [one for one in found if what in _command_line(one.pid)]
+        found = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
+        return [one for one in found if one is not None and what in _command_line(one.pid)]
+
+    def placement(self, chance: random.Random) -> list[dict[str, Any]]:
+        return [{"node": THIS_COMPUTER, "processes": one(chance, (1, 1, 2))}]
 
     def keeper(self) -> ProcessIdentity | None:
         return lock_of(self.root).holder()
+
+    def may_doubt(self, view: JobView) -> bool:
+        """Whether nothing can tell that a run is over that says it has no news."""
+        return False
+
+    def may_compare(self) -> bool:
+        """Whether both desktops reach the data root."""
+        return True
 
     # What is done.
 
@@ -195,9 +205,10 @@ class World:
     def kill(
         self, process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL
     ) -> None:
-        if process is not None and process_identity.send_signal(process, number):
-            if number is signal.SIGKILL:
-                wait_for(lambda: not process_identity.is_alive(process), "the end of a process")
+        if process is None or not process_identity.send_signal(process, number):
+            return
+        if number is signal.SIGKILL:
+            wait_for(lambda: not process_identity.is_alive(process), "the end of a process")
 
     def fill_disk(self) -> None:
         fill(self.root.path)
@@ -224,5 +235,6 @@ def one(chance: random.Random, of: Sequence[T]) -> T:
 
 def _command_line(pid: int) -> str:
     with contextlib.suppress(OSError):
-        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        words = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace")
     return ""
