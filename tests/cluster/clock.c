@@ -13,12 +13,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef OFFSET_FILE
+#define OFFSET_FILE "/var/lib/clock-offset"
+#endif
+
 static const volatile int64_t *offset_ns;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void map_offset(void)
 {
-    int file = open("/var/lib/clock-offset", O_RDONLY | O_CLOEXEC);
+    int file = open(OFFSET_FILE, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return;
     void *page = mmap(0, sizeof *offset_ns, PROT_READ, MAP_SHARED, file, 0);

@@ -1,0 +1,254 @@
+"""The promises that hold after each act, in one table, and the search for one that is broken.
+
+Each is a function of the world that returns "" while the promise holds, or what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs.checkpoint_files import newest_name
+from backend.datastore.jobs.history_reader import read_history
+from backend.node.system import process_cleanup
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import START_LIMIT_S
+from tests.chaos.world import World
+
+_POLL_S = 0.2
+
+
+class Broken(Exception):
+    """A promise that is not kept within its limit."""
+
+    def __init__(self, promise: str, what: str) -> None:
+        super().__init__(f"{promise}: {what}")
+        self.promise = promise
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """``is_left_alone``: no window may help while it is waited for."""
+
+    name: str
+    broken: Callable[[World], str]
+    limit_s: float
+    is_left_alone: bool = False
+
+
+def require(world: World) -> None:
+    """Wait until every promise holds.
+
+    Raises:
+        Broken: One does not within its limit.
+    """
+    if world.faults:
+        world.harm()
+    for invariant in INVARIANTS:
+        end = time.monotonic() + invariant.limit_s
+        while wrong := invariant.broken(world):
+            if time.monotonic() > end:
+                raise Broken(invariant.name, wrong)
+            if not invariant.is_left_alone:
+                world.tick()
+            time.sleep(_POLL_S)
+
+
+def ranks_end_without_supervisor(world: World) -> str:
+    """90 s, the time in which no dead job holds a GPU, and without the help of any window."""
+    for job in world.jobs():
+        run = world.folder_of(job).newest_run()
+        if run and world.supervisor(job, run) is None and (left := world.processes(job)):
+            return f"run {run} of {job} has no supervisor and {len(left)} processes"
+    return ""
+
+
+def states_are_true(world: World) -> str:
+    """60 s; for a run that was claimed and never got a supervisor, the product's own limit more."""
+    for number in range(len(world.desktops) if world.may_compare() else 1):
+        for view in world.views(number):
+            is_supervised = world.supervisor(view.id, view.run) is not None
+            if view.state.is_live != is_supervised and not world.may_doubt(view):
+                has = "a" if is_supervised else "no"
+                return f"{view.id} is {view.state.value} and has {has} supervisor"
+    return ""
+
+
+def failures_have_causes(world: World) -> str:
+    """At once: no run fails, or stops, to which nothing was done; each says why in a sentence."""
+    for view in world.views():
+        key = (view.id, view.run)
+        if view.state.has_failed:
+            said = view.error.sentence if view.error is not None else view.status.message
+            if not said:
+                return f"{view.id} does not say why it failed"
+            if key not in world.harmed:
+                return f"run {view.run} of {view.id} failed of itself: {said}"
+        if view.state is JobState.INTERRUPTED and key not in world.stopped | world.harmed:
+            return f"run {view.run} of {view.id} stopped of itself: {view.status.message}"
+    return ""
+
+
+def checkpoints_stay(world: World) -> str:
+    """At once: what was once the newest is whole where it was, moved away or replaced by newer."""
+    for job in world.jobs():
+        folder = world.folder_of(job)
+        times = sum(1 for _ in folder.runs.glob("*"))
+        name = newest_name(folder)
+        path = folder.checkpoints / f"{name}.pt"
+        if name and path.exists():
+            world.told[job, times] = (name, _step(path), _sha256(path))
+            if world.told[job, times][2] != _record(path)["sha256"]:
+                return f"{name} of {job} is not what was saved"
+    for (job, _), (name, step, sha256) in world.told.items():
+        folder = world.folder_of(job)
+        if not folder.path.exists():
+            continue  # in the trash
+        places = [folder.checkpoints, *folder.runs.glob("*/checkpoints")]
+        found = [path for place in places for path in place.glob("epoch-*.pt")]
+        if not any(
+            (path.stem == name and _sha256(path) == sha256) or _step(path) > step for path in found
+        ):
+            return f"{name} of {job} is gone; what is left: {sorted(p.stem for p in found)}"
+    return ""
+
+
+def ends_are_saved(world: World) -> str:
+    """10 s: a run that stopped or finished by itself has its last step as newest checkpoint."""
+    for view in world.views():
+        if view.state not in (JobState.INTERRUPTED, JobState.FINISHED) or not view.step:
+            continue
+        if (view.id, view.run) in world.harmed:
+            continue
+        name = newest_name(world.folder_of(view.id))
+        path = world.folder_of(view.id).checkpoints / f"{name}.pt"
+        if not path.exists() or _step(path) != view.step:
+            return f"{view.id} ended at step {view.step}, and its newest checkpoint is “{name}”"
+        if view.state is JobState.FINISHED and view.step != view.status.total_steps:
+            return f"{view.id} finished at step {view.step} of {view.status.total_steps}"
+    return ""
+
+
+def nothing_is_left(world: World) -> str:
+    """30 s after the end of a run, no process has its tag."""
+    for job in world.jobs():
+        newest = world.folder_of(job).newest_run()
+        for run in range(1, newest + 1):
+            is_over = run < newest or world.folder_of(job).attempt(run).exit.exists()
+            left = process_cleanup.tagged(run_tag(job, run)) if is_over else ()
+            if left and world.supervisor(job, run) is None:
+                return f"run {run} of {job} is over and has {[one.pid for one in left]}"
+    return ""
+
+
+def files_are_readable(world: World) -> str:
+    """At once, also right after a kill: each is replaced whole, or appended to."""
+    for path in sorted(world.root.path.rglob("*")):
+        try:
+            if path.name.startswith(".") or not path.is_file():
+                continue
+            if path.name == "history.toml":
+                if list(steps := read_history(path)[0].steps) != sorted(set(steps)):
+                    return f"{path} has steps twice"
+            elif path.suffix == ".json":
+                json.loads(path.read_bytes())
+            elif path.suffix == ".toml":
+                tomllib.loads(path.read_text())
+            elif path.suffix == ".jsonl":
+                [json.loads(line) for line in path.read_text().splitlines()]
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            return f"{path} ({path.stat().st_size} bytes): {error}"
+    for number in range(len(world.desktops)):
+        if not world.catalogue(number).exists():
+            continue  # It is made when it is first used.
+        with contextlib.closing(sqlite3.connect(world.catalogue(number))) as catalogue:
+            (said,) = catalogue.execute("PRAGMA integrity_check").fetchone()
+        if said != "ok":
+            return f"catalogue {number}: {said}"
+    return ""
+
+
+def jobs_start_or_say_why(world: World) -> str:
+    """30 s: each job at rest can be continued or started over; else it has a sentence for it."""
+    for view in world.views():
+        if view.state.is_live or view.state is JobState.QUEUED:
+            continue
+        refusals = list(_refusals(world, view.id, bool(view.run)))
+        if not all(one.endswith(".") for one in refusals):
+            return f"{view.id} is refused by no sentence: {refusals}"
+        if len(refusals) == 2 and not world.faults and world.folder_of(view.id).path.exists():
+            return f"{view.id} cannot be started: {refusals}"
+    return ""
+
+
+def _refusals(world: World, job: str, has_run: bool) -> Iterator[str]:
+    for start_over in (has_run, False):
+        try:
+            world.desktops[0].jobs.lifecycle.prepare(job, start_over=start_over)
+        except BackendError as error:
+            yield error.sentence
+
+
+def desktops_agree(world: World) -> str:
+    """30 s, for what both can know: a step that is made meanwhile is no difference."""
+    if not world.may_compare():
+        return ""
+    found = [
+        {
+            view.id: (view.run, view.name, view.tags)
+            + ((True,) if view.state.is_live else (view.state, view.step))
+            for view in desktop.jobs.queries.list()
+        }
+        for desktop in world.desktops
+    ]
+    if found[0] != found[1]:
+        return f"{set(found[0].items()) ^ set(found[1].items())}"
+    missing = set(world.jobs()) ^ found[0].keys()
+    return f"not in the lists, or only there: {sorted(missing)}" if missing else ""
+
+
+def waiting_has_reasons(world: World) -> str:
+    """30 s: each place in the queue says what it waits for."""
+    for place in world.desktops[1].queue.read().places:
+        if not place.sentence:
+            return f"{place.entry.job_id} waits and does not say for what"
+    return ""
+
+
+INVARIANTS = (
+    Invariant("ranks end without a supervisor", ranks_end_without_supervisor, 90, True),
+    Invariant("states are true", states_are_true, 60 + START_LIMIT_S),
+    Invariant("failures have causes", failures_have_causes, 0),
+    Invariant("checkpoints stay", checkpoints_stay, 0),
+    Invariant("ends are saved", ends_are_saved, 10),
+    Invariant("nothing is left", nothing_is_left, 30),
+    Invariant("files are readable", files_are_readable, 0),
+    Invariant("jobs start or say why", jobs_start_or_say_why, 30),
+    Invariant("desktops agree", desktops_agree, 30),
+    Invariant("waiting has reasons", waiting_has_reasons, 30),
+)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _record(path: Path) -> Any:
+    return json.loads(path.with_suffix(".json").read_bytes())
+
+
+def _step(path: Path) -> int:
+    """The step of a checkpoint; 0 while it has no record."""
+    return int(_record(path)["step"]) if path.with_suffix(".json").exists() else 0

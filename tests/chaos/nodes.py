@@ -1,0 +1,130 @@
+"""The same on three nodes of the test cluster, and what befalls machines, in one table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backend.records.jobs.view import JobView
+from backend.services.context.container import Services
+from tests.chaos.acts import PEOPLE, Act, Do
+from tests.chaos.world import Clock, World, one
+from tests.cluster.cluster import Cluster
+from tests.cluster.node import Node
+from tests.cluster.ready import ReadyCluster, made_ready
+from tests.cluster.remote_desktop import remote_desktop
+from tests.cluster.runs import stock
+
+
+class Nodes(World):
+    """A day on the nodes; the second desktop reaches the data root through node1."""
+
+    def __init__(self, folder: Path, ready: ReadyCluster, far: Services, clock: Clock) -> None:
+        super().__init__(folder, folder, clock)
+        self.ready = ready
+        self.root = ready.services.data_root
+        self.desktops = [ready.services, far]
+
+    def __enter__(self) -> Nodes:
+        self.ready.revive()
+        (self.folder / "sources" / "model").mkdir(parents=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for repair in self.faults.values():
+            repair()
+        for name in self.ready.cluster.nodes:
+            with contextlib.suppress(IndexError):
+                self.ready.stop_agent(name)
+        self.ready.cluster.heal(())
+        for folder in (self.root.jobs, self.root.queue, self.root.trash):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.desktops[0].library.rescan()
+
+    def placement(self, chance: random.Random) -> list[dict[str, Any]]:
+        nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
+        return [{"node": node, "processes": 1} for node in nodes]
+
+    def may_doubt(self, view: JobView) -> bool:
+        return bool(self.faults) and bool(view.doubt)
+
+    def may_compare(self) -> bool:
+        return not self.faults
+
+    def break_node(self, node: Node, what: str, repair: Callable[[], object]) -> str:
+        self.harm()
+        self.faults[f"{what} {node.name}"] = repair
+        return node.name
+
+
+def breaking(what: str, do: Callable[[Node], object], undo: Callable[[Node], object]) -> Do:
+    """An act that breaks one node until it is repaired."""
+
+    def act(world: World, chance: random.Random) -> str:
+        assert isinstance(world, Nodes)
+        node = one(chance, list(world.ready.cluster.nodes.values()))
+
+        def repair() -> None:
+            undo(node)
+            world.ready.cluster.heal()
+            # As a cron of the node would.
+            world.ready.revive()
+
+        name = world.break_node(node, what, repair)
+        do(node)
+        return name
+
+    return act
+
+
+def kill_agent(node: Node) -> None:
+    for process in node.processes():
+        if "backend.node.agent.agent" in process.argv:
+            os.kill(process.host_pid, 9)
+
+
+def reboot(node: Node) -> None:
+    node.reboot()
+
+
+def _nothing(node: Node) -> None:
+    """`Cluster.heal` does what is needed."""
+
+
+def _is_whole(world: World) -> bool:
+    return not world.faults
+
+
+_BREAKS: tuple[tuple[str, Callable[[Node], object]], ...] = (
+    ("cut", Node.cut),
+    ("slow", lambda node: node.delay(300)),
+    ("power off", Node.power_off),
+    ("reboot", reboot),
+    ("clock back", lambda node: node.set_clock(-7200)),
+    ("clock on", lambda node: node.set_clock(7200)),
+    ("full disk", Node.fill_disk),
+    ("sshd gone", Node.stop_sshd),
+    ("share gone", Node.unmount_share),
+    ("agent killed", kill_agent),
+)
+ACTS: tuple[Act, ...] = (
+    *PEOPLE,
+    *(Act(what, 2, _is_whole, breaking(what, do, _nothing)) for what, do in _BREAKS),
+)
+
+
+@contextlib.contextmanager
+def made(folder: Path):  # type: ignore[no-untyped-def]
+    """Bring the cluster up, and set its nodes and two desktops up."""
+    with (
+        Cluster(folder / "cluster") as cluster,
+        made_ready(cluster, folder) as ready,
+        remote_desktop(cluster, folder / "far") as far,
+    ):
+        stock(ready, folder / "sources")
+        yield ready, far

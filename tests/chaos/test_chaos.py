@@ -1,0 +1,107 @@
+"""A short random day, and what the driver makes of programs that break their promises."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend.node.system.start_supervisor import CODE_ROOT
+from tests.chaos.acts import ACTS, Act, drawn
+from tests.chaos.driver import Driver, read, written
+from tests.chaos.invariants import Broken
+from tests.waiting import LIMIT_S
+
+
+def chaos(root: Path, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *words],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=4 * LIMIT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_random_day_breaks_no_promise() -> None:
+    code, said = chaos(CODE_ROOT, "--days", "1", "--seed", "36", "--length", "30", "--shorten", "0")
+    assert code == 0, said
+
+
+@pytest.mark.slow  # a copy of the program for each
+@pytest.mark.parametrize(
+    ("file", "line", "instead", "acts", "promise"),
+    [
+        (
+            "backend/node/run/supervisor.py",
+            "write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)",
+            "pass",
+            "create and start 1; let it train 2; stop 3",
+            "failures have causes",
+        ),
+        (
+            "backend/training/checkpoint.py",
+            "            replace_json(self._folder.latest, self._saved.to_dict())",
+            "            pass",
+            "create and start 1; let it train 2; stop 3",
+            "ends are saved",
+        ),
+    ],
+)
+def test_a_broken_program_is_found(
+    tmp_path: Path, file: str, line: str, instead: str, acts: str, promise: str
+) -> None:
+    copy = tmp_path / "copy"
+    unneeded = shutil.ignore_patterns(
+        ".git", "__pycache__", "pictures", "build", "dist", ".*_cache"
+    )
+    shutil.copytree(CODE_ROOT, copy, ignore=unneeded, symlinks=True)
+    text = (copy / file).read_text()
+    assert line in text
+    (copy / file).write_text(text.replace(line, instead))
+    code, said = chaos(copy, "--acts", acts)
+    assert (code, promise in said) == (1, True), said
+
+
+def test_a_day_is_the_same_for_its_seed_and_can_be_written_down() -> None:
+    day = drawn(7, 50, ACTS)
+    assert day == drawn(7, 50, ACTS) != drawn(8, 50, ACTS)
+    assert read(written(day)) == day
+
+
+@pytest.mark.parametrize(
+    ("needed", "noise"),
+    [
+        *(("a", 0), ("a", 30), ("ab", 30)),
+        *(("ba", 30), ("aba", 60), ("abcba", 60)),
+    ],
+)
+def test_the_shortest_sequence_is_found(needed: str, noise: int) -> None:
+    chance = random.Random(noise)
+    names = chance.choices("xyz", k=noise)
+    for place in sorted(chance.choices(range(noise + 1), k=len(needed)), reverse=True):
+        names.insert(place, needed[-1 - sum(name in "abc" for name in names)])
+
+    def is_broken(world: list[str]) -> None:
+        left = iter(world)
+        if all(any(name == one for one in left) for name in needed):
+            raise Broken("order", "".join(world))
+
+    def act(name: str) -> Act:
+        return Act(name, 1, lambda world: True, lambda world, chance: world.append(name))  # type: ignore[attr-defined]
+
+    def world() -> contextlib.nullcontext[list[str]]:
+        return contextlib.nullcontext([])
+
+    driver = Driver([act(name) for name in "abcxyz"], world, is_broken, say=lambda text: None)
+    failure = driver.live([(name, number) for number, name in enumerate(names)])
+    assert failure is not None
+    short = driver.shortened(failure, LIMIT_S)
+    assert [name for name, _ in short.steps] == list(needed)

@@ -1,0 +1,240 @@
+"""One data root on this computer with two desktops, to which anything may happen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import OpenJob
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_cleanup, process_identity
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.layout import DataRoot, run_tag
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
+from tests.cluster.commands import call
+from tests.cluster.disks import fill
+from tests.fakes.mounted_root import MOUNTED
+from tests.integration.tiny import raw_job, write_sources
+from tests.waiting import wait_for
+
+T = TypeVar("T")
+_CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
+_DISK = "1g"
+_SUPERVISOR = "backend.node.run.supervisor"
+
+
+def make_stock(folder: Path) -> None:
+    """Import the tiny job's parts, and count them once, which imports torch."""
+    folder.mkdir()
+    services = open_services(folder / "data", folder / "catalogue.sqlite")
+    kinds = (Kind.MODEL, Kind.LOADER, Kind.DATASET)
+    for kind, source in zip(kinds, write_sources(folder / "sources"), strict=True):
+        services.library.import_item(kind, source, "tiny")
+    job = services.jobs.create(raw_job())
+    services.close()
+    shutil.rmtree(services.data_root.job(job.id).path)
+
+
+class Clock:
+    """The wall clock of this process and of all that it starts; files keep their true times."""
+
+    def __init__(self, folder: Path) -> None:
+        self._offset = folder / "clock-offset"
+        self._library = folder / "clock.so"
+
+    def preload(self) -> dict[str, str]:
+        """Build the library, and return the environment that loads it."""
+        self.set(0)
+        place = f'-DOFFSET_FILE="{self._offset}"'
+        call("gcc", "-shared", "-fPIC", "-O2", place, "-o", self._library, _CLOCK)
+        return {"LD_PRELOAD": str(self._library)}
+
+    def set(self, offset_s: float) -> None:
+        with self._offset.open("r+b" if self._offset.exists() else "wb") as file:
+            file.write(struct.pack("=q", round(offset_s * 1e9)))
+
+
+class World:
+    """A context manager: afterwards no process and no mount of it is left."""
+
+    def __init__(self, folder: Path, stock: Path, clock: Clock) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.root = DataRoot(folder / "data")
+        self.desktops: list[Services] = []
+        self.faults: dict[str, Callable[[], object]] = {}
+        """What is broken now, and its repair."""
+        self.harmed: set[tuple[str, int]] = set()
+        """Runs that may fail, because something was done to them."""
+        self.stopped: set[tuple[str, int]] = set()
+        """Runs that were asked to stop."""
+        self.told: dict[tuple[str, int], tuple[str, int, str]] = {}
+        """By job and number of times it started over: name, step and hash of its newest
+        checkpoint."""
+        self._seen: list[str] = []
+        self._stock = stock
+
+    def __enter__(self) -> World:
+        data = self.folder / "data"
+        data.mkdir(parents=True)
+        call("mount", "-t", "tmpfs", "-o", f"size={_DISK},mode=755", "tmpfs", data)
+        shutil.copytree(self._stock / "data", data, dirs_exist_ok=True)
+        shutil.copytree(self._stock / "sources", self.folder / "sources")
+        for number in (0, 1):
+            counted = self.folder / f"desktop-{number}" / "catalogue.sqlite.cache"
+            shutil.copytree(self._stock / "catalogue.sqlite.cache", counted)
+            self.desktops.append(self.opened(number))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for repair in self.faults.values():
+            repair()
+        if (holder := self.keeper()) is not None:
+            process_identity.send_signal(holder, signal.SIGKILL)
+        for job in self.jobs():
+            for run in range(1, self.folder_of(job).newest_run() + 1):
+                self.kill(self.supervisor(job, run))
+                process_cleanup.end_tagged(run_tag(job, run), 0.0)
+        for desktop in self.desktops:
+            desktop.close()
+        lock_of(self.root).path.unlink(missing_ok=True)
+        self.clock.set(0)
+        call("umount", "--lazy", self.root.path)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def opened(self, number: int) -> Services:
+        return open_services(self.root.path, self.catalogue(number))
+
+    def catalogue(self, number: int) -> Path:
+        return self.folder / f"desktop-{number}" / "catalogue.sqlite"
+
+    # What is so.
+
+    def jobs(self) -> list[str]:
+        """The ids of all jobs, as they came; read without the program's help.
+
+        Ids are made by chance: in their own order, a replay would choose other jobs.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            found = {name for name in os.listdir(self.root.jobs) if not name.startswith(".")}
+            fresh = found.difference(self._seen)
+            self._seen += sorted(fresh, key=lambda job: self.root.job(job).path.stat().st_ino)
+            return [job for job in self._seen if job in found]
+        return []
+
+    def folder_of(self, job: str) -> OpenJob:
+        return OpenJob(self.root.job(job).path, MOUNTED)
+
+    def views(self, desktop: int = 0) -> list[JobView]:
+        return [self.desktops[desktop].jobs.queries.show(job) for job in self.jobs()]
+
+    def live(self) -> list[str]:
+        return [view.id for view in self.views() if view.state.is_live]
+
+    def resting(self) -> list[str]:
+        return [view.id for view in self.views() if not view.state.is_live]
+
+    def with_checkpoints(self) -> list[str]:
+        return [job for job in self.jobs() if any(self.folder_of(job).checkpoints.glob("*.pt"))]
+
+    def trashed(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(name for name in os.listdir(self.root.trash / "jobs") if "." not in name)
+        return []
+
+    def supervisor(self, job: str, run: int) -> ProcessIdentity | None:
+        """The living supervisor of a run, which has no tag."""
+        words = (f"{_SUPERVISOR} ", f"/{job} ", f"--run {run} ")
+        for pid in process_cleanup.pids():
+            if all(word in _command_line(pid) for word in words):
+                return process_identity.process(pid)
+        return None
+
+    def processes(self, job: str, what: str = "") -> list[ProcessIdentity]:
+        """Those of the newest run with the word in their command line."""
+        run = self.folder_of(job).newest_run()
+        found = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
+        return [one for one in found if one is not None and what in _command_line(one.pid)]
+
+    def placement(self, chance: random.Random) -> list[dict[str, Any]]:
+        return [{"node": THIS_COMPUTER, "processes": one(chance, (1, 1, 2))}]
+
+    def keeper(self) -> ProcessIdentity | None:
+        return lock_of(self.root).holder()
+
+    def may_doubt(self, view: JobView) -> bool:
+        """Whether nothing can tell that a run is over that says it has no news."""
+        return False
+
+    def may_compare(self) -> bool:
+        """Whether both desktops reach the data root."""
+        return True
+
+    # What is done.
+
+    def tick(self) -> None:
+        """Do what every open window does again and again."""
+        for desktop in self.desktops:
+            with contextlib.suppress(BackendError):
+                for job in desktop.reaper.not_known_over():
+                    desktop.reaper.reap(job)
+                desktop.queue.keep()
+
+    def harm(self, *jobs: str) -> None:
+        """Allow the newest runs of these jobs, by default of all, to fail."""
+        for job in jobs or self.jobs():
+            self.harmed.add((job, self.folder_of(job).newest_run()))
+
+    def ask_to_stop(self, job: str) -> None:
+        self.stopped.add((job, self.folder_of(job).newest_run()))
+
+    def kill(
+        self, process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL
+    ) -> None:
+        if process is None or not process_identity.send_signal(process, number):
+            return
+        if number is signal.SIGKILL:
+            wait_for(lambda: not process_identity.is_alive(process), "the end of a process")
+
+    def fill_disk(self) -> None:
+        fill(self.root.path)
+        self.faults["full disk"] = lambda: (self.root.path / "full").unlink(missing_ok=True)
+
+    def make_read_only(self, folder: Path) -> None:
+        call("mount", "--bind", folder, folder)
+        call("mount", "-o", "remount,bind,ro", folder)
+        self.faults[f"read-only {folder.name}"] = lambda: call("umount", "--lazy", folder)
+
+    def command(self, number: int, *words: str) -> subprocess.Popen[bytes]:
+        """A subcommand as a process of its own, which shares the catalogue of a desktop."""
+        places = ("--data-root", self.root.path, "--catalogue", self.catalogue(number))
+        return subprocess.Popen(
+            [sys.executable, str(CODE_ROOT / "main.py"), *map(str, places), *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def one(chance: random.Random, of: Sequence[T]) -> T:
+    return of[chance.randrange(len(of))]
+
+
+def _command_line(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        words = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ")
+        return words.decode(errors="replace")
+    return ""
