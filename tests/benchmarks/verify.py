@@ -69,9 +69,7 @@ def _hashes(folder: Path, count: int, size: int, what: str) -> Figure:
 
 def _sha256sum(content: Path) -> float:
     begin = time.perf_counter()
-    subprocess.run(
-        ["sha256sum", "--quiet", "-c", "../files.sha256"], cwd=content, check=True
-    )
+    subprocess.run(["sha256sum", "--quiet", "-c", "../files.sha256"], cwd=content, check=True)
     return time.perf_counter() - begin
 
 
