@@ -102,9 +102,8 @@ def next_try(
             step=saved_step,
             cause=error.cause,
         )
-        return NextTry(
-            continued, changes, {name: rooms[name].host for name in names if name in rooms}
-        )
+        new = set(names).difference(one.node for one in config.placement)
+        return NextTry(continued, changes, {name: rooms[name].host for name in new})
     return None
 
 
