@@ -40,7 +40,7 @@ _BEAT_S = 5.0
 
 @dataclass(frozen=True)
 class Room:
-    """What a node offers: its address, the kinds of its GPUs by UUID, and its cores.
+    """Resources of a node: its address, the kinds of its GPUs by UUID, and its cores.
 
     ``taken`` are GPUs that others use; ``is_free`` is false where it cannot take the job now.
     """
