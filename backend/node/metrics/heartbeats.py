@@ -17,6 +17,8 @@ from backend.records.nodes.health import missed_after_s
 from backend.records.nodes.reading import NodeReading
 
 _LIMIT_BYTES = 1_000_000
+_FORGOTTEN_S = 30.0
+"""After such a pause between two readings, another heartbeat may be as old as the pause."""
 
 
 @dataclass
@@ -51,10 +53,14 @@ class HeartbeatReader:
         self._root = root
         self._monotonic = monotonic
         self._beats: dict[str, Heartbeat] = {}
+        self._looked: dict[str, float] = {}
 
     def read(self, node: str) -> tuple[NodeReading | None, bool]:
         """Return the last reading, and whether the node's agent is known to be alive."""
         now = self._monotonic()
+        if now > self._looked.get(node, now) + _FORGOTTEN_S:
+            self._beats.pop(node)
+        self._looked[node] = now
         beat = self._beats.setdefault(node, Heartbeat(now))
         try:
             found = NodeReading.from_dict(read_json(self._root.node(node).status, _LIMIT_BYTES))

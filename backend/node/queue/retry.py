@@ -40,7 +40,7 @@ _BEAT_S = 5.0
 
 @dataclass(frozen=True)
 class Room:
-    """What a node offers: its address, the kinds of its GPUs by UUID, and its cores.
+    """Resources of a node: its address, the kinds of its GPUs by UUID, and its cores.
 
     ``taken`` are GPUs that others use; ``is_free`` is false where it cannot take the job now.
     """
@@ -92,7 +92,7 @@ def next_try(
             continue
         names = [one.node for one in placement]
         continued = Continued(
-            reason=" ".join(filter(None, (error.sentence, what, _words(config, made)))),
+            reason=" ".join(filter(None, (_ended(error.sentence), what, _words(config, made)))),
             since=timestamps.now(),
             retries=before.retries + uses_retry,
             avoids=tuple(sorted({*before.avoids, *bad}.difference(names))),
@@ -102,9 +102,8 @@ def next_try(
             step=saved_step,
             cause=error.cause,
         )
-        return NextTry(
-            continued, changes, {name: rooms[name].host for name in names if name in rooms}
-        )
+        new = set(names).difference(one.node for one in config.placement)
+        return NextTry(continued, changes, {name: rooms[name].host for name in new})
     return None
 
 
@@ -206,6 +205,10 @@ def _words(before: JobConfig, after: JobConfig) -> str:
     size = f"The batch per process is {after.batch_size} instead of {before.batch_size}"
     whole = f"is {new} as before" if old == new else f"is rounded to {new} from {old}"
     return f"{size}, so that the global batch {whole}."
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
 
 
 def _named(nodes: Sequence[str]) -> str:

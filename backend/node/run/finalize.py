@@ -84,6 +84,11 @@ def close_run(
     status = final_status(record, last, launch)
     try:
         if not attempt.exit.exists():
+            if is_of_machine and launch is not None and launch.config.on_failure.continues:
+                # Imported only when needed: it needs the queue, which needs this.
+                from backend.node.queue import retry
+
+                retry.carry_out(folder, launch, retry.plan(folder, launch, record, gone))
             for path, value in (
                 (attempt.exit, record.to_dict()),
                 (folder.status, status.to_dict()),
@@ -93,11 +98,6 @@ def close_run(
                 spare.drop()
     except OSError as error:
         return status, f"The end of run {run} cannot be written: {error.strerror}."
-    if is_of_machine and launch is not None and launch.config.on_failure.continues:
-        # Imported only when needed: it needs the queue, which needs this.
-        from backend.node.queue import retry
-
-        retry.carry_out(folder, launch, retry.plan(folder, launch, record, gone))
     return status, ""
 
 

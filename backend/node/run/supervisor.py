@@ -403,16 +403,17 @@ class Supervisor:
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         with suppress(OSError, ValueError):
-            # Another node gave the run up while this one was cut off, and the job goes on there.
+            # Another node gave the run up while this one was cut off, and the job continues there.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        # Found before the record is written: the job has failed only for a moment.
-        following = retry.plan(self._folder, launch, record, self._unreached)
+        # Before the end is recorded: no reader takes the job for one that has failed for good.
+        retry.carry_out(
+            self._folder, launch, retry.plan(self._folder, launch, record, self._unreached)
+        )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
         write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
-        retry.carry_out(self._folder, launch, following)
         return record
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from backend.base.log import swallowed
-from backend.node.run.lost_heads import LostHeads
+from backend.node.run.head_watch import HeadWatch
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -41,7 +41,7 @@ class RunWatch:
         """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
         self._turn = 0
         self._not_before: dict[str, float] = {}
-        self._heads = LostHeads(root, node, monotonic)
+        self._heads = HeadWatch(root, node, monotonic)
 
     def poll(self) -> tuple[str, ...]:
         """Run one round; return the ids of the jobs whose run was closed.

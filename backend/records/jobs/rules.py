@@ -99,6 +99,12 @@ RULES = (
         "cannot be used with one process or a split network; this is “{job.strategy.name}”.",
     ),
     Rule(
+        "retry of a script",
+        ("on_failure.retries", "on_failure.shrink", "resume_arguments"),
+        lambda job: job.on_failure.continues and job.script and not job.resume_arguments,
+        "needs the arguments with which the script resumes (resume_arguments).",
+    ),
+    Rule(
         "placeholders",
         ("arguments", "resume_arguments"),
         lambda job: job.unknown_placeholder,

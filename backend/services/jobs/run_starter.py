@@ -207,7 +207,7 @@ class RunStarter:
             raise BackendError(
                 f"{blind[0]} does not see the data root, so no node can continue the job after a "
                 "failure.",
-                "Set “Retries” to 0 and turn off “Continue with fewer nodes”, or mount the data "
+                "Set “Retries” to 0 and turn off “Drop a lost node”, or mount the data "
                 f"root on {blind[0]} and add it again.",
             )
         return RunPlan(argv, ranks, site, config, blind)

@@ -368,6 +368,8 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> No
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
     (fault,) = services.jobs.check(on_node(placement=mixed)).faults
     assert "this-computer sees the data root and gpu1 does not" in fault.sentence
+    (fault,) = services.jobs.check(on_node(on_failure={"retries": 1})).faults
+    assert "gpu1 does not see the data root, so no node can continue the job" in fault.sentence
     view = services.jobs.create(on_node())
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and so not the queue"):
         services.queue.enqueue(view.id)

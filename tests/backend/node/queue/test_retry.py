@@ -201,6 +201,16 @@ def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> 
     assert [fault.field for fault in faults] == ([field] if field else [])
 
 
+@pytest.mark.parametrize("policy", [{"retries": 1}, {"shrink": True}])
+def test_a_script_that_cannot_resume_is_not_continued(policy: dict[str, Any]) -> None:
+    placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(3)]
+    raw = {"name": "a", "script": "s", "entry": "a.py", "placement": placement}
+    (fault,) = parse_job({**raw, "on_failure": policy}).faults
+    assert "resume_arguments" in fault.sentence
+    can_resume = {**raw, "on_failure": policy, "resume_arguments": ["--resume", "{checkpoint}"]}
+    assert parse_job(can_resume).faults == ()
+
+
 def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> None:
     root = DataRoot(tmp_path)
     folder = root.job("a-job")

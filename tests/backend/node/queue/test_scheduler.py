@@ -205,6 +205,22 @@ def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock)
     assert beats.read("gpu1")[0] is not None
 
 
+@pytest.mark.parametrize(("pause_s", "alive"), [(2.0, True), (20.0, True), (40.0, False)])
+def test_a_beat_of_a_time_without_a_look_may_be_an_old_one(
+    root: DataRoot, clock: Clock, pause_s: float, alive: bool
+) -> None:
+    beats = HeartbeatReader(root, clock)
+    for heartbeat in (1, 2):
+        replace_json(root.node("gpu1").status, replace(READING, heartbeat=heartbeat).to_dict())
+        beats.read("gpu1")
+    clock.now += pause_s
+    replace_json(root.node("gpu1").status, replace(READING, heartbeat=3).to_dict())
+    assert beats.read("gpu1")[1] is alive
+    clock.now += 2.0
+    replace_json(root.node("gpu1").status, replace(READING, heartbeat=4).to_dict())
+    assert beats.read("gpu1")[1]
+
+
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
     root: DataRoot,

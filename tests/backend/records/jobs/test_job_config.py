@@ -247,7 +247,12 @@ ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
 SPLIT = {"name": "consensus", "inner_rounds": 2}
 COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
 A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
+ON_TWO = {"placement": [{"node": node, "processes": 1} for node in ("a", "b")]}
 BROKEN = {
+    "fewer nodes": {"on_failure": {"shrink": True}},
+    "nodes left": {"on_failure": {"shrink": True, "at_least": 3}, **ON_TWO},
+    "same nodes": {"on_failure": {"shrink": True}, "strategy": SPLIT, **ON_TWO},
+    "retry of a script": {**A_SCRIPT, "on_failure": {"retries": 1}},
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},
     "log numbers": {**A_SCRIPT, "log_numbers": ["loss: {loss}", "loss"]},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.node.queue import entries
-from backend.node.run import lost_heads
+from backend.node.run import head_watch
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
@@ -106,6 +106,6 @@ def test_a_node_whose_ranks_still_work_does_not_continue_the_job_elsewhere(
     cluster.alive, cluster.trains = {"gpu02", "gpu03"}, False
     with monkeypatch.context() as patch:
         rank = process_identity.own()
-        patch.setattr(lost_heads.process_cleanup, "tagged", lambda tag: (rank,))
+        patch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
         assert cluster.rounds(20) == ()
     assert cluster.rounds(1) == ("a-job",)

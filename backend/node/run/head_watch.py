@@ -23,7 +23,7 @@ _LOST_S = 12.0
 """From the end of a heartbeat, which takes three beats to be missed, to the loss of its node."""
 
 
-class LostHeads:
+class HeadWatch:
     """Polled for each live run of another head. ``node`` is the name of this node."""
 
     def __init__(
