@@ -34,7 +34,7 @@ from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_ch
 from backend.records.jobs.settings import CHANGEABLE, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.records.jobs.stop_request import StopRequest, stop_requested
+from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
 
@@ -243,13 +243,16 @@ def write_notes(
 
 
 def request_stop(folder: OpenJob, run: int) -> bool:
-    """Create ``job.lock`` for ``run``. Return False if that request existed already."""
+    """Create ``job.lock`` for ``run``. Return False if that request existed already.
+
+    It takes the place of one by which the job only gives way.
+    """
     request = asdict(_stop_request(run))
     try:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
         folder.files.refresh_file(folder.lock)
-        if stop_requested(folder.lock, run):
+        if stop_requested(folder.lock, run) and not pause_requested(folder.lock, run):
             return False
         folder.files.replace_json(folder.lock, request)
     return True

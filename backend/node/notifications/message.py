@@ -8,6 +8,7 @@ from pathlib import Path
 
 from backend.base.log import suppress, swallowed
 from backend.node.diagnosis.log_text import tidy
+from backend.node.queue.entries import entry_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import sanitize
@@ -61,14 +62,22 @@ def message_of(
         job_id=folder.job_id,
         run=run,
         state=ended.state.value,
-        word=ended.state.word,
+        word=JobState.PAUSED.word if ended.pause else ended.state.word,
         name=_name(folder, launch),
-        cause=_without(error.sentence if error is not None else ended.message, launch),
+        cause=_without(_cause(folder, ended), launch),
         remedy=_without(error.remedy, launch) if error is not None else "",
         rank=rank,
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
         lines=tuple(_without(line, launch) for line in last_lines(lines)),
     )
+
+
+def _cause(folder: JobFolder, ended: RunExit) -> str:
+    """Return why the run ended, and how the job continues where it does so without a user."""
+    entry = entry_of(folder)
+    if entry is not None and entry.reason and entry.run == ended.run + 1:
+        return entry.reason
+    return ended.error.sentence if ended.error is not None else ended.message
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:

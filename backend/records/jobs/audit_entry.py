@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
+import time
 from dataclasses import dataclass
 
+from backend.records.base import timestamps
+from backend.records.base.layout import JobFolder
+from backend.records.base.local_files import Files
 from backend.records.base.schema import Record
 
 
@@ -20,3 +26,23 @@ class AuditEntry(Record, what="action"):
     def sentence(self) -> str:
         by = f" by {self.user}" if self.user else ""
         return f"{self.what}{by}{f' on {self.host}' if self.host else ''}"
+
+
+def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> None:
+    """Record an action of a user, or without one of the program itself.
+
+    Raises:
+        OSError: The job's folder cannot be written.
+    """
+    entry = AuditEntry(timestamps.now(), what, user, socket.gethostname())
+    files.make_folder(folder.acts, exist_ok=True)
+    # After all others, also where a clock was set back: the number is their order.
+    newest = max(map(number_of, files.names(folder.acts)), default=0)
+    number = max(time.time_ns(), newest + 1)
+    files.replace_json(folder.acts / f"{number}-{secrets.token_hex(4)}.json", entry.to_dict())
+
+
+def number_of(name: str) -> int:
+    """Return the number of an entry's file, by which they are ordered."""
+    number = name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0

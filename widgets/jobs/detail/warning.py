@@ -74,8 +74,9 @@ def finding(
     why_slow, node = culprit(view, slow)
     if why_slow:
         return JobFinding("warn", why_slow, node=node)
-    if place is not None and view.state is JobState.QUEUED:
-        return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
+    if place is not None and view.state.is_queued:
+        more = f"{place.entry.reason} {place.sentence}".lstrip()
+        return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
     if result.sentence and view.state is JobState.FINISHED:
         strong, _, rest = result.sentence.partition(": ")
         ending = rest[:1].upper() + rest[1:]
