@@ -37,6 +37,7 @@ from backend.records.jobs.stop_request import (
     stop_requested,
     stop_requested_by,
 )
+from backend.records.queue.entry import QueueEntry
 
 DOUBT_AFTER_S = 30.0
 
@@ -94,9 +95,8 @@ def judge(facts: RunFacts) -> RunState:
     if facts.exit is not None:
         over = status.ended_as(facts.exit)
         if facts.is_queued:
-            state = JobState.PAUSED if facts.exit.pause else JobState.QUEUED
-            message = facts.exit.pause
-            over = replace(status, state=state, message=message, error=None, eta_s=None)
+            state = JobState.PAUSED if facts.pause else JobState.QUEUED
+            over = replace(status, state=state, message=facts.pause, error=None, eta_s=None)
         return RunState(over, problems=facts.problems)
     unrecorded = _unrecorded(facts)
     if unrecorded is not None:
@@ -194,7 +194,7 @@ class RunStateReader:
         folder, now = self._folder, self._monotonic()
         problems: list[str] = []
         # Read first: the claim of a run ends the waiting, and neither would be seen after it.
-        is_queued = queue_entries.entry_of(folder) is not None
+        entry = queue_entries.entry_of(folder)
         run = folder.newest_run()
         if run != self._run:
             self._run, self._run_since = run, now
@@ -225,8 +225,8 @@ class RunStateReader:
             last_news=self._last_news,
             stop_requested=stop,
             stopped_by=stop_requested_by(folder.lock) if stop else "",
-            pause=pause_requested(folder.lock, run) if stop else "",
-            is_queued=is_queued,
+            pause=_pause(folder, run, entry) if stop or entry else "",
+            is_queued=entry is not None,
             problems=tuple(problems),
         )
 
@@ -267,6 +267,13 @@ class RunStateReader:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
             return Supervision.ELSEWHERE
         return supervision_of(supervisor)
+
+
+def _pause(folder: JobFolder, run: int, entry: QueueEntry | None) -> str:
+    """Return why a job gives way, or waits because it did; "" if a user queued it since."""
+    if entry is None:
+        return pause_requested(folder.lock, run)
+    return entry.reason if entry.quiet_s else ""
 
 
 def with_progress(

@@ -26,7 +26,6 @@ from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.nodes.reading import NodeReading
@@ -102,7 +101,7 @@ class GiveWay:
 
         So no reader takes it for one that a user stopped.
         """
-        if not record.pause or record.state is not JobState.INTERRUPTED:
+        if not record.pause or self._folder.newest_run() != record.run:
             return
         quiet_s = self._launch.config.quiet_minutes * 60
         pauses = 1 + _pauses(self._folder, record)

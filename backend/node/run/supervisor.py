@@ -410,10 +410,10 @@ class Supervisor:
         energy_j: float | None = None,
     ) -> RunExit:
         record = run_exit(found, leftovers, timestamps.now())
-        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
-        _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         if self._give_way is not None:
             self._give_way.ended(record)
+        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
+        _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)

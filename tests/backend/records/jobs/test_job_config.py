@@ -266,6 +266,8 @@ BROKEN = {
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "half precision": {"strategy": SPLIT, "mixed_precision": True, **ON_GPUS},
     "GPUs": {"mixed_precision": True},
+    "give way": {"gives_way": True},
+    "continue a script": {**A_SCRIPT, **ON_GPUS, "gives_way": True},
     "parts": {"strategy": {**SPLIT, "cut": ["a", "b"]}},
     "modules": {
         "strategy": {**SPLIT, "cut": ["a", "a"]},
@@ -327,17 +329,20 @@ OTHER = {
     "placement": [{"node": "b", "processes": 4}],
     "batch_size": 7,
     "optimizer.lr": 0.5,
+    "gives_way": True,
+    "quiet_minutes": 0.5,
 }
 
 
 @pytest.mark.parametrize("path", CHANGEABLE)
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
-    changed_job = with_changes(config(GOOD), changes).config
+    job = config({**GOOD, **ON_GPUS})
+    changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]
     for wrong in (0, -1, "x", None, []):
-        assert with_changes(config(GOOD), {path: wrong}).config is None
+        assert with_changes(job, {path: wrong}).config is None
 
 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
