@@ -14,7 +14,6 @@ from app.jobs.job_controller import JobController
 from app.runtime.background import Runner
 from backend.base import log
 from backend.base.errors import BackendError
-from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
@@ -97,7 +96,7 @@ class BulkController(QObject):
         Otherwise the end of one would let the next one start.
         """
         lines = self._lines(ids)
-        waiting = [line for line in lines if line.state is JobState.QUEUED]
+        waiting = [line for line in lines if line.state.is_queued]
 
         def stop(done: Done[JobView]) -> None:
             live = [line for line in lines if line.state.is_live]

@@ -11,7 +11,6 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
@@ -56,7 +55,7 @@ class QueueController(QObject):
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         """Take the list of jobs; if one is queued, read the queue as well."""
-        waits = any(view.state is JobState.QUEUED for view in views)
+        waits = any(view.state.is_queued for view in views)
         if waits or self._queue != Queue():
             self.refresh()
 

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QWidget
 from app.jobs.bulk_runner import Done, Named, do_each
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
@@ -101,7 +100,7 @@ class JobTrash(QObject):
         """Restore the jobs of the toast with this tag."""
         views = self._moved.pop(tag, ())
         jobs = [(view.id, view.name) for view in views]
-        waited = {view.id for view in views if view.state is JobState.QUEUED}
+        waited = {view.id for view in views if view.state.is_queued}
 
         def report(done: Done[JobView]) -> None:
             back = [view.id for view in done.outcomes]

@@ -113,7 +113,8 @@ class Run:
         }
         config = parse_job(raw).config
         assert config is not None, parse_job(raw).faults
-        plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1)])
+        gpus = tuple(gpu for one in config.placement for gpu in one.gpus)
+        plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1, gpus)])
         variables = mpirun.environment(
             config, job_id=self.folder.job_id, run=run, code_root=str(CODE_ROOT)
         )

@@ -123,6 +123,12 @@ def paint_state(
         painter.setPen(round_pen(colour, width * 0.85))
         painter.drawEllipse(ring)
         painter.drawPolyline(QPolygonF([at(0, -4), at(0, 0.4), at(3, 2)]))
+    elif state is JobState.PAUSED:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(round_pen(colour, width * 0.85))
+        painter.drawEllipse(ring)
+        painter.drawLine(at(-2.2, -2.2), at(-2.2, 2.2))
+        painter.drawLine(at(2.2, -2.2), at(2.2, 2.2))
     elif state is JobState.STARTING:
         arcs((turn, 0.22))
     elif state is JobState.SETUP:

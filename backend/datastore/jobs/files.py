@@ -31,10 +31,10 @@ from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
-from backend.records.jobs.settings import CHANGEABLE, value_at
+from backend.records.jobs.settings import CHANGEABLE, is_of, usual, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.records.jobs.stop_request import StopRequest, stop_requested
+from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
 
@@ -195,9 +195,16 @@ def read_job(folder: JobFolder) -> JobFile:
             raise BackendError(
                 f"placement.json of the job {folder.job_id} cannot be read: {error.strerror}."
             ) from error
-        for path in CHANGEABLE:
-            if (key := _CHANGE_KEYS.get(path, path)) in changed:
-                config = with_changes(config, {path: changed[key]}).config or config
+        keys = {path: _CHANGE_KEYS.get(path, path) for path in CHANGEABLE}
+        changes = {path: changed[key] for path, key in keys.items() if key in changed}
+        # Together, because a rule may connect them; one that is damaged does not spoil the others.
+        parts = (
+            [changes]
+            if with_changes(config, changes).config
+            else [{path: value} for path, value in changes.items()]
+        )
+        for part in parts:
+            config = with_changes(config, part).config or config
     name, notes, tags = config.name, config.notes, config.tags
     with suppress(OSError, ValueError):
         edited = read_json(folder.notes)
@@ -230,9 +237,13 @@ def _config_in(path: Path) -> ParsedJob:
 def write_placement(folder: OpenJob, config: JobConfig) -> None:
     """Let the job run with the `CHANGEABLE` settings of ``config`` from now on."""
     raw = config.to_dict()
-    values = {_CHANGE_KEYS.get(path, path): value_at(raw, path) for path in CHANGEABLE}
-    # A job with a script has no batch size and no learning rate.
-    known = {key: value for key, value in values.items() if value is not None}
+    known = {}
+    for path in CHANGEABLE:
+        # A job with a script has no batch size and no learning rate.
+        if is_of(path, script=bool(config.script)):
+            value = value_at(raw, path)
+            # The job file may have another value than the default.
+            known[_CHANGE_KEYS.get(path, path)] = usual(path) if value is None else value
     folder.files.replace_json(folder.placement, known)
 
 
@@ -246,13 +257,16 @@ def write_notes(
 
 
 def request_stop(folder: OpenJob, run: int) -> bool:
-    """Create ``job.lock`` for ``run``. Return False if that request existed already."""
+    """Create ``job.lock`` for ``run``. Return False if that request existed already.
+
+    It takes the place of one by which the job only gives way.
+    """
     request = asdict(_stop_request(run))
     try:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
         folder.files.refresh_file(folder.lock)
-        if stop_requested(folder.lock, run):
+        if stop_requested(folder.lock, run) and not pause_requested(folder.lock, run):
             return False
         folder.files.replace_json(folder.lock, request)
     return True

@@ -32,7 +32,12 @@ from backend.records.jobs.status import (
     RunStatus,
     UnrecordedEnd,
 )
-from backend.records.jobs.stop_request import stop_requested, stop_requested_by
+from backend.records.jobs.stop_request import (
+    pause_requested,
+    stop_requested,
+    stop_requested_by,
+)
+from backend.records.queue.entry import QueueEntry
 
 DOUBT_AFTER_S = 30.0
 
@@ -42,8 +47,8 @@ class RunFacts:
     """The input of `judge`. ``run`` is 0 before the first start.
 
     ``status`` is the last one that was readable, ``problems`` list what was not readable since.
-    ``stopped_by`` is the user who requested the stop, or "". ``silent_s`` counts since the
-    heartbeat last advanced, ``claimed_s`` since the run was claimed.
+    ``stopped_by`` is the user who requested the stop, or "", ``pause`` why the job gives way.
+    ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
     """
 
     run: int = 0
@@ -55,6 +60,7 @@ class RunFacts:
     last_news: str = ""
     stop_requested: bool = False
     stopped_by: str = ""
+    pause: str = ""
     is_queued: bool = False
     problems: tuple[str, ...] = ()
 
@@ -89,7 +95,8 @@ def judge(facts: RunFacts) -> RunState:
     if facts.exit is not None:
         over = status.ended_as(facts.exit)
         if facts.is_queued:
-            over = replace(status, state=JobState.QUEUED, message="", error=None, eta_s=None)
+            state = JobState.PAUSED if facts.pause else JobState.QUEUED
+            over = replace(status, state=state, message=facts.pause, error=None, eta_s=None)
         return RunState(over, problems=facts.problems)
     unrecorded = _unrecorded(facts)
     if unrecorded is not None:
@@ -98,7 +105,7 @@ def judge(facts: RunFacts) -> RunState:
     if facts.stop_requested and status.state.is_live:
         by = f"Stop requested by {facts.stopped_by}." if facts.stopped_by else ""
         said = status.message if status.state is JobState.STOPPING else ""
-        status = replace(status, state=JobState.STOPPING, message=said or by)
+        status = replace(status, state=JobState.STOPPING, message=facts.pause or said or by)
     doubt = _doubt(facts, status)
     return RunState(_without_forecast(status) if doubt else status, doubt, facts.problems)
 
@@ -187,7 +194,7 @@ class RunStateReader:
         folder, now = self._folder, self._monotonic()
         problems: list[str] = []
         # Read first: the claim of a run ends the waiting, and neither would be seen after it.
-        is_queued = queue_entries.entry_of(folder) is not None
+        entry = queue_entries.entry_of(folder)
         run = folder.newest_run()
         if run != self._run:
             self._run, self._run_since = run, now
@@ -218,7 +225,8 @@ class RunStateReader:
             last_news=self._last_news,
             stop_requested=stop,
             stopped_by=stop_requested_by(folder.lock) if stop else "",
-            is_queued=is_queued,
+            pause=_pause(folder, run, entry) if stop or entry else "",
+            is_queued=entry is not None,
             problems=tuple(problems),
         )
 
@@ -259,6 +267,13 @@ class RunStateReader:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
             return Supervision.ELSEWHERE
         return supervision_of(supervisor)
+
+
+def _pause(folder: JobFolder, run: int, entry: QueueEntry | None) -> str:
+    """Return why a job gives way, or waits because it did; "" if a user queued it since."""
+    if entry is None:
+        return pause_requested(folder.lock, run)
+    return entry.reason if entry.quiet_s else ""
 
 
 def with_progress(

@@ -18,6 +18,7 @@ from backend.base.cores import usable_cores
 from backend.base.log import suppress
 from backend.base.room import Room, room_of
 from backend.node.metrics.gpus import Gpus
+from backend.node.metrics.keyboard import Keyboard
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading
 
@@ -34,6 +35,7 @@ class Probe:
         self._disk_path = data_root
         self._disk = TimeoutCall(_DISK_LIMIT_S)
         self._gpus = Gpus()
+        self._keyboard = Keyboard()
         self._cpu_model = _cpu_model()
         self._interfaces: set[str] = set()
         self._real: list[str] = []
@@ -78,6 +80,7 @@ class Probe:
             gpu_message=message,
             gpus_unreadable=self._gpus.unreadable,
             interval_s=self._interval_s,
+            at_keyboard=self._keyboard.user(),
         )
 
     def _disk_room(self) -> Room | None:

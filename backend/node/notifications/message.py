@@ -62,7 +62,7 @@ def message_of(
         job_id=folder.job_id,
         run=run,
         state=ended.state.value,
-        word=ended.state.word,
+        word=JobState.PAUSED.word if ended.pause else ended.state.word,
         name=_name(folder, launch),
         cause=_without(_cause(folder, ended), launch),
         remedy=_without(error.remedy, launch) if error is not None else "",

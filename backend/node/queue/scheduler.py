@@ -28,6 +28,7 @@ from backend.records.nodes.reading import NodeReading
 from backend.records.queue.entry import QueueEntry, in_order, is_a_desk, node_key
 from backend.records.queue.scheduling import (
     NodeView,
+    QuietTimes,
     Scene,
     judge_queue,
     node_view_of,
@@ -59,6 +60,7 @@ class QueueWatch:
         self._monotonic = monotonic
         self._beats = HeartbeatReader(root, monotonic)
         self._live = LiveRuns(root, monotonic)
+        self._quiet = QuietTimes()
         self._waited: frozenset[str] = frozenset()
         self._abandoned: dict[str, float] = {}
         self._not_until = 0.0
@@ -178,7 +180,7 @@ class QueueWatch:
         who = queue_entries.who_paused(self._root)
         return Scene(
             now=datetime.now(timezone.utc),
-            nodes=nodes,
+            nodes=self._quiet.update(nodes, self._monotonic()),
             running=live.running,
             is_paused=who is not None,
             paused=who or "",

@@ -64,7 +64,7 @@ class EndedRun:
     """The facts that a supervisor has when mpirun is gone; ``exits`` in the order of arrival.
 
     ``ended_early``: the supervisor ended the run before the first step, as requested.
-    ``stopped_by``: the user who requested it, or "".
+    ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
     ``end_requested``: name of the signal that ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
     ``unreached``: nodes that did not answer over SSH when the run had ended; ``blind``: those that
@@ -82,6 +82,7 @@ class EndedRun:
     launcher_log: str = ""
     stop_was_requested: bool = False
     stopped_by: str = ""
+    pause: str = ""
     ended_early: bool = False
     end_requested: str = ""
     gave_up: str = ""
@@ -112,6 +113,7 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
     return RunExit(
         *(found.run, state, message, error, found.launcher_code, leftovers, ended),
         other_cpu=found.other_cpu,
+        pause=found.pause if state is JobState.INTERRUPTED else "",
     )
 
 
@@ -499,6 +501,8 @@ def _hung(found: EndedRun) -> bool:
 
 def _by(found: EndedRun) -> str:
     """Name the user: the other one of two desktops learns it here."""
+    if found.pause:
+        return found.pause.rstrip(".")
     return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
 
 

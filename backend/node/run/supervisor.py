@@ -29,6 +29,7 @@ from backend.node.notifications import send as notifications
 from backend.node.queue import retry
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
+from backend.node.run.give_way import GiveWay
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.system import (
@@ -46,7 +47,12 @@ from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import PORT_VARIABLE
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
-from backend.records.jobs.stop_request import kill_requested, stop_requested, stop_requested_by
+from backend.records.jobs.stop_request import (
+    kill_requested,
+    pause_requested,
+    stop_requested,
+    stop_requested_by,
+)
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -115,6 +121,7 @@ class Supervisor:
         self._unreached: tuple[str, ...] = ()
         self._blind: tuple[str, ...] = ()
         self._stop_seen: float | None = None
+        self._give_way: GiveWay | None = None
 
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
@@ -160,6 +167,7 @@ class Supervisor:
                 launcher_log=run_files.text_from(self._folder.mpirun_log, log_begin),
                 stop_was_requested=self._stop_seen is not None or self._stop_is_requested(),
                 stopped_by=stop_requested_by(self._folder.lock),
+                pause=pause_requested(self._folder.lock, self._run),
                 ended_early=self._ended_early,
                 end_requested=self._end_requested,
                 gave_up=self._gave_up,
@@ -230,6 +238,8 @@ class Supervisor:
 
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
+        if launch.config.gives_way:
+            self._give_way = GiveWay(self._folder, launch)
         self._begin = self._progress_at = time.monotonic()
         next_check = 0.0
         while self._launcher_status is None:
@@ -244,6 +254,8 @@ class Supervisor:
                 continue
             next_check = now + _POLL_S
             self._collect(launch)
+            if self._give_way is not None:
+                self._give_way.watch()
             if (
                 self._failed_long_ago(launch, now)
                 or self._never_started(launch, now)
@@ -400,6 +412,8 @@ class Supervisor:
         energy_j: float | None = None,
     ) -> RunExit:
         record = run_exit(found, leftovers, timestamps.now())
+        if self._give_way is not None:
+            self._give_way.ended(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         with suppress(OSError, ValueError):

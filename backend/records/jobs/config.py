@@ -370,11 +370,19 @@ class JobConfig:
     )
     early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
     on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
-    gives_way: bool = field(default=False, metadata=_seldom("flag", "Give way", term="give way"))
+    gives_way: bool = field(
+        default=False,
+        metadata=_seldom("flag", "Give way", term="give way", is_changeable=True),
+    )
     quiet_minutes: float = field(
         default=5.0,
         metadata=_kept(
-            "number", "Continue after, quiet min", above=0, term="give way", is_rare=True
+            "number",
+            "Continue after, quiet min",
+            above=0,
+            term="give way",
+            is_rare=True,
+            is_changeable=True,
         ),
     )
     seed: int = field(

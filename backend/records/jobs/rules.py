@@ -213,6 +213,18 @@ RULES = (
         "needs GPUs; the job runs on CPUs.",
     ),
     Rule(
+        "give way",
+        ("gives_way", "placement"),
+        lambda job: job.gives_way and not job.uses_gpus,
+        "needs GPUs; the job runs on CPUs.",
+    ),
+    Rule(
+        "continue a script",
+        ("gives_way", "resume_arguments"),
+        lambda job: job.gives_way and job.script and not job.resume_arguments,
+        "needs the arguments with which the script resumes (resume_arguments).",
+    ),
+    Rule(
         "parts",
         ("strategy.cut", "placement"),
         lambda job: _cut(job) and len(_cut(job)) != job.world_size - 1,

@@ -13,6 +13,7 @@ class JobState(str, Enum):
 
     CREATED = "CREATED"
     QUEUED = "QUEUED"
+    PAUSED = "PAUSED"
     STARTING = "STARTING"
     SETUP = "SETUP"
     TRAINING = "TRAINING"
@@ -33,6 +34,11 @@ class JobState(str, Enum):
     def is_over(self) -> bool:
         """True after a run has ended; nothing happens until the user acts."""
         return self in _OVER
+
+    @property
+    def is_queued(self) -> bool:
+        """True for a job in the queue, also for one that waits because it gave way."""
+        return self in (JobState.QUEUED, JobState.PAUSED)
 
     @property
     def has_failed(self) -> bool:
@@ -74,6 +80,7 @@ _OVER = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobS
 _WORDS = {
     JobState.CREATED: ("Draft", "idle", "Not started yet"),
     JobState.QUEUED: ("Queued", "idle", "Waiting in the queue"),
+    JobState.PAUSED: ("Paused", "idle", "Gave way to another user; continues by itself"),
     JobState.STARTING: ("Starting", "live", "Starting mpirun on the nodes"),
     JobState.SETUP: ("Setting up", "live", "Loading model and data"),
     JobState.TRAINING: ("Training", "live", "Training steps are running"),
@@ -87,12 +94,13 @@ _WORDS = {
 }
 
 _WORKING = frozenset({JobState.TRAINING, JobState.EVALUATING, JobState.SAVING})
-_ENDINGS = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
+_ENDINGS = frozenset({JobState.INTERRUPTED, JobState.PAUSED, JobState.ERROR, JobState.LOST})
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.CREATED: frozenset({JobState.QUEUED, JobState.STARTING}),
     # A job that ran before returns to the state of its last run when it leaves the queue.
     JobState.QUEUED: frozenset({JobState.CREATED, JobState.STARTING}) | _OVER,
+    JobState.PAUSED: frozenset({JobState.STARTING}) | _OVER,
     JobState.STARTING: frozenset({JobState.SETUP, JobState.STOPPING}) | _ENDINGS,
     JobState.SETUP: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
     JobState.TRAINING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,

@@ -245,6 +245,7 @@ class RunExit(Record, what="exit record"):
     ``energy_j``: energy of its GPUs, None if it is not known.
     ``took_s``: its duration, as its supervisor measured it; None if that did not see the end.
     ``other_cpu``: the share of the head node's processors that other programs used meanwhile.
+    ``pause``: why it gave way, as a sentence; "" for other ends.
     """
 
     run: int
@@ -257,6 +258,7 @@ class RunExit(Record, what="exit record"):
     energy_j: float | None = None
     took_s: float | None = None
     other_cpu: float | None = None
+    pause: str = ""
 
     @property
     def started(self) -> str:

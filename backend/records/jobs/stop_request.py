@@ -17,23 +17,35 @@ from backend.records.base.validation import sanitize
 STOP_GRACE_S = 30.0
 """A rank that shows no progress for so long after the request is ended."""
 _NAME_CHARS = 64
+_PAUSE_CHARS = 200
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """The content of ``job.lock``; with ``at_once`` the run ends without a checkpoint."""
+    """The content of ``job.lock``; with ``at_once`` the run ends without a checkpoint.
+
+    ``pause`` is the sentence of a run that gives way: the program made the request, not a user.
+    """
 
     run: int
     user: str = ""
     host: str = ""
     time: str = ""
     at_once: bool = False
+    pause: str = ""
 
 
 def stop_requested_by(lock: Path) -> str:
     """Return the user who requested the stop in one line, "" where the file names none."""
     user = _content(lock).get("user")
     return sanitize(user, _NAME_CHARS) if isinstance(user, str) else ""
+
+
+def pause_requested(lock: Path, run: int) -> str:
+    """Return why run ``run`` gives way; "" if it does not, or if a user stops it meanwhile."""
+    request = _content(lock)
+    pause = request.get("pause") if request.get("run") == run else ""
+    return sanitize(pause, _PAUSE_CHARS) if isinstance(pause, str) else ""
 
 
 def kill_requested(lock: Path, run: int) -> bool:

@@ -96,7 +96,8 @@ class JobSummary(NamedTuple):
         """`LIVE`, `WAITING` (drafts included) or `ENDED`."""
         if self.state.is_live:
             return LIVE
-        return WAITING if self.state in (JobState.CREATED, JobState.QUEUED) else ENDED
+        is_waiting = self.state is JobState.CREATED or self.state.is_queued
+        return WAITING if is_waiting else ENDED
 
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
@@ -297,12 +298,15 @@ def _pair(key: str, value: Any) -> str:
     )
 
 
+_SAYS_WHY = (JobState.INTERRUPTED, JobState.PAUSED)
+
+
 def _reason(view: JobView) -> str:
     if view.doubt:
         return view.doubt
     if view.error is not None:
         return view.error.sentence
-    return view.status.message if view.state is JobState.INTERRUPTED else ""
+    return view.status.message if view.state in _SAYS_WHY else ""
 
 
 def _defaults() -> Iterable[str]:

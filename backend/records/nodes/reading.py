@@ -201,6 +201,8 @@ class NodeReading(Record, what="node reading", rules=STRICT):
     """Intended time to the next reading."""
     disk_free_files: int | None = None
     """Files that the data root can still take; None without a fixed number."""
+    at_keyboard: str = ""
+    """The user who has been active at its keyboard for a minute, "" for none."""
 
     @property
     def network_bytes_per_s(self) -> float | None:

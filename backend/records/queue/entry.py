@@ -37,6 +37,8 @@ class Cause(str, Enum):
     TURN = "lower priority"
     FOREIGN = "foreign process"
     BUSY = "busy"
+    KEYBOARD = "user at the keyboard"
+    QUIET = "quiet time"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from datetime import datetime
 from backend.base.room import LEAST_FILES, files_words
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
+from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     PROCESSES_PER_CORE,
@@ -31,7 +32,13 @@ from backend.records.queue.entry import (
 LEAST_DISK_BYTES = 100_000_000
 _DISPLAY_SHARE = 0.1
 """Of a GPU's memory. The screen of a user's own computer takes less, and no job waits for it."""
-_KEEPS_ITS_PLACE = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY})
+_KEEPS_ITS_PLACE = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY, Cause.QUIET})
+_KEYBOARD = ""
+"""Stands for the keyboard among the GPUs of a node."""
+_UNSEEN_S = 300.0
+"""A GPU that was not looked at for longer may have been in use meanwhile."""
+_PAUSES = 6
+"""Within an hour; after so many, each wait for quiet is longer."""
 _LEAVE = "Remove it from the queue, then choose where it runs."
 
 
@@ -41,7 +48,9 @@ class NodeView:
 
     ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says which process that is not a run of ours
     uses a GPU, ``hidden`` what holds one without being listed. ``why_down`` is "" for a node that
-    answers, otherwise the reason as a sentence.
+    answers, otherwise the reason as a sentence. ``at_keyboard`` is a user who is active there.
+    ``quiet_s`` is how long each GPU has been free of other users, as far as that is known, and
+    under "" how long the keyboard has been.
     """
 
     cores: int = 1
@@ -53,6 +62,8 @@ class NodeView:
     why_down: str = ""
     gpus_unknown: str = ""
     """Why the GPUs cannot be read, "" where they were read."""
+    at_keyboard: str = ""
+    quiet_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,7 @@ def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) ->
         _disk(entry, scene)
         or _turn(entry, ahead)
         or _foreign(entry, scene, lambda node: node.foreign)
+        or _unquiet(entry, scene)
         or _busy(entry, scene)
         # A run of ours in a container is not listed either, and `_busy` knows its name.
         or _foreign(entry, scene, lambda node: node.hidden)
@@ -174,6 +186,81 @@ def _foreign(
     return None
 
 
+def _unquiet(entry: QueueEntry, scene: Scene) -> Waiting | None:
+    """Return why a job that gave way does not continue yet."""
+    if not entry.quiet_s:
+        return None
+    for slot in entry.slots:
+        at_keyboard = scene.nodes[slot.node].at_keyboard
+        if at_keyboard:
+            where = place_words(slot.node)
+            return Waiting(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {where}.")
+    for slot in entry.slots:
+        quiet = scene.nodes[slot.node].quiet_s
+        if any(quiet.get(one, 0.0) < entry.quiet_s for one in (_KEYBOARD, *slot.gpus)):
+            minutes = f"{entry.quiet_s / 60:.3g}"
+            words = "1 minute" if minutes == "1" else f"{minutes} minutes"
+            return Waiting(Cause.QUIET, f"It continues after {words} without other users.")
+    return None
+
+
+def quiet_after(pauses: int, quiet_s: float) -> float:
+    """Return how long a job waits for quiet after its n-th pause within an hour.
+
+    A start costs time, so a job that pauses often waits longer, and trains longer in between.
+    """
+    return quiet_s * (1 + max(0, pauses - 1) // _PAUSES)
+
+
+class QuietTimes:
+    """Remembers since when GPUs and keyboards have been free of other users."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str], float] = {}
+        self._seen = 0.0
+
+    def update(self, nodes: Mapping[str, NodeView], now: float) -> dict[str, NodeView]:
+        """Return the views of the nodes with `NodeView.quiet_s` at this monotonic time."""
+        known = self._since if now - self._seen <= _UNSEEN_S else {}
+        self._seen, self._since = now, {}
+        found = {}
+        for name, view in nodes.items():
+            for one in (_KEYBOARD, *view.gpus):
+                is_used = view.at_keyboard if one == _KEYBOARD else one in view.foreign
+                since = now if is_used or view.why_down else known.get((name, one), now)
+                self._since[name, one] = since
+            quiet = {one: now - self._since[name, one] for one in (_KEYBOARD, *view.gpus)}
+            found[name] = replace(view, quiet_s=quiet)
+        return found
+
+
+def gives_way_to(
+    reading: NodeReading, gpus: Collection[str], shared_with: Collection[int] = ()
+) -> str:
+    """Return why a run on these GPUs of a node is to give way, as a sentence; "" if it is not.
+
+    A process without a known owner does not count: in a container, a rank of the run is one too.
+    Nor does a GPU that stopped responding, which is a failure.
+
+    Args:
+        shared_with: Processes (pids) that were on the GPUs when the run began.
+    """
+    is_a_desk = reading.name == THIS_COMPUTER
+    place = "this computer" if is_a_desk else reading.name
+    for gpu in reading.gpus:
+        for process in gpu.compute_processes if gpu.uuid in gpus and not gpu.lost else ():
+            if (
+                _is_foreign(process, gpu, is_a_desk)
+                and process.user
+                and process.pid not in shared_with
+            ):
+                user = sanitize(process.user)
+                return f"Paused: {user} uses GPU {gpu.index} on {place}."
+    if reading.at_keyboard:
+        return f"Paused: {sanitize(reading.at_keyboard)} is at the keyboard of {place}."
+    return ""
+
+
 def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
     for slot in entry.slots:
         node = scene.nodes[slot.node]
@@ -227,6 +314,7 @@ def node_view_of(
         disk_free_files=reading.disk_free_files,
         why_down=why_down or _unknown(reading),
         gpus_unknown=reading.gpu_message if reading.gpus_unreadable else "",
+        at_keyboard=sanitize(reading.at_keyboard),
     )
 
 
@@ -241,13 +329,18 @@ def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
     for process in gpu.compute_processes:
         if not process.pid:
             continue
-        if process.run_tag:
-            if process.run_tag not in live:
-                return f"a process that an earlier run left behind (pid {process.pid})"
-            continue
-        if not (is_a_desk and _is_small(process, gpu)):
+        if process.run_tag and process.run_tag not in live:
+            return f"a process that an earlier run left behind (pid {process.pid})"
+        if _is_foreign(process, gpu, is_a_desk):
             return process.who
     return ""
+
+
+def _is_foreign(process: GpuProcess, gpu: Gpu, is_a_desk: bool) -> bool:
+    """Return whether a process is no run of ours, and not the display of a desk."""
+    if not process.pid or process.run_tag:
+        return False
+    return not (is_a_desk and _is_small(process, gpu))
 
 
 def _is_small(process: GpuProcess, gpu: Gpu) -> bool:

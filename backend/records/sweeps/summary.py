@@ -22,6 +22,7 @@ _LOUDEST_FIRST = (
     JobState.STARTING,
     JobState.STOPPING,
     JobState.QUEUED,
+    JobState.PAUSED,
     JobState.CREATED,
     JobState.ERROR,
     JobState.LOST,
@@ -55,7 +56,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     states = [line.state for line in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
     live = [line for line in jobs if line.group == LIVE]
-    waiting = states.count(JobState.QUEUED)
+    waiting = sum(state.is_queued for state in states)
     best = _best(jobs)
     started = min((line.started for line in jobs if line.started), default=0.0)
     common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))

@@ -87,7 +87,7 @@ class BundleService:
         """
         progress = progress or Progress()
         view = self._jobs.queries.show(job_id)
-        if view.state.is_live or view.state is JobState.QUEUED:
+        if view.state.is_live or view.state.is_queued:
             raise BackendError(
                 f"The job {job_id} is {view.state.word.lower()}; only a job that is not active can "
                 "be exported.",

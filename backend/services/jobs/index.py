@@ -43,6 +43,7 @@ def _text_of(key: str) -> Callable[[JobSummary], str]:
 _RUN = 8192
 """Number of texts sorted at once: about 5 ms, during which other threads wait."""
 _STATES = {state: number for number, state in enumerate(JobState)}
+_QUEUED = [number for state, number in _STATES.items() if state.is_queued]
 _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "state": lambda line: _STATES[line.state],
     "progress": lambda line: line.progress,
@@ -188,7 +189,7 @@ class JobIndex:
         groups = self._key("group")
         live = int(np.count_nonzero(groups[self._there] == 0))
         # Drafts are listed with the waiting jobs, but are not in the queue.
-        waiting = int(np.count_nonzero(self._key("state")[self._there] == _STATES[JobState.QUEUED]))
+        waiting = int(np.count_nonzero(np.isin(self._key("state")[self._there], _QUEUED)))
         slots = np.flatnonzero(self._matching(query))
         keys = self._own_order(slots, places or {})
         if query.order:

@@ -88,7 +88,7 @@ class JobQueries:
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
         until: Callable[[JobView], bool] = lambda view: (
-            not (view.state.is_live or view.state is JobState.QUEUED)
+            not (view.state.is_live or view.state.is_queued)
         ),
     ) -> JobView:
         """Look again and again until ``until``; what ends this call does nothing to the run."""

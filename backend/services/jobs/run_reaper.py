@@ -7,7 +7,6 @@ from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
 from backend.records.jobs.config import THIS_COMPUTER
-from backend.records.jobs.state import JobState
 from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries
@@ -45,7 +44,7 @@ class RunReaper:
         if not (folder.newest_run() or folder.queued.exists()):
             return ""
         _, file, view = self._queries.read(job_id)
-        waits = view.state.is_live or view.state is JobState.QUEUED
+        waits = view.state.is_live or view.state.is_queued
         node = file.config.placement[0].node if waits else THIS_COMPUTER
         return "" if node == THIS_COMPUTER else node
 

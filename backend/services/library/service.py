@@ -29,7 +29,6 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
 from backend.records.base.validation import nearest, sanitize
-from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     LEAKS_FACT,
@@ -320,7 +319,7 @@ class LibraryService:
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
         for view in self._pinned_by(kind, item):
-            if view.state.is_live or view.state is JobState.QUEUED:
+            if view.state.is_live or view.state.is_queued:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
                     f"({view.id}), which is {view.state.word.lower()}.",

@@ -158,7 +158,7 @@ class SweepService:
         for number, view in enumerate(jobs):
             if progress is not None:
                 progress.step(number, len(jobs), "Removing the jobs")
-            if view.state is JobState.QUEUED:
+            if view.state.is_queued:
                 view = self._queue.dequeue(view.id)
             if view.state is JobState.CREATED and not view.run:
                 taken.append(self._jobs.remove(view.id))
@@ -174,7 +174,7 @@ class SweepService:
         """
 
         def stop(view: JobView) -> JobView:
-            if view.state is JobState.QUEUED:
+            if view.state.is_queued:
                 view = self._queue.dequeue(view.id)
             return self._jobs.lifecycle.stop(view.id) if view.state.is_live else view
 
@@ -191,7 +191,8 @@ class SweepService:
         """
 
         def resume(view: JobView) -> JobView:
-            if view.state.is_live or view.state in (JobState.QUEUED, JobState.FINISHED):
+            state = view.state
+            if state.is_live or state.is_queued or state is JobState.FINISHED:
                 return view
             is_stopped = view.state is JobState.INTERRUPTED
             starts_over = is_stopped and not self._jobs.queries.checkpoints(view.id)

@@ -97,19 +97,19 @@ QUEUE = JobAction(
 TOP = JobAction(
     "top",
     "Move to the top",
-    offered=lambda on: on.job.state is JobState.QUEUED,
+    offered=lambda on: on.job.state.is_queued,
     able=lambda on: on.place is not None and on.place.number > 1,
 )
 PRIORITY = JobAction(
     "priority",
     "Priority and time…",
-    offered=lambda on: on.job.state is JobState.QUEUED and on.place is not None,
+    offered=lambda on: on.job.state.is_queued and on.place is not None,
 )
 LEAVE = JobAction(
     "leave",
     "Remove from queue",
     tip="Remove the job from the queue",
-    offered=lambda on: on.job.state is JobState.QUEUED,
+    offered=lambda on: on.job.state.is_queued,
 )
 
 CLONE = JobAction("clone", "Clone", "copy", keys="Ctrl+D", does="Clone the open job")
@@ -196,7 +196,7 @@ def _main_of_state(on: JobFacts) -> JobAction:
         return STOP
     if state is JobState.CREATED:
         return START
-    if state is JobState.QUEUED:
+    if state.is_queued:
         again = START_OVER if has_none else RESUME
         now = again if on.job.run else START
         return replace(now, text="Start now", icon="play", is_primary=False, able=always)

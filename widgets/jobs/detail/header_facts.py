@@ -97,7 +97,7 @@ def what_stop_costs(
         return f"Stopping is safe: a checkpoint is saved first. {there}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
-    if view.state is JobState.QUEUED and place is not None:
+    if view.state.is_queued and place is not None:
         foreseen = forecast(place)
         return f"Starts {foreseen}. {there}".strip() if foreseen else there
     return there

@@ -86,9 +86,9 @@ class JobHeader(QWidget):
         if self._main.keys:
             self.act.setToolTip(plain_tip(self.act.toolTip() or self._main.text, self._main.keys))
         self.act.set_kind("primary" if self._main.is_primary else "plain")
-        self._wait_act = do.LEAVE if view.state is JobState.QUEUED else do.QUEUE
+        self._wait_act = do.LEAVE if view.state.is_queued else do.QUEUE
         self._wait_act.show_on(self._wait, on)
-        self._wait.setVisible(view.state in (JobState.QUEUED, JobState.CREATED))
+        self._wait.setVisible(view.state.is_queued or view.state is JobState.CREATED)
         self._wait.setEnabled(not on.busy)
 
     def set_narrow(self, narrow: bool) -> None:

@@ -74,7 +74,7 @@ def finding(
     why_slow, node = culprit(view, slow)
     if why_slow:
         return JobFinding("warn", why_slow, node=node)
-    if place is not None and view.state is JobState.QUEUED:
+    if place is not None and view.state.is_queued:
         more = f"{place.entry.reason} {place.sentence}".lstrip()
         return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
     if view.status.continued is not None and view.state.is_live:

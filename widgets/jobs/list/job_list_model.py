@@ -21,7 +21,6 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuePlace
 from backend.records.sweeps.summary import FEWEST, own_words
@@ -188,7 +187,7 @@ class JobListModel(QAbstractTableModel):
     def place(self, job_id: str) -> QueuePlace | None:
         """Return the place of a job in the queue, None if it does not wait."""
         line = self.line(job_id)
-        if line is None or line.state is not JobState.QUEUED:
+        if line is None or not line.state.is_queued:
             return None
         return self._queue.get(job_id)
 
@@ -253,7 +252,7 @@ class JobListModel(QAbstractTableModel):
     def going_of(self, ids: Iterable[str]) -> tuple[int, int]:
         """Return how many of these jobs are running, and how many wait in the queue."""
         states = [line.state for line in map(self.line, ids) if line is not None]
-        return sum(state.is_live for state in states), states.count(JobState.QUEUED)
+        return sum(state.is_live for state in states), sum(state.is_queued for state in states)
 
     def is_open(self, row: int) -> bool:
         """Return whether the sweep of this row is unfolded."""

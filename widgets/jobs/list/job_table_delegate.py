@@ -167,7 +167,7 @@ def _paint_progress(
     if place is not None:
         paint_text(painter, cell, f"place {place.number}", "small", "text2")
         return
-    if not line.run or line.state in (JobState.CREATED, JobState.QUEUED):
+    if not line.run or line.state is JobState.CREATED or line.state.is_queued:
         paint_text(painter, cell, formats.NONE, "body", "text3")
         return
     bar = QRectF(

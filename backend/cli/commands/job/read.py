@@ -63,7 +63,8 @@ def show(services: Services, id: JobId) -> Answer:
 def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     config, root = view.config, services.data_root
     servers = config.strategy.servers
-    place = services.queue.read().of(view.id) if view.state is JobState.QUEUED else None
+    waits = view.state in (JobState.QUEUED, JobState.PAUSED)
+    place = services.queue.read().of(view.id) if waits else None
     yield from (
         ("Job", view.id),
         ("Name", view.name),

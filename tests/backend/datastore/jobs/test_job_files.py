@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from backend.datastore.jobs.files import JobFile
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.stop_request import stop_requested
+from backend.records.jobs.config import JobConfig, parse_job, with_changes
+from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.library.item import Pin
 from tests.fakes.mounted_root import MOUNTED, mounted
 
@@ -134,6 +134,52 @@ def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
     job_files.request_stop(folder, 1)
     assert job_files.request_stop(folder, 2)
     assert stop_requested(folder.lock, 2)
+
+
+def test_a_user_who_stops_a_job_that_gives_way_stops_it(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    pause = "Paused: alice uses GPU 2 on gpu03."
+    replace_json(folder.lock, asdict(StopRequest(1, pause=pause)))
+    assert (pause_requested(folder.lock, 1), pause_requested(folder.lock, 2)) == (pause, "")
+    assert job_files.request_stop(folder, 1)
+    assert stop_requested(folder.lock, 1)
+    assert pause_requested(folder.lock, 1) == ""
+    assert not job_files.request_stop(folder, 1)
+
+
+ON_GPUS = [{"node": "gpu03", "gpus": ["GPU-1"]}]
+ON_CPUS = [{"node": "gpu03", "processes": 1}]
+
+
+@pytest.mark.parametrize(
+    ("made", "later"),
+    [
+        ({"gives_way": True, "placement": ON_GPUS}, {"gives_way": False}),
+        ({"gives_way": True, "placement": ON_GPUS}, {"gives_way": False, "placement": ON_CPUS}),
+        ({"placement": ON_CPUS}, {"gives_way": True, "placement": ON_GPUS}),
+        ({"placement": ON_GPUS}, {"gives_way": True, "quiet_minutes": 0.5}),
+        ({"quiet_minutes": 0.5}, {"quiet_minutes": 5.0}),
+        ({}, {"batch_size": 7, "optimizer.lr": 0.25}),
+    ],
+)
+def test_what_one_of_two_desktops_changes_is_what_the_other_reads(
+    tmp_path: Path, made: dict[str, Any], later: dict[str, Any]
+) -> None:
+    file, folder = make(tmp_path, **made)
+    changed = with_changes(file.config, later).config
+    assert changed is not None
+    job_files.write_placement(folder, changed)
+    assert job_files.read_job(folder).config == changed
+    # The last one who changes it decides.
+    job_files.write_placement(folder, file.config)
+    assert job_files.read_job(folder).config == file.config
+
+
+def test_one_damaged_value_of_a_change_does_not_spoil_the_others(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    replace_json(folder.placement, {"batch_size": 7, "gives_way": "maybe", "quiet_minutes": -1})
+    found = job_files.read_job(folder).config
+    assert (found.batch_size, found.gives_way, found.quiet_minutes) == (7, False, 5.0)
 
 
 def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:

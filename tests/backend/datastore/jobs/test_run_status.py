@@ -75,6 +75,20 @@ def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
     assert judge(RunFacts(is_queued=True)).state is JobState.QUEUED
 
 
+def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_the_queue() -> None:
+    pause = "Paused: alice uses GPU 2 on gpu03."
+    alive = RunFacts(run=1, status=TRAINING, supervision=Supervision.ALIVE)
+    stops = judge(replace(alive, stop_requested=True, pause=pause))
+    assert (stops.state, stops.status.message) == (JobState.STOPPING, pause)
+    said = f"{pause} Saved at epoch 1, step 5."
+    ended = replace(alive, exit=RunExit(1, JobState.INTERRUPTED, said, pause=pause))
+    waits = judge(replace(ended, is_queued=True, pause=pause))
+    assert (waits.state, waits.status.message) == (JobState.PAUSED, pause)
+    by_a_user = judge(replace(ended, is_queued=True))
+    assert (by_a_user.state, by_a_user.status.message) == (JobState.QUEUED, "")
+    assert judge(ended).state is JobState.INTERRUPTED
+
+
 def block(run: int, epoch: int, last: int) -> bytes:
     values = {"loss": [0.5, 0.25]}
     return encode(Block("TRAINING", run, epoch, 1, last - 1, "2026-11-21T07:30:00Z", values))

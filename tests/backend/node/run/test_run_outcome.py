@@ -256,6 +256,18 @@ def test_f22_who_stopped_a_run_is_named() -> None:
     )
 
 
+def test_a_run_that_gave_way_says_to_whom_and_that_it_is_saved() -> None:
+    stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
+    pause = "Paused: alice uses GPU 2 on gpu03."
+    known = {"pause": pause, "newest_checkpoint": "epoch-0002-step-000020"}
+    found = judge(*stopped, **known, checkpoint_of_run=True)
+    assert (found.message, found.pause) == (f"{pause} Saved at epoch 2, step 20.", pause)
+    # A run that was faster, or failed meanwhile, does not wait.
+    finished = tuple(ended(rank, "finished") for rank in (0, 1))
+    assert judge(*finished, **known).pause == ""
+    assert judge(ended(0, "error", "It failed."), **known).pause == ""
+
+
 def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
     record = judge(
         ended(0, "error", "Horovod has been shut down.", secondary=True),

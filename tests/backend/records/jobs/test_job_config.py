@@ -272,6 +272,8 @@ BROKEN = {
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "half precision": {"strategy": SPLIT, "mixed_precision": True, **ON_GPUS},
     "GPUs": {"mixed_precision": True},
+    "give way": {"gives_way": True},
+    "continue a script": {**A_SCRIPT, **ON_GPUS, "gives_way": True},
     "parts": {"strategy": {**SPLIT, "cut": ["a", "b"]}},
     "modules": {
         "strategy": {**SPLIT, "cut": ["a", "a"]},
@@ -334,13 +336,16 @@ OTHER = {
     "batch_size": 7,
     "optimizer.lr": 0.5,
     "log_numbers": ["loss: {loss}"],
+    "gives_way": True,
+    "quiet_minutes": 0.5,
 }
 
 
 @pytest.mark.parametrize("path", CHANGEABLE)
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
-    job = config(A_SCRIPT if SETTINGS[path].of == "script" else GOOD)
+    on = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
+    job = config(A_SCRIPT if SETTINGS[path].of == "script" else {**GOOD, **on})
     changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]

@@ -1,0 +1,137 @@
+"""Give way to other users: a run that they need the GPU or the computer of stops with a checkpoint,
+and the queue continues it after a quiet time.
+
+The supervisor calls `GiveWay.watch` while the run lasts and `GiveWay.ended` at its end. Of a node
+without readings (its agent is away, or it does not see the data root) no other user is known.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from backend.base.errors import BackendError
+from backend.base.log import suppress, swallowed
+from backend.node.metrics.heartbeats import HeartbeatReader
+from backend.node.metrics.probe import Probe
+from backend.node.queue.next_run import queue_next
+from backend.records.base import timestamps
+from backend.records.base.account import user_name
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.local_files import LocalFiles
+from backend.records.jobs.audit_entry import add_entry
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import RunExit
+from backend.records.jobs.stop_request import StopRequest, stop_requested
+from backend.records.nodes.reading import NodeReading
+from backend.records.queue.scheduling import gives_way_to, quiet_after
+
+EVERY_S = 2.0
+_AN_HOUR_S = 3600.0
+_log = logging.getLogger(__name__)
+
+
+class GiveWay:
+    """Watches the nodes of one run of a job that gives way."""
+
+    def __init__(
+        self, folder: JobFolder, launch: Launch, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        root = DataRoot(folder.path.parent.parent)
+        self._folder = folder
+        self._launch = launch
+        self._monotonic = monotonic
+        self._next = None if launch.steps_limit else monotonic()
+        self._head = launch.ranks[0].node
+        self._own = Probe(self._head, root.path, EVERY_S)
+        self._beats = HeartbeatReader(root, monotonic)
+        self._gpus: dict[str, set[str]] = {}
+        for plan in launch.ranks:
+            self._gpus.setdefault(plan.node, set()).update(filter(None, plan.gpu.split(",")))
+        self._shared: dict[str, frozenset[int]] = {}
+
+    def watch(self) -> None:
+        """Request a stop if a node of the run is needed by another user."""
+        if self._next is None or self._monotonic() < self._next:
+            return
+        self._next = self._monotonic() + EVERY_S
+        for node, gpus in self._gpus.items():
+            reading = self._reading(node)
+            if reading is None:
+                continue
+            # The form asks before a job shares a GPU with other programs of its user.
+            shared = self._shared.setdefault(node, _of_user(reading, user_name()))
+            pause = gives_way_to(reading, gpus, shared)
+            if pause:
+                self._request(pause)
+                return
+
+    def _reading(self, node: str) -> NodeReading | None:
+        try:
+            if node == self._head:
+                return self._own.read()
+            reading, is_alive = self._beats.read(node)
+        except OSError as error:
+            swallowed(error)
+            return None
+        return reading if is_alive else None
+
+    def _request(self, pause: str) -> None:
+        run = self._launch.run
+        request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.now(), pause=pause))
+        try:
+            try:
+                LocalFiles().create(self._folder.lock, json.dumps(request).encode())
+            except FileExistsError:
+                if not stop_requested(self._folder.lock, run):
+                    replace_json(self._folder.lock, request)
+        except OSError as error:
+            swallowed(error)  # full, or unavailable: the next reading tries again
+            return
+        self._next = None
+        _log.info("Run %d of %s gives way: %s", run, self._folder.job_id, pause)
+
+    def ended(self, record: RunExit) -> None:
+        """Queue the next run of a run that gave way; before its end is recorded.
+
+        So no reader takes it for one that a user stopped.
+        """
+        if not record.pause or self._folder.newest_run() != record.run:
+            return
+        quiet_s = self._launch.config.quiet_minutes * 60
+        pauses = 1 + _pauses(self._folder, record)
+        try:
+            queue_next(
+                self._folder, self._launch, record.pause, quiet_s=quiet_after(pauses, quiet_s)
+            )
+        except (OSError, BackendError):
+            _log.exception("The next run of %s could not be queued", self._folder.job_id)
+        with suppress(OSError):
+            add_entry(self._folder, LocalFiles(), record.pause.rstrip("."))
+
+
+def _of_user(reading: NodeReading, user: str) -> frozenset[int]:
+    """Return the processes of ``user`` on the GPUs that are no run."""
+    processes = (process for gpu in reading.gpus for process in gpu.compute_processes)
+    return frozenset(one.pid for one in processes if one.user == user and not one.run_tag)
+
+
+def _pauses(folder: JobFolder, record: RunExit) -> int:
+    """Return how many pauses there were in the hour before this one."""
+    since = timestamps.seconds(record.ended) - _AN_HOUR_S
+    run = record.run - 1
+    while run > 0:
+        try:
+            before = RunExit.from_dict(read_json(folder.attempt(run).exit))
+        except (OSError, ValueError) as error:
+            swallowed(error)
+            break
+        if not before.pause or timestamps.seconds(before.ended) < since:
+            break
+        run -= 1
+    return record.run - 1 - run

@@ -1,0 +1,222 @@
+"""Real trainings that give way to other users of their GPUs, behind a library with NVML's ABI."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.node.queue.entries import entry_of
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.fakes.runs import Run
+from tests.waiting import wait_for
+
+GPUS = [f"GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in range(2)]
+QUIET_MINUTES = 0.05
+
+MODEL = """
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.dropout = nn.Dropout(0.3)
+    def forward(self, x):
+        return self.layer(self.dropout(x))
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+"""
+LOADER = """
+import os, time
+import torch
+from torch.utils.data import Dataset
+
+class UserDataset(Dataset):
+    def __init__(self, path):
+        pass
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        if not os.path.exists(os.environ["NO_LONGER_SLOW"]):
+            time.sleep(0.02)
+        return torch.full((4,), index / 64), index % 3
+"""
+
+
+class Desk:
+    """A data root with two GPUs, and another user's process that may use one of them."""
+
+    def __init__(self, folder: Path, driver: FakeDriver, process: subprocess.Popen[bytes]) -> None:
+        self.root = DataRoot(folder / "data")
+        self._folder, self._driver, self._process = folder, driver, process
+        self._runs: list[Run] = []
+
+    def start(self, *, is_fast: bool = False, **job: Any) -> Run:
+        self.root.path.mkdir(exist_ok=True)
+        gate = self._folder / f"fast-{len(self._runs)}"
+        if is_fast:
+            gate.touch()
+        run = Run(
+            self.root.path,
+            module="cpu_rank",
+            model=MODEL,
+            loader=LOADER,
+            placement=[{"node": "this-computer", "gpus": GPUS}],
+            batch_size=8,
+            gives_way=True,
+            quiet_minutes=QUIET_MINUTES,
+            environment={"OMP_NUM_THREADS": "1", "NO_LONGER_SLOW": str(gate)},
+            **job,
+        )
+        self._runs.append(run)
+        launch = replace(run.launch, python=sys.executable)
+        replace_json(run.folder.launch, launch.to_dict())
+        return run.start()
+
+    def hurry(self, run: Run) -> None:
+        Path(run.launch.config.environment["NO_LONGER_SLOW"]).touch()
+
+    def is_used(self, gpu: int | None) -> None:
+        there = () if gpu is None else (f"process {gpu} {self._process.pid} 18432",)
+        self._driver.describe("gpus 2", *there)
+
+    def clean(self) -> None:
+        keeper = lock_of(self.root).holder()
+        if keeper is not None:
+            process_identity.send_signal(keeper, 15)
+            wait_for(lambda: lock_of(self.root).holder() is None, "the end of the keeper")
+        for run in self._runs:
+            for number in range(1, run.folder.newest_run() + 1):
+                again(run, number).clean_processes()
+            run.clean()
+
+
+class again:  # noqa: N801
+    """A later run of the same job."""
+
+    def __init__(self, run: Run, number: int) -> None:
+        self.number, self._run = number, run
+        self._attempt = run.folder.attempt(number)
+
+    def end(self) -> RunExit:
+        wait_for(self._attempt.exit.exists, f"the end of run {self.number}", hint=self._hint)
+        return RunExit.from_dict(read_json(self._attempt.exit))
+
+    def trains(self) -> int:
+        """Return its step when it has made some."""
+        status = wait_for(self._status, f"steps of run {self.number}", hint=self._hint)
+        assert isinstance(status, RunStatus)
+        return status.step
+
+    def _status(self) -> RunStatus | None:
+        status = self._run.status
+        is_on = status.run == self.number and status.state is JobState.TRAINING
+        return status if is_on and status.is_planned and status.samples_per_second else None
+
+    def _hint(self) -> str:
+        return f"{self._run.status} {entry_of(self._run.folder)}"
+
+    def clean_processes(self) -> None:
+        if self._attempt.supervisor.exists():
+            from backend.records.jobs.status import ProcessIdentity
+
+            found = ProcessIdentity.from_dict(read_json(self._attempt.supervisor))
+            process_identity.send_signal(found, 9)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    driver = FakeDriver(build(tmp_path / "library"), tmp_path / "state")
+    for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE"):
+        monkeypatch.setenv(name, driver.environment[name])
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    desk = Desk(tmp_path, driver, process)
+    desk.is_used(None)
+    yield desk
+    desk.clean()
+    process.kill()
+    process.wait()
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    newest = run.folder.checkpoints / f"{read_json(run.folder.latest)['name']}.pt"
+    found = torch.load(newest, weights_only=True)
+    return dict(found["model"])
+
+
+def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
+    """Let another user need a GPU of this run, and go."""
+    step = again(run, number).trains()
+    desk.is_used(gpu)
+    record = again(run, number).end()
+    who = getpass.getuser()
+    assert record.state is JobState.INTERRUPTED
+    assert record.pause == f"Paused: {who} uses GPU {gpu} on this computer."
+    assert record.message.startswith(record.pause)
+    assert "Saved at epoch" in record.message
+    entry = entry_of(run.folder)
+    assert entry is not None
+    assert (entry.run, entry.reason) == (number + 1, record.pause)
+    assert run.status.step >= step
+    desk.is_used(None)
+
+
+def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_weights(
+    desk: Desk,
+) -> None:
+    run = desk.start(epochs=40)
+
+    pauses(desk, run, 1, gpu=1)
+
+    assert again(run, 2).trains() > 0
+    desk.hurry(run)
+    assert again(run, 2).end().state is JobState.FINISHED
+    undisturbed = desk.start(epochs=40, is_fast=True)
+    assert undisturbed.end().state is JobState.FINISHED
+    expected = weights(undisturbed)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(run).items())
+
+
+@pytest.mark.slow
+def test_20_pauses_lose_nothing(desk: Desk) -> None:
+    run = desk.start(epochs=600)
+
+    for number in range(1, 21):
+        pauses(desk, run, number, gpu=number % 2)
+
+    desk.hurry(run)
+    assert again(run, 21).end().state is JobState.FINISHED
+    undisturbed = desk.start(epochs=600, is_fast=True)
+    assert undisturbed.end().state is JobState.FINISHED
+    expected = weights(undisturbed)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(run).items())
+
+
+def test_a_stop_by_a_user_during_the_pause_ends_it(desk: Desk) -> None:
+    run = desk.start(epochs=10_000)
+    again(run, 1).trains()
+    desk.is_used(0)
+    wait_for(run.folder.lock.exists, "the request")
+    request = read_json(run.folder.lock)
+    run.folder.lock.write_text(json.dumps({**request, "user": "ben", "pause": ""}))
+
+    record = again(run, 1).end()
+
+    assert (record.state, record.pause) == (JobState.INTERRUPTED, "")
+    assert record.message.startswith("Stopped by ben. ")
+    assert entry_of(run.folder) is None

@@ -1,0 +1,24 @@
+"""A real rank of a job on GPUs that computes on CPUs: the driver of the tests has no CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from backend.records.jobs.config import Placement
+from backend.records.jobs.launch import Launch
+from backend.training import rank
+
+
+class CpuLaunch(Launch, what="launch record"):
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Launch:  # type: ignore[override]
+        found = Launch.from_dict(raw)
+        placement = tuple(Placement(one.node, one.slots) for one in found.config.placement)
+        return replace(found, config=replace(found.config, placement=placement))
+
+
+if __name__ == "__main__":
+    vars(rank)["Launch"] = CpuLaunch
+    rank.main()
