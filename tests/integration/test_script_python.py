@@ -117,7 +117,9 @@ def test_a_script_that_lists_nothing_has_no_such_job(
         ("{folder}/broken", "", "does not start on this computer: it is out of order."),
         ("{folder}/bare", "import os\nfrom torch import nn", "on this computer has no torch"),
         ("{folder}/bare", "  import torch.distributed", "on this computer has no torch"),
-        ("{folder}/bare", "import torchless", ""),
+        ("{folder}/bare", "import os.path as p, torch as t", "on this computer has no torch"),
+        ("{folder}/bare", "import torchless, os", ""),
+        ("{folder}/bare", "from os import path  # torch", ""),
         (sys.executable, "import torch", ""),
     ],
 )
