@@ -43,15 +43,17 @@ class ArgumentFields(QWidget):
         self.switch = Switch("Fields from --help")
         self.switch.toggled.connect(self._turn)
         self._words = Label("", "small", "text3", wrap=True)
+        self._words.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S2)
         for column in range(_A_ROW):
             self._grid.setColumnStretch(column, 1)
-        self.setLayout(col(row(self.switch, (self._words, 1), gap=S3), self._grid, gap=S2))
+        line = row(self.switch, (self._words, 1), gap=S3)
+        self.setLayout(col(line, self._grid, gap=S2, margins=(0, 0, 0, S2)))
         fields.changed.connect(self._follow)
-        line = fields.field(TABLE).control
-        if isinstance(line, LineEdit):
-            line.textEdited.connect(fields.read_arguments)
+        all_of_them = fields.field(TABLE).control
+        if isinstance(all_of_them, LineEdit):
+            all_of_them.textEdited.connect(fields.read_arguments)
 
     def _replace(self, found: Sequence[ScriptArgument]) -> None:
         """Show a field for each, and for each other argument that has several values."""

@@ -114,9 +114,10 @@ class JobFields(QObject):
         path = f"{TABLE}.{name}"
         self._left_out.add(path)
         self._arguments[path] = one
+        usual = f"{one.default} (default)" if one.default else formats.NONE
         if one.kind == "choice":
             setting = Setting("choice", choices=dict(zip(one.choices, one.choices, strict=True)))
-            made = self._choice(path, setting, (("", one.default or formats.NONE),))
+            made = self._choice(path, setting, (("", usual),))
         else:
             # Its text stays as typed: only the script knows it.
             setting = Setting("flag" if one.kind == "flag" else "text")
@@ -296,7 +297,11 @@ class JobFields(QObject):
 
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
         """Mark the fields at fault; return the faults that have no field here."""
-        sentences: dict[str, str] = {}
+        # What the script refuses does not prevent the start: only the script knows it for sure.
+        sentences = {
+            path: one.fault(str(self._value(path, self._fields[path].control) or ""))
+            for path, one in self._arguments.items()
+        }
         homeless = []
         for fault in faults:
             if fault.field in self._fields:

@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.script_help import ScriptArgument, ScriptHelp
+from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, parse_axis
 from widgets.jobs.form import argument_fields
 from widgets.jobs.form.job_fields import JobDraft
@@ -78,7 +79,10 @@ def test_the_switch_asks_for_the_arguments_which_show_what_the_line_has(rig):
     assert rig.names == ["lr", "b", "opt", "amp", "out"]
     assert (rig.control("lr").text(), rig.control("lr").placeholderText()) == ("", "0.1")
     assert (rig.control("b").text(), rig.control("out").text()) == ("64", "{output}")
-    assert (rig.control("opt").currentText(), rig.control("amp").isChecked()) == ("sgd", False)
+    assert (rig.control("opt").currentText(), rig.control("amp").isChecked()) == (
+        "sgd (default)",
+        False,
+    )
     assert rig.words == LINE
 
 
@@ -118,6 +122,25 @@ def test_what_is_typed_in_the_line_is_shown_in_the_fields(rig):
     rig.qtbot.keyClicks(line, '"')
     assert rig.fields.field("arguments.lr").isEnabled()
     assert rig.words == ["--lr", "0.5", "--note", "half"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "has_error"),
+    [
+        ("lr", "1e-4", False),
+        ("lr", "much", True),
+        ("lr", "{seed}", False),
+        ("b", "3.5", True),
+        ("b", "-3", False),
+        ("out", "much", False),
+        ("lr", "", False),
+    ],
+)
+def test_a_value_that_is_no_number_is_marked_and_can_be_started(rig, name, text, has_error):
+    rig.type(rig.control(name), text)
+    rig.form.show_check(JobCheck(global_batch=1))
+    assert ("names a" in rig.fields.field(f"arguments.{name}").error()) == has_error
+    assert rig.form._may_start
 
 
 def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
