@@ -24,6 +24,7 @@ from backend.records.base.timestamps import seconds
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
+from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import Services
@@ -96,6 +97,7 @@ class FormController(QObject):
         self._together: tuple[str, ...] = ()
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
         self._trial: Progress | None = None
+        self._help: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
@@ -104,6 +106,8 @@ class FormController(QObject):
         form.try_requested.connect(partial(self._try, fetch=True))
         form.try_cancelled.connect(self._cancel_trial)
         form.install_requested.connect(self._install)
+        form.help_requested.connect(self._read_help)
+        form.help_cancelled.connect(self._cancel_help)
         self.packages = PackageController(services.packages, runner, window, self)
         form.package_requested.connect(
             lambda module: self.packages.ask(module, self._where(), self._check_installed)
@@ -340,6 +344,30 @@ class FormController(QObject):
 
         self._form.show_counting(True)
         self._runner.run("count", partial(self._jobs.count_items, draft.raw), counted, not_counted)
+
+    # The arguments of a script.
+
+    @Slot(object)
+    def _read_help(self, raw: Mapping[str, Any]) -> None:
+        """Run the script with ``--help``, in a process of its own."""
+        progress = self._help = self._runner.progress(lambda _share, _what: None)
+
+        def read(found: ScriptHelp) -> None:
+            if self._help is progress:
+                self._form.show_arguments(found)
+
+        def not_read(error: BackendError) -> None:
+            if self._help is progress:
+                self._form.show_no_arguments(error.with_remedy)
+
+        arguments = partial(self._services.inspection.arguments, raw, progress)
+        self._runner.run("script help", arguments, read, not_read)
+
+    @Slot()
+    def _cancel_help(self) -> None:
+        if self._help is not None:
+            self._help.cancel()
+        self._help = None
 
     # One batch.
 

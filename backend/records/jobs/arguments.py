@@ -69,16 +69,17 @@ def value_of(words: object, name: str) -> str | None:
     return None if found is None else found.value
 
 
-def with_value(words: object, name: str, value: Any) -> list[str]:
+def with_value(words: object, name: str, value: Any, head: str = "") -> list[str]:
     """Return the list with this value of an argument, which is added if it is not given.
 
-    ``yes`` and ``no`` give and remove an option that has no value; None removes each.
+    ``yes`` and ``no`` give and remove an option that has no value; None removes each. ``head`` is
+    what is before the value of a new one: ``--lr`` or ``lr=``; without it, as the others have it.
     """
     given = _list(words)
     found = _find(given, name)
     text = _text(value)
     if found is None:
-        added = [] if text in (None, NO) else _new(given, name, text or "")
+        added = [] if text in (None, NO) else _new(given, name, text or "", head)
         end = given.index(_END) if _END in given else len(given)
         return [*given[:end], *added, *given[end:]]
     before, after = given[: found.at], given[found.at + found.words :]
@@ -118,12 +119,14 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _new(given: Sequence[str], name: str, text: str) -> list[str]:
+def _new(given: Sequence[str], name: str, text: str, head: str) -> list[str]:
     has_options = any(map(_OPTION.fullmatch, given))
     has_pairs = any(map(_PAIR.fullmatch, given))
-    if not has_options and (has_pairs or "." in name or "/" in name):
-        return [f"{name}={text}"]
-    return _option(f"-{name}" if len(name) == 1 else f"--{name}", text, is_flag=True)
+    if not head and not has_options and (has_pairs or "." in name or "/" in name):
+        head = f"{name}="
+    if head.endswith("="):
+        return [f"{head}{text}"]
+    return _option(head or (f"-{name}" if len(name) == 1 else f"--{name}"), text, is_flag=True)
 
 
 def _option(head: str, text: str, is_flag: bool) -> list[str]:

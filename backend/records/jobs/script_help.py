@@ -66,6 +66,14 @@ class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
     def name(self) -> str:
         return self.head.strip("-=")
 
+    def fault(self, value: str) -> str:
+        """Return why a value that was typed is none, as far as the help tells, or ""."""
+        kinds = {"whole": (_WHOLE, "a whole number"), "number": (_NUMBER, "a number")}
+        pattern, wanted = kinds.get(self.kind, (None, ""))
+        if pattern is None or not value or "{" in value or pattern.fullmatch(value):
+            return ""
+        return f"The script's help names {wanted}."
+
 
 @dataclass(frozen=True)
 class ScriptHelp(Record, what="help of a script", rules=TOOL_RULES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.records.library.item import Kind
+from backend.records.sweeps.values import parse_axis
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
 from widgets.common.fields import LineEdit
@@ -76,3 +77,37 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     assert "Several values of Entry" not in several(program)
     assert "Several values of Loader" in several(program)
     assert "arguments" not in program.form.draft().raw
+
+
+PROGRAM = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1, help="rate (default: %(default)s)")
+parser.add_argument("--opt", choices=["sgd", "adam"])
+parser.parse_args()
+"""
+
+
+def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
+    program,  # noqa: F811
+    folder,
+    qtbot,
+):
+    (folder / "train.py").write_text(PROGRAM)
+    program._services.library.import_item(Kind.SCRIPT, folder, "mnist")
+    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
+    mouse = Mouse(qtbot, program)
+    mouse.click("Fields from --help", program.form)
+    qtbot.waitUntil(lambda: "arguments.opt" in program.form._fields._fields, timeout=60_000)
+    mouse.type(field(program, "lr"), "0.2")
+    qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == ["--lr", "0.2"])
+    program.form._fields.swept.take(parse_axis("arguments.lr", "0.2, 0.3"))
+    qtbot.waitUntil(lambda: program.form._result.text() == "Ready to queue 2 jobs")
+    (folder / "train.py").write_text("raise SystemExit('no data')")
+    program._services.library.import_item(Kind.SCRIPT, folder, "other")
+    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "other@1")
+    part = program.form._sections.arguments
+    qtbot.waitUntil(lambda: not part.switch.isChecked())
+    mouse.click("Fields from --help", program.form)
+    qtbot.waitUntil(lambda: "ended with 1: no data" in part._words.text(), timeout=60_000)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault, variable_fault
+from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, GpuProcess
-from backend.records.sweeps.values import Axis
+from backend.records.sweeps.values import Axis, parse_axis
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
@@ -24,6 +26,8 @@ from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
 from widgets.jobs.placement.share_gpu_dialog import BesideDialog
+
+_HELPS = Path(__file__).parents[2] / "data/script_help"
 
 
 def placed(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:
@@ -106,6 +110,24 @@ def new_job_script(stage: Stage) -> None:
     form.show_check(JobCheck(global_batch=0, command=COMMAND), BatchTrial())
     stage.settle()
     form._sections._script_more.button.click()
+
+
+@screen("new-job-arguments", BOTH)
+def new_job_arguments(stage: Stage) -> None:
+    """The arguments that the script's --help names, one of them with several values."""
+    text = (_HELPS / "argparse.txt").read_text("utf-8")
+    raw = {
+        "name": "imagenet-torchrun 3",
+        "script": "imagenet-torchrun",
+        "arguments": ["{dataset}", "--arch", "resnet50", "--amp", "--opt", "lion", "--lr", "0.1"],
+        "dataset": "coco",
+        "placement": placed("gpu09", "gpu12"),
+    }
+    form = filled(stage, raw=raw)
+    form._sections.arguments.switch.click()
+    form.show_arguments(ScriptHelp(read_help(text)))
+    form._fields.swept.take(parse_axis("arguments.lr", "0.1, 0.3"))
+    form.show_check(JobCheck(global_batch=0, command=COMMAND, jobs=2), BatchTrial())
 
 
 @screen("new-job-downpour", BOTH)

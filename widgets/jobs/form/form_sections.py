@@ -23,8 +23,9 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, keep_place, row
+from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.jobs.form.argument_fields import ArgumentFields
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.strategy_note import StrategyView
 from widgets.jobs.form.sweep_card import SweepCard
@@ -66,6 +67,7 @@ class FormSections(QWidget):
         banner: What is special about this job.
         templates: The templates for a new job; hidden while there are none.
         trial: The result of trying model, dataset and loader together.
+        arguments: The fields of the arguments of a script.
         runs: Whether the job runs a model or a script.
         gallery: Choose a model from the gallery; hidden while one is chosen that fits.
     """
@@ -77,9 +79,8 @@ class FormSections(QWidget):
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
         self.trial = TrialLine()
-        self.runs = ComboBox(((MODEL, "Model, loader"), (SCRIPT, "Script")), name="Runs")
+        self.runs = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
         self.gallery = Button(f"Model f{FROM_GALLERY[1:]}", icon=GALLERY_ICON)
-        keep_place(self.gallery)
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
@@ -225,6 +226,8 @@ class FormSections(QWidget):
             (f.make("processes_per"), 2),
             more=self._script_more,
         )
+        self.arguments = ArgumentFields(f)
+        arguments.addWidget(self.arguments)
         self._arguments.setLayout(arguments)
         self._script_more.fill(
             _grid(*(f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_OF_SCRIPT))
@@ -248,6 +251,9 @@ class FormSections(QWidget):
         for part in (self._how_card, self._keep_card):
             part.setVisible(not is_script)
         self._arguments.setVisible(is_script)
+        for axis in self._fields.swept.axes():
+            if not is_of(axis.path, script=is_script):
+                self._fields.swept.give_up(axis.path)
         for other in (self.trial, self.gallery) if is_script else (self._script_more,):
             other.hide()
 

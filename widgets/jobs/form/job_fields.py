@@ -15,7 +15,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import Fault
+from backend.records.jobs.arguments import TABLE, argument, value_of, with_value
 from backend.records.jobs.script import in_a_line
+from backend.records.jobs.script_help import ScriptArgument
 from backend.records.jobs.setting import Setting
 from backend.records.jobs.settings import (
     SETTINGS,
@@ -27,6 +29,7 @@ from backend.records.jobs.settings import (
 )
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis, read_value, value_text
+from widgets.common import formats
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.term_tooltips import term_tip
@@ -88,10 +91,12 @@ class JobFields(QObject):
         self._kinds: dict[str, str] = {}
         # Options, which a job file does not have with their default.
         self._left_out: set[str] = set()
+        self._arguments: dict[str, ScriptArgument] = {}
         self._tips: dict[str, tuple[str, str]] = {}
         self._showing = False
         self.runs_script = False
         self.swept = SweptFields(self)
+        self.swept.changed.connect(self._write_swept)
         self.swept.changed.connect(self._changed)
 
     def make(self, path: str, placeholder: str | None = None) -> Field:
@@ -103,6 +108,55 @@ class JobFields(QObject):
         made = self._make(path, setting, setting.default, None)
         self._left_out.add(path)
         return made
+
+    def argument(self, name: str, one: ScriptArgument) -> tuple[str, Field]:
+        """Add the field of an argument, which shows and changes the line of all; with its path."""
+        path = f"{TABLE}.{name}"
+        self._left_out.add(path)
+        self._arguments[path] = one
+        usual = f"{one.default} (default)" if one.default else formats.NONE
+        if one.kind == "choice":
+            setting = Setting("choice", choices=dict(zip(one.choices, one.choices, strict=True)))
+            made = self._choice(path, setting, (("", usual),))
+        else:
+            # Its text stays as typed: only the script knows it.
+            setting = Setting("flag" if one.kind == "flag" else "text")
+            made = self._make(path, setting, "", one.default)
+        control = made.control
+        if isinstance(control, ComboBox):
+            control.currentIndexChanged.connect(lambda: self._write(path))
+        elif isinstance(control, Switch):
+            control.toggled.connect(lambda: self._write(path))
+        elif isinstance(control, LineEdit):
+            control.textEdited.connect(lambda: self._write(path))
+        return path, made
+
+    @Slot()
+    def read_arguments(self) -> None:
+        """Show the arguments in their fields, which cannot be used with half a quotation."""
+        words = self._value(TABLE, self._fields[TABLE].control)
+        for path in self._arguments:
+            self.show_one(path, value_at({TABLE: words}, path))
+            self._fields[path].setEnabled(not isinstance(words, str))
+
+    def _write(self, path: str, value: Any = None) -> None:
+        """Write an argument into the line; it has all of them."""
+        words = self._value(TABLE, self._fields[TABLE].control)
+        if self._showing or isinstance(words, str):
+            return
+        value = value or self._value(path, self._fields[path].control)
+        head = self._arguments[path].head
+        written = with_value(words, argument(path), value, head)
+        self.show_one(TABLE, in_a_line(written))
+
+    @Slot()
+    def _write_swept(self) -> None:
+        """Write the first value of an argument with several, as the script takes it."""
+        for axis in self.swept.axes():
+            name, points = argument(axis.path), axis.points()
+            words = self._value(TABLE, self._fields[TABLE].control) if name else None
+            if name and points and value_of(words, name) is None:
+                self._write(axis.path, points[0])
 
     def pick(self, path: str, *more: tuple[str, str]) -> Field:
         """Add a choice for a setting, with the options ``more`` before its own."""
@@ -152,6 +206,7 @@ class JobFields(QObject):
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
         self._left_out.discard(path)
+        self._arguments.pop(path, None)
 
     def field(self, path: str) -> Field:
         return self._fields[path]
@@ -193,7 +248,9 @@ class JobFields(QObject):
         raw: dict[str, Any] = {}
         for path, control in self._fields.items():
             value = self._value(path, control.control)
-            if value is None or not is_of(path, script=self.runs_script):
+            # The line of arguments has those that have a field, too.
+            is_told = path in self._arguments or not is_of(path, script=self.runs_script)
+            if value is None or is_told:
                 continue
             *tables, key = path.split(".")
             target = raw
@@ -243,7 +300,11 @@ class JobFields(QObject):
 
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
         """Mark the fields at fault; return the faults that have no field here."""
-        sentences: dict[str, str] = {}
+        # What the script refuses does not prevent the start: only the script knows it for sure.
+        sentences = {
+            path: one.fault(str(self._value(path, self._fields[path].control) or ""))
+            for path, one in self._arguments.items()
+        }
         homeless = []
         for fault in faults:
             if fault.field in self._fields:

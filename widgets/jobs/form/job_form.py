@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 from backend.records.base.validation import Fault, sanitize
 from backend.records.jobs.config import parse_job, without_usual_stop
 from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobCheck, JobView
@@ -67,6 +68,9 @@ class JobForm(QWidget):
         keep_requested: A `JobDraft` to save as a template.
         file_requested: A `JobDraft` to write into a file.
         open_requested: Open a job file; answer with `show_draft`.
+        help_requested: Read the arguments of the script in this job file; answer with
+            `show_arguments` or `show_no_arguments`.
+        help_cancelled: Stop that.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -86,6 +90,8 @@ class JobForm(QWidget):
     keep_requested = Signal(object)
     file_requested = Signal(object)
     open_requested = Signal()
+    help_requested = Signal(object)
+    help_cancelled = Signal()
     gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
@@ -138,6 +144,9 @@ class JobForm(QWidget):
         self._sections.templates.more.clicked.connect(self.load_requested)
         self._sections.runs.activated.connect(self._choose_runs)
         self._sections.gallery.clicked.connect(self.gallery_requested)
+        arguments = self._sections.arguments
+        arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
+        arguments.cancelled.connect(self.help_cancelled)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
         self._sections.trial.try_requested.connect(self.try_requested)
@@ -195,6 +204,13 @@ class JobForm(QWidget):
         self._fields.show_one("model", name)
         self._changed()
 
+    def show_arguments(self, found: ScriptHelp) -> None:
+        """Show the arguments that a script takes as fields."""
+        self._sections.arguments.show_found(found.arguments)
+
+    def show_no_arguments(self, sentence: str) -> None:
+        self._sections.arguments.show_error(sentence)
+
     def show_terms(self, terms: Mapping[str, str]) -> None:
         """Set the glossary: a term and its sentence."""
         for path, setting in SETTINGS.items():
@@ -211,6 +227,7 @@ class JobForm(QWidget):
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.
             raw["optimizer"] = {"name": parse_job(raw).draft.optimizer.name, **optimizer}
+        self._sections.arguments.begin(draft.axes)
         self._fields.show(raw)
         placements = raw.pop("placement", [])
         self._picker.put(placements if isinstance(placements, list) else [])

@@ -1,0 +1,207 @@
+"""The fields of a script's arguments: the line has all of them, typed or chosen."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.jobs.script_help import ScriptArgument, ScriptHelp
+from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.values import Axis, parse_axis
+from widgets.jobs.form import argument_fields
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.swept_fields import SeveralButton
+
+FOUND = (
+    ScriptArgument("--lr", "number", "0.1", words="the rate", others=("--learning-rate",)),
+    ScriptArgument("--batch-size", "whole", "32", others=("-b",)),
+    ScriptArgument("--opt", "choice", "sgd", ("sgd", "adam")),
+    ScriptArgument("--amp", "flag"),
+    ScriptArgument("--out"),
+)
+HYDRA = (
+    ScriptArgument("epochs=", "whole", "10"),
+    ScriptArgument("model=", "choice", "", ("a", "b")),
+)
+LINE = ["fit", "--out", "{output}", "-b", "64"]
+
+
+class Rig:
+    """A form with a job that runs a script."""
+
+    def __init__(self, qtbot, arguments, axes=()) -> None:
+        self.qtbot, self.form = qtbot, JobForm()
+        qtbot.addWidget(self.form)
+        self.form.resize(1400, 900)
+        self.asked = []
+        self.form.help_requested.connect(self.asked.append)
+        raw = {"name": "x", "script": "mine", "arguments": arguments, "placement": []}
+        self.form.show_draft(JobDraft(raw, axes))
+        self.form.show()
+        self.fields = self.form._fields
+        self.part = self.form._sections.arguments
+
+    def control(self, name):
+        return self.fields.field(f"arguments.{name}").control
+
+    def type(self, control, text):
+        control.selectAll()
+        self.qtbot.keyClicks(control, text)
+        if not text:
+            self.qtbot.keyClick(control, Qt.Key.Key_Delete)
+
+    @property
+    def words(self):
+        return self.form.draft().raw.get("arguments")
+
+    @property
+    def names(self):
+        return [path.partition(".")[2] for path in self.part._paths]
+
+
+def several(form):
+    """The buttons for several values that Tab reaches."""
+    buttons = form.findChildren(SeveralButton)
+    return {one.accessibleName() for one in buttons if one.isVisible()}
+
+
+@pytest.fixture
+def rig(qtbot):
+    made = Rig(qtbot, LINE)
+    made.part.switch.click()
+    made.form.show_arguments(ScriptHelp(FOUND))
+    return made
+
+
+def test_the_switch_asks_for_the_arguments_which_show_what_the_line_has(rig):
+    assert [raw["script"] for raw in rig.asked] == ["mine"]
+    assert rig.names == ["lr", "b", "opt", "amp", "out"]
+    assert (rig.control("lr").text(), rig.control("lr").placeholderText()) == ("", "0.1")
+    assert (rig.control("b").text(), rig.control("out").text()) == ("64", "{output}")
+    assert (rig.control("opt").currentText(), rig.control("amp").isChecked()) == (
+        "sgd (default)",
+        False,
+    )
+    assert rig.words == LINE
+
+
+def test_what_is_chosen_in_a_field_is_written_into_the_line(rig):
+    rig.type(rig.control("lr"), "1e-3")
+    rig.type(rig.control("b"), "128")
+    rig.control("opt").choose("adam")
+    rig.control("amp").click()
+    rig.type(rig.control("out"), "{output}/my run")
+    words = [
+        "fit",
+        "--out",
+        "{output}/my run",
+        "-b",
+        "128",
+        "--lr",
+        "1e-3",
+        "--opt",
+        "adam",
+        "--amp",
+    ]
+    assert rig.words == words
+    rig.type(rig.control("lr"), "")
+    rig.control("opt").setCurrentIndex(0)
+    rig.control("amp").click()
+    assert rig.words == words[:5]
+
+
+def test_what_is_typed_in_the_line_is_shown_in_the_fields(rig):
+    line = rig.fields.field("arguments").control
+    rig.type(line, "--lr 0.5 --amp --opt adam x")
+    assert (rig.control("lr").text(), rig.control("opt").key()) == ("0.5", "adam")
+    assert (rig.control("amp").isChecked(), rig.control("out").text()) == (True, "")
+    rig.type(line, '--lr 0.5 --note "half')
+    assert not rig.fields.field("arguments.lr").isEnabled()
+    assert rig.words == '--lr 0.5 --note "half'
+    rig.qtbot.keyClicks(line, '"')
+    assert rig.fields.field("arguments.lr").isEnabled()
+    assert rig.words == ["--lr", "0.5", "--note", "half"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "has_error"),
+    [
+        ("lr", "1e-4", False),
+        ("lr", "much", True),
+        ("lr", "{seed}", False),
+        ("b", "3.5", True),
+        ("b", "-3", False),
+        ("out", "much", False),
+        ("lr", "", False),
+    ],
+)
+def test_a_value_that_is_no_number_is_marked_and_can_be_started(rig, name, text, has_error):
+    rig.type(rig.control(name), text)
+    rig.form.show_check(JobCheck(global_batch=1))
+    assert ("names a" in rig.fields.field(f"arguments.{name}").error()) == has_error
+    assert rig.form._may_start
+
+
+def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
+    rig.type(rig.control("lr"), "0.2")
+    words = rig.words
+    rig.part.switch.click()
+    assert (rig.names, rig.words) == ([], words)
+
+
+@pytest.mark.parametrize("path", ["script", "entry", "python"])
+def test_another_script_or_entry_takes_the_fields_away(rig, path):
+    if path == "script":
+        rig.fields.set_options("script", (("other", "other"),))
+        rig.fields.field("script").control.choose("other")
+    else:
+        rig.type(rig.fields.field(path).control, "x")
+    assert (rig.names, rig.part.switch.isChecked()) == ([], False)
+
+
+def test_a_script_without_help_is_a_sentence_and_the_line_stays(rig):
+    rig.form.show_no_arguments("train.py --help ended with 1: no. Type its arguments.")
+    assert "ended with 1" in rig.part._words.text()
+    assert (rig.part.switch.isChecked(), rig.words) == (False, LINE)
+
+
+def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
+    rig = Rig(qtbot, [])
+    rig.form.show_arguments(ScriptHelp(HYDRA))
+    rig.type(rig.control("epochs"), "3")
+    rig.control("model").choose("b")
+    assert rig.words == ["epochs=3", "model=b"]
+    rig.fields.swept.take(parse_axis("arguments.epochs", "4,5"))
+    assert rig.words == ["epochs=4", "model=b"]
+
+
+def test_several_values_of_an_argument_are_an_axis(rig):
+    rig.fields.swept.take(parse_axis("arguments.lr", "0.1,0.01"))
+    rig.fields.swept.take(Axis("arguments.amp", (True, False)))
+    draft = rig.form.draft()
+    assert [axis.path for axis in draft.axes] == ["arguments.lr", "arguments.amp"]
+    assert draft.raw["arguments"] == [*LINE, "--lr", "0.1", "--amp"]
+    rig.part.switch.click()
+    assert rig.names == ["lr", "amp"]
+    assert rig.form.draft().axes == draft.axes
+    rig.form._sections.runs.choose("model")
+    rig.form._choose_runs()
+    assert rig.form.draft().axes == ()
+
+
+def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
+    axes = (parse_axis("arguments.lr", "0.1, 0.2"),)
+    rig = Rig(qtbot, ["--lr", "0.1"], axes)
+    assert (rig.names, rig.form.draft().axes) == (["lr"], axes)
+    rig.form.show_draft(JobDraft({"name": "y", "script": "mine", "arguments": ["--x"]}))
+    assert (rig.names, rig.form.draft().axes, rig.words) == ([], (), ["--x"])
+
+
+def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
+    rig = Rig(qtbot, [])
+    many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MOST + 7))
+    rig.form.show_arguments(ScriptHelp(many))
+    assert len(rig.names) == argument_fields.MOST
+    assert f"of {argument_fields.MOST + 7}" in rig.part._words.text()
+    qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
