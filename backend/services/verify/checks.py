@@ -331,11 +331,17 @@ def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
         return f"The record of the checkpoint {name} was cut or overwritten", ""
     except OSError as error:
         return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK
-    return _content_fault(scan, job, record)
+    own = Path(record.path)
+    has_file = (
+        scan.root.files.exists(own) if record.file else own.name in scan.names(sidecar.parent)
+    )
+    return _content_fault(scan, job, record, has_file)
 
 
-def _content_fault(scan: Scan, job: SeenJob, record: Checkpoint) -> tuple[str, str] | None:
-    if not scan.root.files.exists(Path(record.path)):
+def _content_fault(
+    scan: Scan, job: SeenJob, record: Checkpoint, has_file: bool
+) -> tuple[str, str] | None:
+    if not has_file:
         # The oldest checkpoints of a live job are removed meanwhile.
         return None if job.is_live else (f"The file of the checkpoint {record.name} is missing", "")
     done = 0
