@@ -7,10 +7,15 @@ from pathlib import Path
 
 from backend.cli.reference import reference as commands
 from backend.records.jobs.settings import in_markdown as settings
+from backend.services.verify.checks import in_markdown as checks
 
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"
-TABLES: Mapping[str, Callable[[], str]] = {"commands.md": commands, "settings.md": settings}
+TABLES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "settings.md": settings,
+    "guide.md": checks,
+}
 """The table between the marks of a page."""
 
 

@@ -24,6 +24,7 @@ from app.runtime.settings_writer import SettingsWriter
 from app.shell.command_search import CommandSearch
 from app.shell.help import DOCS, TOPICS, read_topics
 from app.shell.page_commands import PRESS, PageActs
+from app.shell.verify_controller import VerifyController
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding
@@ -218,6 +219,8 @@ class FrameController(QObject):
             self._controller = NoticeController(
                 services.notices, self._background, self._page.notices, self
             )
+            page = self._page.verify
+            VerifyController(services.verification, self._background, page, self._window, self)
             SshController(services.cluster, self._background, self._page.ssh, self)
             self._page.show_places(
                 SettingsPaths(

@@ -20,6 +20,7 @@ from widgets.common.ui_scale import SCALES
 from widgets.shell.notification_settings import NoticeSettings
 from widgets.shell.settings_rows import SettingsRow, place_line, section
 from widgets.shell.ssh_settings import SshSettings
+from widgets.shell.verify_section import VerifySection
 
 """Percent of the system's size."""
 _THEMES = (("system", "Follow the system"), ("light", "Light"), ("dark", "Dark"))
@@ -98,6 +99,7 @@ class SettingsPage(QWidget):
         self.notices = NoticeSettings()
         self.ssh = SshSettings()
         self.ssh.place_opened.connect(self.place_opened)
+        self.verify = VerifySection()
         self._places = QVBoxLayout()
         self._places.setSpacing(0)
         self._checks = QVBoxLayout()
@@ -133,6 +135,7 @@ class SettingsPage(QWidget):
                 section("Notifications", self.notices),
                 section("SSH", self.ssh),
                 section("Locations", self._places),
+                section("Data root", self.verify),
                 section(
                     "This installation",
                     self._checks,

@@ -299,9 +299,14 @@ class Mounted(LocalFiles, NotStaging):
 
 def move_into(root: OpenRoot, old: Path, new: Path) -> None:
     """Move a file or folder of the data root to a path in it; make the folders above that."""
-    for above in reversed(new.relative_to(root.path).parents):
-        root.files.make_folder(root.path / above, exist_ok=True)
+    make_above(root, new)
     root.files.rename(old, new)
+
+
+def make_above(root: OpenRoot, path: Path) -> None:
+    """Make the folders above a path in the data root."""
+    for above in reversed(path.relative_to(root.path).parents):
+        root.files.make_folder(root.path / above, exist_ok=True)
 
 
 def now_s(access: DataRootAccess, folder: Path) -> float:

@@ -19,7 +19,7 @@ from backend.records.jobs.status import UnrecordedEnd
 _log = logging.getLogger(__name__)
 
 
-def look(folder: OpenJob) -> tuple[RunFacts, RunState]:
+def inspect(folder: OpenJob) -> tuple[RunFacts, RunState]:
     """Return what is known of the newest run of a job, and its state; nothing is reaped.
 
     Raises:
@@ -44,7 +44,7 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
     Raises:
         BackendError: The job cannot be read, or the end cannot be written.
     """
-    facts, state = look(folder)
+    facts, state = inspect(folder)
     reason = state.unrecorded_end
     if reason is None:
         return None

@@ -48,7 +48,7 @@ class Verification:
 
     @property
     def sentence(self) -> str:
-        """What was checked, and the number of findings."""
+        """A summary: the number of parts that were checked, and of findings."""
         parts = ((self.jobs, "job"), (self.versions, "version"), (self.checkpoints, "checkpoint"))
         words = [f"{number_format.count(n)} {what}{'' if n == 1 else 's'}" for n, what in parts]
         found, hashed = len(self.findings), self.hashed_bytes
@@ -62,7 +62,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair did; the sentence of a finding in ``left`` says why it was not repaired."""
+    """Result of a repair. The sentence of a finding in ``left`` says why it was not repaired."""
 
     done: tuple[VerifyFinding, ...]
     left: tuple[VerifyFinding, ...]

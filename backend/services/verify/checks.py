@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.base.room import room_of
-from backend.datastore.access.root_access import OpenJob
+from backend.datastore.access.root_access import OpenJob, make_above, move_into
 from backend.datastore.jobs import checkpoint_files
 from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
@@ -54,10 +54,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Check:
-    """A check. ``finding`` is the sentence of a finding, ``repair`` says what a repair does."""
+    """A check. ``finding`` is the sentence of a finding, ``repair`` says what a repair does.
+
+    What a repair moves goes to a folder of its own in the trash.
+    """
 
     name: str
-    looks_at: str
+    subject: str
     finding: str
     repair: str
     find: Callable[[Scan], Iterable[Found]]
@@ -67,10 +70,11 @@ def _is_spoiled(path: Path) -> bool:
     """Return whether a record was cut or overwritten; one that cannot be read now is not."""
     try:
         read_json(path)
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return True
-    except OSError:
-        # A missing file, or a disk that does not answer: the caller reports it.
+    except OSError as error:
+        swallowed(error)
         return False
     return False
 
@@ -115,9 +119,15 @@ def _version_records(scan: Scan) -> Iterator[Found]:
         yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
 
 
-def _move_version(scan: Scan, folder: VersionFolder, _: Path) -> None:
-    place = f"{datetime.now(UTC):%Y%m%d}-{folder.kind.value}-{folder.name}-v{folder.version}"
-    library_files.move_to_trash(folder, {"removed": timestamps.now("seconds")}, place)
+def _move_version(scan: Scan, folder: VersionFolder, to: Path) -> None:
+    root, new = scan.root, to / folder.path.relative_to(scan.root.path)
+    gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
+    root.files.replace_json(folder.removed, gone)
+    try:
+        move_into(root, folder.path, new)
+    except BaseException:
+        root.files.remove(folder.removed)
+        raise
     scan.services.catalogue.remove_item(folder.kind, folder.name, folder.version)
 
 
@@ -143,13 +153,8 @@ def _version_files(scan: Scan) -> Iterator[Found]:
             except BackendError as another:
                 # It is named by the error already.
                 scan.not_checked.append(another.sentence)
-            act = partial(_move_added, one.folder, added) if added else None
             moves = [one.folder.content / path for path in added]
-            yield Found(one.folder.text, {"why": error}, moves, act, error.remedy)
-
-
-def _move_added(folder: VersionFolder, added: Sequence[str], _: Path) -> None:
-    library_files.move_added(folder, added)
+            yield Found(one.folder.text, {"why": error}, moves, remedy=error.remedy)
 
 
 class _Bytes(Progress):
@@ -252,8 +257,7 @@ def _record_end(scan: Scan, folder: OpenJob, to: Path) -> None:
     # The end replaces the last status.
     if folder.status.exists():
         kept = to / folder.status.relative_to(scan.root.path)
-        for above in reversed(kept.relative_to(scan.root.path).parents):
-            scan.root.files.make_folder(scan.root.path / above, exist_ok=True)
+        make_above(scan.root, kept)
         scan.root.files.replace_bytes(kept, folder.status.read_bytes())
     scan.services.reaper.reap(folder.job_id)
 
@@ -327,15 +331,22 @@ def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
         if job.is_live:
             return None
         return f"The file of the checkpoint {name} is missing", ""
-    except ValueError:
+    except ValueError as error:
+        swallowed(error)
         return f"The record of the checkpoint {name} was cut or overwritten", ""
     except OSError as error:
         return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK
-    return _content_fault(scan, job, record)
+    own = Path(record.path)
+    has_file = (
+        scan.root.files.exists(own) if record.file else own.name in scan.names(sidecar.parent)
+    )
+    return _content_fault(scan, job, record, has_file)
 
 
-def _content_fault(scan: Scan, job: SeenJob, record: Checkpoint) -> tuple[str, str] | None:
-    if not scan.root.files.exists(Path(record.path)):
+def _content_fault(
+    scan: Scan, job: SeenJob, record: Checkpoint, has_file: bool
+) -> tuple[str, str] | None:
+    if not has_file:
         # The oldest checkpoints of a live job are removed meanwhile.
         return None if job.is_live else (f"The file of the checkpoint {record.name} is missing", "")
     done = 0
@@ -440,7 +451,7 @@ CHECKS = (
     ),
     Check(
         "temporary files",
-        "Temporary files of the program without a writer, older than an hour",
+        "Temporary files of the program that were not changed for an hour",
         "The temporary file {file} was left behind ({what}).",
         "Moves it.",
         _temporary,
@@ -530,7 +541,7 @@ def in_markdown() -> str:
     """Return the table for the guide."""
     lines = ["| what is checked | what a repair does |", "|---|---|"]
     lines += [
-        f"| {one.looks_at} | {one.repair or 'Nothing: the finding says what to do.'} |"
+        f"| {one.subject} | {one.repair or 'Nothing: the finding says what to do.'} |"
         for one in CHECKS
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot, now_s
 from backend.datastore.jobs.files import JobFile, read_job
-from backend.datastore.jobs.reaper import look
+from backend.datastore.jobs.reaper import inspect
 from backend.datastore.jobs.run_status import RunFacts, RunState
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder
@@ -142,7 +142,7 @@ class Scan:
             folder = self.root.job(job_id)
             file, fault, seen = None, None, None
             try:
-                seen = look(folder)
+                seen = inspect(folder)
             except BackendError as error:
                 self.not_checked.append(error.with_remedy)
             try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.shell.help import read_topics
 from backend.records.nodes.entry import HostKey, SshFacts
 from backend.records.nodes.reading import Finding
 from backend.records.notifications.notification import Channels, Mail
+from backend.records.verify.finding import Verification, VerifyFinding
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import SOUND, open_job
@@ -17,6 +20,7 @@ from widgets.shell.command_palette import Palette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts_dialog import ShortcutsDialog
+from widgets.shell.verify_section import RepairDialog
 
 
 def _notices(stage: Stage, items: list[NoticeItem]) -> None:
@@ -96,6 +100,74 @@ def _to_ssh(stage: Stage, page: SettingsPage) -> None:
     stage.settle()
     for area in page.findChildren(QScrollArea):
         area.ensureWidgetVisible(page.ssh)
+
+
+ID = "20261124-5wx8g7"
+FINDINGS = (
+    VerifyFinding(
+        "half made", "import of the dataset faces",
+        "The import of the dataset faces was begun and not finished.", "Moves what was copied.", "",
+        ("datasets/.faces.importing-desk7-5b1c0de8aa31-48211-1193482-0f3a9c1e",),
+    ),
+    VerifyFinding(
+        "checkpoints", f"job {ID}",
+        "The checkpoint epoch-0012-step-001440 is damaged: its contents changed after it was "
+        f"saved (job {ID}).", "Moves it; a resume takes an older checkpoint.", "",
+        (*(f"jobs/{ID}/checkpoints/epoch-0012-step-001440.{suffix}" for suffix in ("pt", "json")),
+         f"jobs/{ID}/checkpoints/latest.json"),
+    ),
+    VerifyFinding(
+        "version files", "dataset digits@2",
+        "The dataset digits@2 is missing “train/0412.png” and 3 more, which was in it when it was "
+        "imported.", "", "Restore the file, or import the folder again as a new version.",
+    ),
+)  # fmt: skip
+
+
+def _to_verify(stage: Stage, page: SettingsPage) -> None:
+    from PySide6.QtWidgets import QScrollArea
+
+    stage.settle()
+    for area in page.findChildren(QScrollArea):
+        area.ensureWidgetVisible(page.verify)
+
+
+@screen("settings-verify")
+def settings_verify(stage: Stage) -> None:
+    page = _settings(stage)
+    gone = "gpu07 did not answer for 8 s. Check that it is switched on."
+    found = Verification(1204, 31, 5120, 812_000_000_000, 0, FINDINGS, (gone,))
+    page.verify.contents.setChecked(True)
+    page.verify.show_result(found)
+    _to_verify(stage, page)
+
+
+@screen("settings-verifying", (LARGE, SMALL))
+def settings_verifying(stage: Stage) -> None:
+    page = _settings(stage)
+    page.verify.show_progress(0.42, "Comparing contents")
+    _to_verify(stage, page)
+
+
+@screen("settings-verified", (SMALL,))
+def settings_verified(stage: Stage) -> None:
+    page = _settings(stage)
+    page.verify.show_result(Verification(1204, 31, 5120, None, 0, ()))
+    _to_verify(stage, page)
+
+
+@screen("repair")
+def repair(stage: Stage) -> None:
+    _settings(stage)
+    stage.lay_over(RepairDialog([one for one in FINDINGS if one.repair], stage.window))
+
+
+@screen("repair-many", (SMALL,))
+def repair_many(stage: Stage) -> None:
+    _settings(stage)
+    many = [replace(FINDINGS[0], moves=(f"jobs/{ID}/.status.json.{n}.0f3a9c1e.tmp",)) for n in
+            range(60)]  # fmt: skip
+    stage.lay_over(RepairDialog(many, stage.window))
 
 
 @screen("settings-checking")
