@@ -292,7 +292,7 @@ def _always(_world: World) -> bool:
     return True
 
 
-def _is_whole(world: World) -> bool:
+def is_whole(world: World) -> bool:
     return not world.faults
 
 
@@ -345,8 +345,8 @@ ACTS: tuple[Act, ...] = (
     Act("killed command", 5, World.resting, killed_command),
     Act("shut down", 1, World.live, shut_down),
     Act("kill keeper", 2, World.keeper, lambda world, chance: world.kill(world.keeper())),
-    Act("fill disk", 2, _is_whole, lambda world, chance: world.fill_disk()),
-    Act("make read-only", 2, _is_whole, make_read_only),
+    Act("fill disk", 2, is_whole, lambda world, chance: world.fill_disk()),
+    Act("make read-only", 2, is_whole, make_read_only),
     Act("jump clock", 2, _always, jump_clock),
 )
 

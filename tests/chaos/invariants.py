@@ -73,6 +73,17 @@ def ranks_end_without_supervisor(world: World) -> str:
     return ""
 
 
+def ends_are_recorded(world: World) -> str:
+    """10 s: a supervisor that nothing was done to has written how its run ended."""
+    for job in world.jobs():
+        run = world.folder_of(job).newest_run()
+        attempt = world.folder_of(job).attempt(run)
+        has_begun = attempt.supervisor.exists() and (job, run) not in world.harmed
+        if has_begun and not world.supervisor(job, run) and not attempt.exit.exists():
+            return f"run {run} of {job} is over and has no exit.json"
+    return ""
+
+
 def states_are_true(world: World) -> str:
     """60 s; for a run that was claimed and never got a supervisor, the product's own limit more."""
     for number in range(len(world.desktops) if world.may_compare() else 1):
@@ -229,6 +240,7 @@ def waiting_has_reasons(world: World) -> str:
 
 INVARIANTS = (
     Invariant("ranks end without a supervisor", ranks_end_without_supervisor, 90, True),
+    Invariant("ends are recorded", ends_are_recorded, 10, True),
     Invariant("states are true", states_are_true, 60 + START_LIMIT_S),
     Invariant("failures have causes", failures_have_causes, 0),
     Invariant("checkpoints stay", checkpoints_stay, 0),

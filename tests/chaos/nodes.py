@@ -6,13 +6,14 @@ import contextlib
 import os
 import random
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
-from tests.chaos.acts import PEOPLE, Act, Do
+from tests.chaos.acts import PEOPLE, Act, Do, is_whole
 from tests.chaos.world import Clock, World, one
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
@@ -56,13 +57,8 @@ class Nodes(World):
     def may_compare(self) -> bool:
         return not self.faults
 
-    def break_node(self, node: Node, what: str, repair: Callable[[], object]) -> str:
-        self.harm()
-        self.faults[f"{what} {node.name}"] = repair
-        return node.name
 
-
-def breaking(what: str, do: Callable[[Node], object], undo: Callable[[Node], object]) -> Do:
+def breaking(what: str, do: Callable[[Node], object]) -> Do:
     """An act that breaks one node until it is repaired."""
 
     def act(world: World, chance: random.Random) -> str:
@@ -70,14 +66,14 @@ def breaking(what: str, do: Callable[[Node], object], undo: Callable[[Node], obj
         node = one(chance, list(world.ready.cluster.nodes.values()))
 
         def repair() -> None:
-            undo(node)
             world.ready.cluster.heal()
             # As a cron of the node would.
             world.ready.revive()
 
-        name = world.break_node(node, what, repair)
+        world.harm()
+        world.faults[f"{what} {node.name}"] = repair
         do(node)
-        return name
+        return node.name
 
     return act
 
@@ -85,26 +81,14 @@ def breaking(what: str, do: Callable[[Node], object], undo: Callable[[Node], obj
 def kill_agent(node: Node) -> None:
     for process in node.processes():
         if "backend.node.agent.agent" in process.argv:
-            os.kill(process.host_pid, 9)
-
-
-def reboot(node: Node) -> None:
-    node.reboot()
-
-
-def _nothing(node: Node) -> None:
-    """`Cluster.heal` does what is needed."""
-
-
-def _is_whole(world: World) -> bool:
-    return not world.faults
+            os.kill(process.host_pid, signal.SIGKILL)
 
 
 _BREAKS: tuple[tuple[str, Callable[[Node], object]], ...] = (
     ("cut", Node.cut),
     ("slow", lambda node: node.delay(300)),
     ("power off", Node.power_off),
-    ("reboot", reboot),
+    ("reboot", Node.reboot),
     ("clock back", lambda node: node.set_clock(-7200)),
     ("clock on", lambda node: node.set_clock(7200)),
     ("full disk", Node.fill_disk),
@@ -114,12 +98,12 @@ _BREAKS: tuple[tuple[str, Callable[[Node], object]], ...] = (
 )
 ACTS: tuple[Act, ...] = (
     *PEOPLE,
-    *(Act(what, 2, _is_whole, breaking(what, do, _nothing)) for what, do in _BREAKS),
+    *(Act(what, 2, is_whole, breaking(what, do)) for what, do in _BREAKS),
 )
 
 
 @contextlib.contextmanager
-def made(folder: Path):  # type: ignore[no-untyped-def]
+def made(folder: Path) -> Iterator[tuple[ReadyCluster, Services]]:
     """Bring the cluster up, and set its nodes and two desktops up."""
     with (
         Cluster(folder / "cluster") as cluster,

@@ -230,6 +230,13 @@ class World:
 
 
 def one(chance: random.Random, of: Sequence[T]) -> T:
+    """Choose one.
+
+    Raises:
+        BackendError: None is left: what the act was able to do a moment ago has ended by itself.
+    """
+    if not of:
+        raise BackendError("Nothing is left to choose from.")
     return of[chance.randrange(len(of))]
 
 
