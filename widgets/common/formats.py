@@ -7,12 +7,12 @@ readable text: a diverging run passes NaN and 1e30 to every figure. No line brea
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from backend.records.base import number_format
+from backend.records.base.layout import epoch_and_step, place_of
 
 THIN = number_format.THIN
 """Between thousands: narrow and non-breaking."""

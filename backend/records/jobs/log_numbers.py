@@ -33,6 +33,10 @@ def _is_pattern(pattern: str) -> bool:
     return bool(_NAME.search(pattern))
 
 
+def is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(f"{{{text}}}"))
+
+
 def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
     """Return the numbers that the patterns find in a line, by name."""
     return {

@@ -96,6 +96,11 @@ class JobSummary(NamedTuple):
             return LIVE
         return WAITING if self.state in (JobState.CREATED, JobState.QUEUED) else ENDED
 
+    @property
+    def resumes(self) -> bool:
+        """As of `JobView`."""
+        return "resume_arguments=" in self.settings or "script" not in dict(self.pins)
+
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)

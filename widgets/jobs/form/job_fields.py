@@ -150,6 +150,9 @@ class JobFields(QObject):
         self._kinds.pop(path, None)
         self._left_out.discard(path)
 
+    def has(self, path: str) -> bool:
+        return path in self._fields
+
     def field(self, path: str) -> Field:
         return self._fields[path]
 

@@ -74,8 +74,8 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Message", view.status.message),
         *(("Warning", alarm.sentence) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", f"{view.status.epoch} of {view.epochs}" if view.epochs else ""),
-        ("Step", f"{view.step} of {view.status.total_steps}" if view.status.total_steps else ""),
+        ("Epoch", _of(view.status.epoch, view.epochs)),
+        ("Step", _of(view.step, view.status.total_steps)),
         ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.why_slow()),
         *((name, in_figures(value)) for name, value in view.status.metrics.items()),
@@ -97,6 +97,10 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )
+
+
+def _of(value: int, total: int) -> str:
+    return f"{value} of {total}" if total else str(value or "")
 
 
 def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:
