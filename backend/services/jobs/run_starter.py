@@ -21,6 +21,7 @@ from backend.launch.network import common_subnet
 from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
 from backend.node.run import run_start
 from backend.node.system import wording
+from backend.records.base import content
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
@@ -95,7 +96,8 @@ class RunStarter:
         if plan.blind:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
-            needed = (*weights, *(path for path in sidecars if path.exists()))
+            files = [one for path in weights for _, one in content.files_of(path)]
+            needed = (*files, *(path for path in sidecars if path.exists()))
             access.provide(plan.blind, folder, self._versions(file), needed, progress)
         with self._nodes.head(plan.ranks) as head:
             if not run_start.claim(folder, run, access):

@@ -81,15 +81,15 @@ def what_stop_costs(
 ) -> str:
     """Return what pressing the button costs; ``is_overdue``: stopping takes too long."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
-    there = when = place = ""
+    there = when = at = ""
     if newest is not None:
         # The time itself: "5 min ago" would not change while no update arrives.
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
-        place = f"epoch {newest.epoch}" if newest.epoch else f"step {formats.count(newest.step)}"
-        there = f"Newest checkpoint: {place}, {when}.".replace(", .", ".")
+        at = f"epoch {newest.epoch}" if newest.epoch else f"step {formats.count(newest.step)}"
+        there = f"Newest checkpoint: {at}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
-        rest = f"{place}, {when}" if newest is not None else "its start"
+        rest = f"{at}, {when}" if newest is not None else "its start"
         # Short enough for a small window, whatever the day of the checkpoint.
         return f"Stopping is slow. “Kill now” loses everything after {rest}."
     if view.state is JobState.STOPPING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
@@ -338,7 +337,9 @@ class JobDetail(QWidget):
         self.ranks.history.pictures.saved.connect(self._save_of_job)
         self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.log_requested.connect(self._show_log_of)
-        self.log.number_marked.connect(partial(self.job_actions.ask, do.DRAW_NUMBER))
+        self.log.number_marked.connect(
+            lambda job_id, pattern: self.job_actions.ask(do.DRAW_NUMBER, job_id, pattern)
+        )
         self.job_actions.on(do.EXPORT, lambda _job_id: self.export())
         self.job_actions.on(do.ELSEWHERE, lambda _job_id: self.open_elsewhere())
         self.job_actions.on(do.RENAME, lambda _job_id: self.header.rename())

@@ -37,8 +37,9 @@ from widgets.jobs.log.log_view import LogView
 from widgets.jobs.log.number_dialog import NumberDialog
 
 POLL_INTERVAL_MS = 500
-_MOST_NUMBERS, _BEFORE = 12, 16
-"""Of a line in its menu, each with some letters before it."""
+_MOST_NUMBERS = 12
+"""Of a line in its menu, each with the text before it."""
+_LITTER = " \t[](){}/|,;:*"
 MOST_COPIED = 50_000
 _ALL_WORDS_FROM_W = 640
 """The most lines that are copied at once."""
@@ -378,9 +379,9 @@ class LogTab(QWidget):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for begin, end in places:
-            words = f"Draw {text[max(0, begin - _BEFORE) : end].strip()}…".replace("&", "&&")
-            menu.addAction(words, partial(self._name_number, text, (begin, end)))
+        for before, (begin, end) in zip([0, *(end for _, end in places)], places, strict=False):
+            words = text[before:end].lstrip(_LITTER).replace("&", "&&")
+            menu.addAction(f"Draw {words}…", partial(self._name_number, text, (begin, end)))
         menu.popup(at)
 
     def _name_number(self, text: str, place: tuple[int, int]) -> None:
