@@ -109,6 +109,7 @@ class JobController(QObject):
         actions.on(do.EARLIER, self._earlier)
         actions.on(do.READ_CHECKPOINTS, self._checkpoints)
         actions.on(do.KEEP, self._keep)
+        actions.on(do.DRAW_NUMBER, self._draw_number)
         actions.on(do.VERIFY, self._verify)
         actions.on(do.READ_HISTORY, self._history)
         actions.on(do.READ_SETTINGS, self._settings)
@@ -331,6 +332,10 @@ class JobController(QObject):
 
         work = partial(self._jobs.keep, job_id, checkpoint.name, is_kept=not checkpoint.is_kept)
         self._run("job", job_id, work, marked)
+
+    def _draw_number(self, job_id: str, pattern: str) -> None:
+        work = partial(self._jobs.lifecycle.draw_number, job_id, pattern)
+        self._run("job", job_id, work, lambda _view: self._settings(job_id))
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""

@@ -39,6 +39,9 @@ class Bars(Progress):
         """Show a run; only its state until the number of steps is known."""
         if self._is_quiet:
             return
+        if view.status.total_steps and view.state.is_live and not view.status.steps_per_epoch:
+            self.report(view.step, view.status.total_steps, view.state.word)
+            return
         if not view.status.total_steps or not view.status.steps_per_epoch:
             self._wait(view)
             return

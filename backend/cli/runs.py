@@ -87,7 +87,8 @@ def state(view: JobView, *, failed: bool = False) -> Answer:
     progress = ""
     status = view.status
     if status.total_steps:
-        progress = f", epoch {status.epoch} of {view.epochs}" if view.epochs else ""
+        if status.epoch and view.epochs:
+            progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
     reason = [text] if (text := cause(view) or status.message) else []
     return Answer(view, f"{view.id}: {view.state.word}{progress}", reason, failed=failed)

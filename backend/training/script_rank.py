@@ -270,12 +270,13 @@ class Reports:
         self._folder = folder
         self._config = launch.config
         before = last_status(folder)
+        steps = before.step if before is not None and launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
             log.stat().st_size if log.exists() else 0,
             (folder.output, work),
             folder.tensorboard,
-            steps_before=before.step if before is not None and launch.resume_from else 0,
+            steps_before=steps,
         )
         self._order = StepOrder()
         self._reporter = Reporter(
@@ -287,13 +288,15 @@ class Reports:
             before=before,
             times_exchange=False,
         )
+        # From now on it ends by itself when a stop is requested, whatever it says of its steps.
+        self._total = launch.config.total_steps or 0
+        self._reporter.plan(step=steps, epoch=0, total_steps=self._total, steps_per_epoch=0)
         self._reporter.state(JobState.TRAINING)
         self._at: float | None = None
         self._last = Point(0, 0, {})
         self._values: dict[str, float] = {}
         self._steps: set[int] = set()
         self._patterns: Sequence[str] = ()
-        self._total = 0
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
     def update(self, is_over: bool = False, ended_well: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,34 @@ while step < given.steps and not os.path.exists(os.environ["RINGMASTER_STOP"]):
         time.sleep(0.05)
 """
 SIGNALLED = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n" + COUNT
+FOLDERS = """
+import argparse, json, os, pathlib, signal, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+given = argparse.ArgumentParser()
+given.add_argument("--out", type=pathlib.Path)
+given.add_argument("--resume", default="")
+given = given.parse_args()
+step = int(pathlib.Path(given.resume, "state.txt").read_text()) if given.resume else 0
+print("begins at", step, flush=True)
+while not os.path.exists(os.environ["RINGMASTER_STOP"]):
+    step += 1
+    made = given.out / f"checkpoint-{step}"
+    made.mkdir()
+    (made / "model.pt").write_text("weights")
+    (made / "state.txt").write_text(str(step))
+    (given.out / "last.pt").write_text(str(step))
+    print(json.dumps({"step": step, "eval_loss": abs(step - 2)}), flush=True)
+    time.sleep(0.5)
+"""
+TEXT = """
+import os, signal, time
+for epoch in range(4):
+    for batch in range(5):
+        print(f"Epoch [{epoch}/4][{batch}/5] loss: {1 / (1 + 5 * epoch + batch):.4f}", flush=True)
+while not os.path.exists(os.environ["RINGMASTER_STOP"]):
+    print("waits, accuracy 0.5", flush=True)
+    time.sleep(0.3)
+"""
 DISTRIBUTED = """
 import json, os
 import torch, torch.distributed
@@ -138,6 +167,73 @@ def test_a_stop_ends_all_processes_and_a_resume_continues(
     )
     services.jobs.lifecycle.stop(view.id)
     assert services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
+
+
+def test_a_checkpoint_may_be_a_folder_and_a_file_that_is_written_again(
+    services: Services, tmp_path: Path
+) -> None:
+    best = {"checkpoint": {"best_metric": "eval_loss"}, "processes": 1, **RESUME}
+    view = job_of(services, tmp_path, FOLDERS, **best)
+    queries, folder = services.jobs.queries, services.data_root.job(view.id)
+    services.jobs.lifecycle.start(view.id)
+    wait_for(lambda: len(queries.checkpoints(view.id)) >= 3, "three checkpoints")
+    services.jobs.lifecycle.stop(view.id)
+    view = queries.wait(view.id)
+    assert view.state is JobState.INTERRUPTED, log_of(services, view)
+    found = {Path(one.path).name: one for one in queries.checkpoints(view.id)}
+    last = max(one.step for one in found.values())
+    names = {f"checkpoint-{step}" for step in range(1, last + 1)}
+    assert found.keys() == {"last.pt"} | names
+    assert {one.step for name, one in found.items() if name == f"checkpoint-{one.step}"}
+    assert [one.name for one in found.values() if one.is_latest]
+    assert "newest checkpoint is step-" in view.status.message
+    assert "epoch" not in "".join(one.name for one in found.values())
+    for name in ("last.pt", f"checkpoint-{last}"):
+        assert services.jobs.damage(view.id, name) == ""
+        assert services.jobs.keep(view.id, name).is_kept
+    taken = services.jobs.export(view.id, "checkpoint-1", "zip", tmp_path / "taken.zip")
+    with zipfile.ZipFile(taken) as archive:
+        assert archive.read("checkpoint-1/state.txt") == b"1"
+    for format, output, words in (
+        ("zip", taken, "exists already and was not changed"),
+        ("pt", tmp_path / "no.pt", "is a folder"),
+    ):
+        with pytest.raises(BackendError, match=words):
+            services.jobs.export(view.id, "checkpoint-1", format, output)
+    services.jobs.lifecycle.resume(view.id, f"checkpoint-{last}")
+    wait_for(lambda: f"begins at {last}" in log_of(services, view), "the resumed script")
+    wait_for(lambda: queries.show(view.id).step > last, "a step of the resumed script")
+    services.jobs.lifecycle.stop(view.id)
+    assert queries.wait(view.id).state is JobState.INTERRUPTED
+    assert (folder.output / "checkpoint-1/state.txt").read_text() == "1"
+    steps = list(queries.history(view.id).steps)
+    assert steps == sorted(set(steps))
+
+
+def test_a_number_that_is_marked_while_the_script_runs_becomes_its_curve(
+    services: Services, tmp_path: Path
+) -> None:
+    view = job_of(services, tmp_path, TEXT, arguments=[], processes=1)
+    queries = services.jobs.queries
+    services.jobs.lifecycle.start(view.id)
+    queries.wait(view.id, until=lambda v: v.state is JobState.TRAINING or v.state.is_over)
+    wait_for(lambda: "waits" in log_of(services, view), "the last line of its training")
+    for pattern in ("Epoch [{epoch}/{epochs}", "loss: {loss}"):
+        services.jobs.lifecycle.draw_number(view.id, pattern)
+    view = queries.wait(view.id, until=lambda v: v.step >= 20 or v.state.is_over)
+    assert list(queries.history(view.id).metrics["loss"]) == pytest.approx(
+        [1 / step for step in range(1, 21)], abs=1e-4
+    )
+    assert (view.status.epoch, view.epochs) == (4, 4)
+    services.jobs.lifecycle.draw_number(view.id, "accuracy {accuracy}")
+    wait_for(lambda: "accuracy" in queries.history(view.id).metrics, "the second curve")
+    services.jobs.lifecycle.stop(view.id)
+    view = queries.wait(view.id)
+    assert "There is no checkpoint: the script wrote none." in view.status.message
+    assert queries.history(view.id).problems == ()
+    assert len(queries.show(view.id).config.log_numbers) == 3
+    with pytest.raises(BackendError, match="names in braces"):
+        services.jobs.lifecycle.draw_number(view.id, "loss")
 
 
 def test_a_resume_needs_arguments_for_it(services: Services, tmp_path: Path) -> None:

@@ -124,13 +124,18 @@ def read_history(
 def epochs_done(update: HistoryUpdate, steps_per_epoch: int) -> HistoryUpdate:
     """Add to ``update`` how many epochs were complete after each step, if that is known.
 
+    A script may have no epochs: those are no numbers.
+
     Steps that this length of an epoch puts into another epoch (the job was resumed with another
     number of processes) count as the end of their own epoch.
     """
+    epochs: Column = np.asarray(update.epochs)
+    if len(epochs) and not epochs.all():
+        known: Column = np.where(epochs, epochs, np.nan)
+        return replace(update, epochs_done=known)
     if steps_per_epoch < 1 or not len(update.steps):
         return update
     done = np.asarray(update.steps) / steps_per_epoch
-    epochs = np.asarray(update.epochs)
     place: Column = np.where(np.ceil(done) == epochs, done, epochs.astype(np.float64))
     return replace(update, epochs_done=place)
 

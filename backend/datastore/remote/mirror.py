@@ -25,6 +25,7 @@ from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_here
 from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.content import whole_sha256
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import remove_tree
 from backend.records.base.mirror_usage import MirrorRoom
@@ -97,7 +98,9 @@ class Mirror(MirrorReader, NotStaging):
     # Reading large files in place.
 
     def size(self, path: Path) -> int:
-        return self._line.ask(lambda files: files.status(self._remote(path)).bytes)
+        return self._line.ask(
+            lambda files: sum(one.bytes for _, one in _files(files, self._remote(path)))
+        )
 
     def changed_s(self, path: Path) -> float:
         # The local file has the time of this computer until the mirror has compared the two.
@@ -108,7 +111,15 @@ class Mirror(MirrorReader, NotStaging):
 
     def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
         with self._line.apart() as shell:
-            return remote_content.sha256(shell, self._remote(path), on_bytes)
+            with shell.files() as files:
+                found = _files(files, self._remote(path))
+            hashes = (
+                (name, remote_content.sha256(shell, one.path, on_bytes) if one.is_plain else "")
+                for name, one in found
+            )
+            if found and not found[0][0]:
+                return next(hashes)[1]
+            return whole_sha256(hashes)
 
     def fingerprint(self, folder: Path) -> str:
         return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
@@ -134,6 +145,10 @@ class Mirror(MirrorReader, NotStaging):
     def bring_file(self, path: Path, progress: Progress) -> None:
         make_here(path.parent)
         remote = self._look(lambda files: files.status(self._remote(path)))
+        if remote.is_folder:
+            for name, _ in self._look(lambda files: _files(files, remote.path)):
+                self.bring_file(path / name, progress)
+            return
         if is_same(path, remote):
             mirror_cache.is_wanted_now(path)
             return
@@ -261,3 +276,11 @@ class Mirror(MirrorReader, NotStaging):
             self.refresh_job(folder)
         else:
             self.replace_bytes(folder.status, folder.status.read_bytes())
+
+
+def _files(files: SftpFiles, path: str) -> list[tuple[str, RemoteFile]]:
+    """As `content.files_of`: of a file itself with ""."""
+    remote = files.status(path)
+    if not remote.is_folder:
+        return [("", remote)]
+    return sorted(remote_content.walk(files, path).files.items(), key=lambda found: found[0])

@@ -19,7 +19,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.library import library_files
 from backend.datastore.nodes import history as node_history
-from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.atomic_files import read_json, replace_bytes
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -32,6 +32,7 @@ from backend.records.base.layout import (
 from backend.records.base.local_files import remove_tree
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
+from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind
 from backend.ssh.interface import Shell
 from backend.ssh.persistent_connection import PersistentConnection
@@ -178,7 +179,10 @@ class MirrorReader:
     def _pull_checkpoints(
         self, files: SftpFiles, folder: JobFolder, remote: RemoteFile | None
     ) -> None:
-        """Fetch the sidecar of each checkpoint whose file exists; see `list_checkpoints`."""
+        """Fetch the sidecar of each checkpoint whose file exists; see `list_checkpoints`.
+
+        A script has its files elsewhere; its sidecars go with them.
+        """
         here = folder.checkpoints
         if remote is None or is_same(here, remote):
             return
@@ -193,9 +197,9 @@ class MirrorReader:
                 self._pull_known(files, here / name, one)
             if suffix != SIDECAR_SUFFIX or name.startswith("."):
                 continue
-            if there is not None or name == folder.latest.name:
+            self._pull_known(files, here / name, one)
+            if there is not None or name == folder.latest.name or is_of_script(here / name):
                 kept.add(name)
-                self._pull_known(files, here / name, one)
             if there is not None and is_same(here / there.name, there):
                 kept.add(there.name)
         for name in _names(here) - kept:
@@ -340,6 +344,13 @@ def _names(here: Path) -> set[str]:
         return {name for name in os.listdir(here) if not name.startswith(".")}
     except FileNotFoundError:
         return set()
+
+
+def is_of_script(sidecar: Path) -> bool:
+    """Return whether a script wrote the checkpoint, where it wanted to."""
+    with suppress(OSError, ValueError):
+        return bool(Checkpoint.from_dict(read_json(sidecar)).file)
+    return False
 
 
 def make_here(folder: Path) -> None:

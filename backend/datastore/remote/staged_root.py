@@ -25,7 +25,7 @@ from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
 from backend.datastore.remote import remote_content
-from backend.datastore.remote.mirror_sync import MirrorReader, is_same
+from backend.datastore.remote.mirror_sync import MirrorReader, is_of_script, is_same
 from backend.records.base import folder_modes
 from backend.records.base.atomic_files import read_json
 from backend.records.base.content import hash_file
@@ -140,8 +140,10 @@ class StagedRoot(MirrorReader):
         for name, one in found.items():
             stem, suffix = os.path.splitext(name)
             is_whole = stem + CHECKPOINT_SUFFIX in found or name == folder.latest.name
-            if suffix == SIDECAR_SUFFIX and is_whole and not name.startswith("."):
+            if suffix == SIDECAR_SUFFIX and not name.startswith("."):
                 self._pull_known(files, here / name, one)
+                if not is_whole and not is_of_script(here / name):
+                    (here / name).unlink(missing_ok=True)
         for sidecar in here.glob(f"*{SIDECAR_SUFFIX}"):
             if sidecar.name not in found and made_by(sidecar) == run:
                 # Rank 0 keeps the requested number, and has removed this one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 _PIECE_BYTES = 1 << 20
@@ -35,9 +35,15 @@ def sha256_of(path: Path, on_bytes: Callable[[int], None] = lambda count: None) 
     """Hash a file, or the relative paths and hashes of all files of a folder."""
     if not path.is_dir():
         return hash_file(path, on_bytes)
+    return whole_sha256(
+        (name, "" if one.is_symlink() else hash_file(one, on_bytes)) for name, one in files_of(path)
+    )
+
+
+def whole_sha256(files: Iterable[tuple[str, str]]) -> str:
+    """Return the hash of a folder from the sorted paths and hashes of its files."""
     whole = hashlib.sha256()
-    for name, one in files_of(path):
-        digest = "" if one.is_symlink() else hash_file(one, on_bytes)
+    for name, digest in files:
         whole.update(os.fsencode(name) + f"\0{digest}\n".encode())
     return whole.hexdigest()
 

@@ -168,13 +168,20 @@ class CheckpointPolicy:
     """When checkpoints are made, and which are kept. That of the last epoch is always kept."""
 
     every_epochs: int | None = field(
-        default=1, metadata=_kept("whole", "Checkpoint every, epochs", low=1, term="checkpoint")
+        default=1,
+        metadata=_kept(
+            "whole", "Checkpoint every, epochs", low=1, of="training", term="checkpoint"
+        ),
     )
     every_steps: int | None = field(
-        default=None, metadata=_kept("whole", "Checkpoint every, steps", low=1, term="checkpoint")
+        default=None,
+        metadata=_kept("whole", "Checkpoint every, steps", low=1, of="training", term="checkpoint"),
     )
     every_minutes: float | None = field(
-        default=None, metadata=_kept("number", "Checkpoint every, min", above=0, term="checkpoint")
+        default=None,
+        metadata=_kept(
+            "number", "Checkpoint every, min", above=0, of="training", term="checkpoint"
+        ),
     )
     keep_latest: int = field(
         default=2, metadata=_kept("whole", "Keep latest", low=1, term="retention")

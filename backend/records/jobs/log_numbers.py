@@ -20,7 +20,7 @@ _LONGEST_LINE = 2_000
 
 def wrong_pattern(patterns: Iterable[str]) -> str:
     """Return the first that is no pattern, or ""."""
-    return next((one for one in patterns if not _is_pattern(one)), "")
+    return next((one or " " for one in patterns if not _is_pattern(one)), "")
 
 
 def _is_pattern(pattern: str) -> bool:
@@ -31,6 +31,10 @@ def _is_pattern(pattern: str) -> bool:
         if not "".join(words[::2]).strip() or not all(word.strip() for word in words[2:-1:2]):
             return False
     return bool(_NAME.search(pattern))
+
+
+def is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(f"{{{text}}}"))
 
 
 def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
@@ -76,7 +80,7 @@ def pattern_for(line: str, begin: int, end: int, name: str) -> str:
     """Return the pattern that finds the number at a place in this line and those like it.
 
     It has the text right before the number; where that is not enough, text from further left, or
-    the text after it.
+    the text on both sides.
     """
     edges = [0, *(edge for span in numbers_in(line) if span[1] <= begin for edge in span), begin]
     texts = [line[left:right] for left, right in zip(edges[::2], edges[1::2])]
@@ -90,5 +94,5 @@ def pattern_for(line: str, begin: int, end: int, name: str) -> str:
             says_it = any(map(str.isalpha, pattern.replace(hole, "")))
             if says_it and _places(pattern, line).get(name, (-1,))[0] == begin:
                 return pattern
-    after = re.match(r"\s?\s*\S*", line[end:])
-    return f"{hole}{after[0].rstrip(',;') if after is not None else ''}"
+    after = re.match(r"\s?[^\s\d]*", line[end:])
+    return f"{own.strip()}{hole}{after[0] if after is not None else ''}"

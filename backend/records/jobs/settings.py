@@ -72,8 +72,9 @@ CHANGEABLE = tuple(path for path, one in SETTINGS.items() if one.is_changeable)
 def is_of(path: str, *, script: bool) -> bool:
     """Return whether jobs with a script have a setting, or else those with a model."""
     table = path.partition(".")[0]
-    owner = declared_in(JobConfig).get(table)
-    return owner is None or owner.of != ("training" if script else "script")
+    owners = (declared_in(JobConfig).get(table), SETTINGS.get(path))
+    other = "training" if script else "script"
+    return all(one is None or one.of != other for one in owners)
 
 
 def value_at(raw: Mapping[str, Any], path: str) -> Any:

@@ -99,6 +99,11 @@ class JobSummary(NamedTuple):
         is_waiting = self.state is JobState.CREATED or self.state.is_queued
         return WAITING if is_waiting else ENDED
 
+    @property
+    def resumes(self) -> bool:
+        """As of `JobView`."""
+        return "resume_arguments=" in self.settings or "script" not in dict(self.pins)
+
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)

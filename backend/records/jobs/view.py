@@ -19,6 +19,7 @@ from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
 
 JOULES_A_KWH = 3.6e6
+WHY_NO_RESUME = "The script has no arguments to resume with; clone the job to give it some"
 
 
 def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
@@ -70,8 +71,13 @@ class JobView:
 
     @property
     def epochs(self) -> int:
-        """Return the epochs of the job; 0 if only its script knows them."""
-        return self.config.epochs
+        """Return the epochs of the job; 0 as long as only its script knows them."""
+        return self.config.epochs or self.status.epochs
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether it can continue from a checkpoint: a script needs arguments for it."""
+        return not self.config.script or bool(self.config.resume_arguments)
 
     @property
     def world_size(self) -> int:

@@ -169,6 +169,20 @@ class JobLifecycle:
         audit_log.add(folder, "Killed")
         return self._queries.show(job_id)
 
+    def draw_number(self, job_id: str, pattern: str) -> JobView:
+        """Draw a number of the log of a script: rank 0 of a live run begins with it by itself.
+
+        It reads the log of its run from the beginning; a history has no earlier step again, so
+        lines before what is drawn already are left out.
+        """
+        folder, file, view = self._queries.read(job_id)
+        patterns = list(dict.fromkeys((*file.config.log_numbers, pattern)))
+        file = _changed(file, (), {"log_numbers": patterns})
+        with as_backend_error(f"The settings of the job {job_id} could not be written"):
+            job_files.write_placement(folder, file.config)
+        audit_log.add(folder, f"Number in the log: {pattern}")
+        return replace(view, config=file.config)
+
     def run(
         self,
         folder: OpenJob,
@@ -217,7 +231,7 @@ class JobLifecycle:
 
         A refusal offers an older one.
         """
-        if file.config.script and not file.config.resume_arguments:
+        if not view.resumes:
             raise BackendError(
                 f"The job {view.id} has no arguments with which its script resumes.",
                 'Clone it with resume_arguments, such as ["--resume", "{checkpoint}"].',
@@ -225,7 +239,7 @@ class JobLifecycle:
         if view.state is JobState.FINISHED and not name:
             raise BackendError(
                 f"The job {view.id} has done all its {file.config.epochs} epochs."
-                if view.epochs
+                if file.config.epochs
                 else f"The script of job {view.id} has ended.",
                 "Clone it with more epochs and start_from, or start it over.",
             )

@@ -24,6 +24,7 @@ from backend.launch.placement import NodePaths, one_site, rank_plans, require_on
 from backend.node.run import run_start
 from backend.node.system import wording
 from backend.provisioning.script_wheels import environment_name
+from backend.records.base import content
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
@@ -101,7 +102,8 @@ class RunStarter:
         if plan.blind:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
-            needed = (*weights, *(path for path in sidecars if path.exists()))
+            files = [one for path in weights for _, one in content.files_of(path)]
+            needed = (*files, *(path for path in sidecars if path.exists()))
             access.provide(plan.blind, folder, self._versions(file), needed, progress)
         if plan.config.on_failure.continues:
             self._prepare_others(plan.ranks)

@@ -6,7 +6,9 @@ exports and removes them.
 
 from __future__ import annotations
 
+import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -32,6 +34,7 @@ from backend.datastore.jobs.checkpoint_files import (
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
+from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
@@ -442,9 +445,9 @@ class JobService:
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(Path(record.path), progress or Progress())
             self._root.files.refresh_history(folder)
-        if file.config.script and format == "pt":
+        if file.config.script and format in ("pt", "zip"):
             with as_backend_error(f"{output} cannot be written"):
-                shutil.copyfile(record.path, output)
+                _copy_out(Path(record.path), output, is_zip=format == "zip")
             return output.absolute()
         pins = file.parts()
         # A dataset is read for ONNX alone, and may be large.
@@ -491,6 +494,25 @@ class JobService:
         if not there:
             raise _not_in_trash(job_id)
         return self.queries.show(job_id)
+
+
+def _copy_out(path: Path, output: Path, *, is_zip: bool) -> None:
+    """Copy what a script wrote, into a zip or as it is; nothing is replaced."""
+    if path.is_dir() and not is_zip:
+        raise BackendError(f"The checkpoint {path.name} is a folder.", "Export it as zip.")
+    if output.exists():
+        raise BackendError(f"{output} exists already and was not changed.")
+    fresh = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        if is_zip:
+            with zipfile.ZipFile(fresh, "x") as archive:
+                for name, one in content.files_of(path):
+                    archive.write(one, f"{path.name}/{name}" if name else path.name)
+        else:
+            shutil.copyfile(path, fresh)
+        fresh.rename(output)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _changed(

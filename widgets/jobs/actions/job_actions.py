@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.jobs.view import JobView
+from backend.records.jobs.view import WHY_NO_RESUME, JobView
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.actions import Action, Request, Requests, always, never
@@ -51,7 +51,8 @@ class JobFacts:
     def may_go_on(self) -> bool:
         """Return whether it can resume, by what is known: a job without steps cannot."""
         known = self.has_checkpoints
-        return self.job.state in _CAN_GO_ON and (self.job.progress > 0 if known is None else known)
+        may = self.job.state in _CAN_GO_ON and self.job.resumes
+        return may and (self.job.progress > 0 if known is None else known)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,10 @@ ELSEWHERE = JobAction(
     "elsewhere",
     "Resume on other nodes…",
     able=lambda on: (
-        bool(on.has_checkpoints) and on.job.state.is_over and on.job.state is not JobState.FINISHED
+        bool(on.has_checkpoints)
+        and on.job.state.is_over
+        and on.job.state is not JobState.FINISHED
+        and on.job.resumes
     ),
     on_page=True,
 )
@@ -197,7 +201,7 @@ def _main_of_state(on: JobFacts) -> JobAction:
     if state is JobState.CREATED:
         return START
     if state.is_queued:
-        again = START_OVER if has_none else RESUME
+        again = START_OVER if has_none or not on.job.resumes else RESUME
         now = again if on.job.run else START
         return replace(now, text="Start now", icon="play", is_primary=False, able=always)
     if state is JobState.FINISHED:
@@ -205,6 +209,8 @@ def _main_of_state(on: JobFacts) -> JobAction:
     if has_none:
         tip = f"There is no checkpoint to resume from. {_START_OVER_TIP}"
         return replace(START_OVER, text="Start over", tip=tip, is_primary=stands_out, able=always)
+    if not on.job.resumes:
+        return replace(RESUME, why_not=WHY_NO_RESUME, able=never)
     return replace(RESUME, is_primary=stands_out)
 
 
@@ -289,6 +295,8 @@ NEWEST = Request[[str]]("newest")
 """Show the newest run."""
 TRY = Request[[JobView, Sequence[Checkpoint], str]]("try")
 """A job, its checkpoints, and the name of the one to try."""
+DRAW_NUMBER = Request[[str, str]]("draw_number")
+"""And the pattern of a number in its log."""
 KEEP = Request[[str, Checkpoint]]("keep")
 """Keep a checkpoint always, or no more."""
 INSPECT = Request[[str, str, Sequence[Checkpoint]]]("inspect")

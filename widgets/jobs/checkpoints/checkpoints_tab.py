@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWi
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.view import JobView
+from backend.records.jobs.view import WHY_NO_RESUME, JobView
 from widgets.common import formats
 from widgets.common.actions import Request
 from widgets.common.buttons import Button
@@ -25,7 +25,7 @@ from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
-from widgets.jobs.checkpoints.export_dialog import export_name, format_title
+from widgets.jobs.checkpoints.export_dialog import checkpoint_words, export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
@@ -59,9 +59,7 @@ class CheckpointsTab(QWidget):
         self._verified: dict[str, tuple[str, str]] = {}
         self.model = CheckpointModel(
             (
-                TableColumn[Checkpoint](
-                    "Checkpoint", lambda one: formats.checkpoint(one.name), self._name_tip
-                ),
+                TableColumn[Checkpoint]("Checkpoint", checkpoint_words, self._name_tip),
                 TableColumn[Checkpoint](
                     "Metric",
                     lambda one: formats.metric(one.metrics.get(self._metric)),
@@ -145,7 +143,11 @@ class CheckpointsTab(QWidget):
         self.model.put(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
         self._nothing.say(
-            "floppy-disk", "No checkpoint yet", "The first one is saved after the first epoch."
+            "floppy-disk",
+            "No checkpoint yet",
+            f"Files and folders that match {', '.join(view.config.checkpoint_files)}"
+            if view.config.script
+            else "The first one is saved after the first epoch.",
         )
         each = max((c.bytes for c in checkpoints), default=0)
         always = sum(one.is_kept for one in checkpoints)
@@ -155,9 +157,10 @@ class CheckpointsTab(QWidget):
             best += " (not measured by this job yet)"
         held = [f"the {_several(policy.keep_latest, 'newest')}", best, "the last"]
         held += [f"{formats.count(always)} that you chose"] if always else []
-        self._policy.setText(
-            f"Kept: {', '.join(held[:-1])} and {held[-1]}, at most {formats.disk(most * each)}."
-        )
+        words = f"Kept: {', '.join(held[:-1])} and {held[-1]}, at most {formats.disk(most * each)}."
+        if view.config.script and not view.config.remove_old_checkpoints:
+            words = "All are kept as the script wrote them."
+        self._policy.setText(words)
         row_number = next(
             (r for r in range(self.model.rowCount()) if self._name(r) == kept),
             0 if checkpoints else -1,
@@ -187,7 +190,7 @@ class CheckpointsTab(QWidget):
     def _name_tip(self, checkpoint: Checkpoint) -> str:
         kind = format_title(self._exports.kind)
         return (
-            f"{checkpoint.name}, {formats.disk(checkpoint.bytes)}\n"
+            f"{checkpoint.file or checkpoint.name}, {formats.disk(checkpoint.bytes)}\n"
             f"Drag it into a folder to export it ({kind}, the last format used)"
         )
 
@@ -252,6 +255,8 @@ class CheckpointsTab(QWidget):
         view = self._view
         if view is None or checkpoint is None:
             return ""
+        if view.config.script:
+            return "" if view.resumes else WHY_NO_RESUME
         is_end = checkpoint.epoch >= view.epochs and not checkpoint.epoch_step
         return "It is the end of the last epoch" if is_end else ""
 
@@ -261,13 +266,14 @@ class CheckpointsTab(QWidget):
         one = self._chosen_one()
         self._keep.setEnabled(chosen)
         self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
-        self._inspect.setEnabled(chosen)
+        # Only a script knows what is in its checkpoints.
+        script = self._view is not None and bool(self._view.config.script)
+        for button in (self._inspect, self._new, self._try):
+            button.setEnabled(chosen and not script)
         self._verify.setEnabled(chosen)
         why_not = self._why_no_resume(one)
         self._resume.setEnabled(chosen and not why_not)
         self._resume.set_tip(why_not)
-        self._new.setEnabled(chosen)
-        self._try.setEnabled(chosen)
         self._export.setEnabled(chosen)
 
 

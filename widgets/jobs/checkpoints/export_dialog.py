@@ -9,6 +9,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from backend.records.base.layout import place_of
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common import formats
@@ -27,6 +28,10 @@ _FORMATS = {
     "pt": ("PyTorch", "The state dict only, for torch.load with weights_only=True."),
     "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
     "onnx": ("ONNX", "The network for other runtimes."),
+}
+_OF_SCRIPT = {
+    "zip": ("Zip", "The file or folder as the script wrote it, in a zip."),
+    "pt": ("File", "The file as the script wrote it."),
 }
 USUAL_FORMAT = "zip"
 _WIDTH = 540
@@ -70,10 +75,12 @@ class ExportDialog(Dialog):
         self._under_way = False
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._checkpoint = ComboBox(name="Checkpoint")
-        kinds = [(key, title) for key, (title, _) in _FORMATS.items()]
+        self._formats = _OF_SCRIPT if view.config.script else _FORMATS
+        kind = kind if kind in self._formats else USUAL_FORMAT
+        kinds = [(key, title) for key, (title, _) in self._formats.items()]
         self._format = SegmentedControl(kinds, kind, name="As")
         self._format.chosen.connect(self._format_chosen)
-        self._words = Label(_FORMATS[kind][1], "small", "text2", wrap=True)
+        self._words = Label(self._formats[kind][1], "small", "text2", wrap=True)
         self._path = LineEdit(str(PurePath(folder) / export_name(view.name, kind)), name="To")
         self._path.textChanged.connect(self._changed)
         self._checkpoint.currentIndexChanged.connect(self._changed)
@@ -143,7 +150,7 @@ class ExportDialog(Dialog):
 
     @Slot(str)
     def _format_chosen(self, key: str) -> None:
-        self._words.setText(_FORMATS[key][1])
+        self._words.setText(self._formats[key][1])
         self._changed()
         path = PurePath(self._path.text())
         if path.suffix.lstrip(".") in _FORMATS:
@@ -189,7 +196,16 @@ def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
     return "latest" if chosen is not None and chosen.is_latest else name
 
 
+def checkpoint_words(checkpoint: Checkpoint) -> str:
+    """Return "Epoch 3, step 540", and the name that a script gave it."""
+    words = formats.checkpoint(checkpoint.name)
+    if not checkpoint.file:
+        return words
+    place = place_of(checkpoint.epoch, formats.count(checkpoint.step))
+    return f"{PurePath(checkpoint.file).name} ({place})"
+
+
 def checkpoint_title(checkpoint: Checkpoint) -> str:
     marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
-    words = formats.checkpoint(checkpoint.name)
+    words = checkpoint_words(checkpoint)
     return f"{words} ({', '.join(marks)})" if marks else words

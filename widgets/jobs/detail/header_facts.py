@@ -40,12 +40,16 @@ def facts(view: JobView) -> list[Fact]:
         ready = now + timedelta(seconds=view.status.eta_s)
         facts.append(Fact("Ready at", formats.about(ready, now), "live"))
         facts.append(Fact("Left", formats.duration(view.status.eta_s)))
+    elif view.state.is_live and view.config.script:
+        facts.append(Fact("Runs for", formats.duration(took_s(view, now))))
     elif not view.state.is_live and view.run:
         label = "Took in total" if view.status.earlier_s else "Took"
         facts.append(Fact(label, formats.duration(took_s(view, now))))
     if view.run:
-        if view.epochs:
+        if view.epochs and view.status.epoch:
             facts.append(Fact("Epoch", formats.of(view.status.epoch, view.epochs)))
+        elif view.status.epoch:
+            facts.append(Fact("Epoch", formats.count(view.status.epoch)))
         facts.append(Fact("Step", step_words(view)))
     if view.best_metric is not None:
         name, best = view.best_metric
@@ -81,23 +85,31 @@ def what_stop_costs(
 ) -> str:
     """Return what pressing the button costs; ``is_overdue``: stopping takes too long."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
-    there = when = ""
+    there = when = at = ""
     if newest is not None:
         # The time itself: "5 min ago" would not change while no update arrives.
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
-        there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
+        at = f"epoch {newest.epoch}" if newest.epoch else f"step {formats.count(newest.step)}"
+        there = f"Newest checkpoint: {at}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
-        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its start"
+        rest = f"{at}, {when}" if newest is not None else "its start"
         # Short enough for a small window, whatever the day of the checkpoint.
         return f"Stopping is slow. “Kill now” loses everything after {rest}."
     if view.state is JobState.STOPPING:
+        if view.config.script:
+            return f"The script was asked to stop. {there}".strip()
         return "Finishing this step and saving a checkpoint…"
     if view.state.is_live:
-        return f"Stopping is safe: a checkpoint is saved first. {there}".strip()
+        safe = "Stopping is safe: a checkpoint is saved first."
+        if view.config.script:
+            safe = "" if there else "There is no checkpoint yet: stopping loses all work."
+        return f"{safe} {there}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
     if view.state.is_queued and place is not None:
         foreseen = forecast(place)
         return f"Starts {foreseen}. {there}".strip() if foreseen else there
+    if view.config.script and view.run and not there:
+        return "There is no checkpoint."
     return there

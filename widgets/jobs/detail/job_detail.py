@@ -337,6 +337,9 @@ class JobDetail(QWidget):
         self.ranks.history.pictures.saved.connect(self._save_of_job)
         self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.log_requested.connect(self._show_log_of)
+        self.log.number_marked.connect(
+            lambda job_id, pattern: self.job_actions.ask(do.DRAW_NUMBER, job_id, pattern)
+        )
         self.job_actions.on(do.EXPORT, lambda _job_id: self.export())
         self.job_actions.on(do.ELSEWHERE, lambda _job_id: self.open_elsewhere())
         self.job_actions.on(do.RENAME, lambda _job_id: self.header.rename())

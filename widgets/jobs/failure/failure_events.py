@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
+from backend.records.base.layout import place_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
@@ -73,8 +74,7 @@ def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterabl
     for one in mine[-_CHECKPOINTS:]:
         made = instant(one.created)
         if made is not None:
-            step = formats.count(one.step)
-            words = f"Checkpoint saved: epoch {one.epoch}, step {step}"
+            words = f"Checkpoint saved: {place_of(one.epoch, formats.count(one.step))}"
             yield Event(made.timestamp(), "floppy-disk", "good", words)
 
 

@@ -15,11 +15,12 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
+from backend.records.base.layout import place_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
-from backend.records.jobs.view import MPIRUN_LOG, JobView
+from backend.records.jobs.view import MPIRUN_LOG, WHY_NO_RESUME, JobView
 from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
@@ -265,8 +266,8 @@ class FailureTab(QWidget):
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         """Set the checkpoints to resume from; None if not known yet."""
         self._checkpoints = checkpoints
-        self._again.setText("Start over" if checkpoints == () else "Resume")
-        self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
+        self._again.setText("Start over" if self._starts_over else "Resume")
+        self._again.set_icon("arrow-clockwise" if self._starts_over else "play")
         self._show_from()
         self._show_facts()
         self._show_acts()
@@ -279,7 +280,10 @@ class FailureTab(QWidget):
         found = to_resume(kept, error.sound_step if error is not None else None)
         self._first_checkpoint = found.name if found else ""
         is_newest = found is None or found.step == max(one.step for one in kept)
-        self._from.setText(_where_it_goes_on(found, is_known=known, is_newest=is_newest))
+        words = _where_it_goes_on(found, is_known=known, is_newest=is_newest)
+        if self._view is not None and not self._view.resumes:
+            words = f"{WHY_NO_RESUME}."
+        self._from.setText(words)
 
     def _show_proof(
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
@@ -321,7 +325,9 @@ class FailureTab(QWidget):
         """Show the actions, the most likely first and highlighted."""
         if self._view is None:
             return
-        found = self._remedies = remedies(self._view, self._checkpoints, self._states)
+        found = self._remedies = remedies(
+            self._view, () if self._starts_over else self._checkpoints, self._states
+        )
         if self._installed == (self._view.id, found.module):
             found = self._remedies = replace(found, module="", is_same_last=False)
         self._changed.setText(f"Resume with {_in_words(found.resume)}")
@@ -351,12 +357,17 @@ class FailureTab(QWidget):
         """Return the highlighted action."""
         return self._first
 
+    @property
+    def _starts_over(self) -> bool:
+        """Whether there is nothing to resume from, or no way to."""
+        return self._checkpoints == () or (self._view is not None and not self._view.resumes)
+
     def _id(self) -> str:
         return self._view.id if self._view is not None else ""
 
     @Slot()
     def _run_again(self) -> None:
-        if self._checkpoints == ():
+        if self._starts_over:
             self._actions.ask(do.START_OVER, self._id())
         else:
             self._actions.ask(do.RESUME_FROM, self._id(), self._first_checkpoint)
@@ -391,8 +402,8 @@ def _in_words(settings: Mapping[str, Any]) -> str:
 def _where_it_goes_on(found: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
     if found is not None:
         which = "" if is_newest else "the last good checkpoint: "
-        step = formats.count(found.step)
-        return f"Resume continues from {which}epoch {found.epoch}, step {step}."
+        place = place_of(found.epoch, formats.count(found.step))
+        return f"Resume continues from {which}{place}."
     if not is_known:
         return "Resume continues from the newest checkpoint."
     return "There is no checkpoint. “Start over” begins at step 1 and keeps this run's logs."

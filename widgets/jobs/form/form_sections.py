@@ -49,11 +49,18 @@ def _rare(section: str, *, script: bool = False) -> tuple[str, ...]:
 
 _RARE_HOW, _RARE_KEEP = _rare(HOW), _rare(KEEP)
 _OF_ONE = tuple(
-    path for path, s in SETTINGS.items() if s.of and (s.section == WHAT or s.of == "script")
+    path
+    for path, s in SETTINGS.items()
+    if s.section in (WHAT, KEEP) and not (is_of(path, script=True) and is_of(path, script=False))
 )
-"""The fields in What that only jobs with a model have, or only those with a script."""
+"""The fields in What and Keep that only jobs with a model have, or only those with a script."""
 _RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
-_PLACEHOLDERS = {"checkpoint_files": ", ".join(USUAL_CHECKPOINTS)}
+_PLACEHOLDERS = {
+    "checkpoint_files": ", ".join(USUAL_CHECKPOINTS),
+    "log_numbers": "loss: {loss}",
+    "total_epochs": "as the script says",
+    "total_steps": "as the script says",
+}
 MODEL, SCRIPT = "model", "script"
 """What a job runs: a model with its loader, or a script."""
 
@@ -121,6 +128,7 @@ class FormSections(QWidget):
         self.show_runs(MODEL)
         self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
+        fields.changed.connect(self._fit_retention)
         fields.swept.changed.connect(self._reveal_swept)
 
     def reveal(self, part: QWidget) -> None:
@@ -215,7 +223,9 @@ class FormSections(QWidget):
 
     def _what(self) -> Card:
         f = self._fields
-        self._script_more = Details("Python, signal to stop, and checkpoint files")
+        self._script_more = Details(
+            "Python, signal to stop, numbers in the log, totals, and checkpoint files"
+        )
         trained = ((f.pick("model"), 5), (f.start_from("start_from"), 6))
         scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
         validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
@@ -246,16 +256,23 @@ class FormSections(QWidget):
         is_script = what == SCRIPT
         self.runs.choose(what)
         self._fields.runs_script = is_script
-        for path in _OF_ONE:
+        for path in filter(self._fields.has, _OF_ONE):
             self._fields.field(path).setVisible(is_of(path, script=is_script))
-        for part in (self._how_card, self._keep_card):
-            part.setVisible(not is_script)
+        self._fit_retention()
+        self._how_card.setVisible(not is_script)
         self._arguments.setVisible(is_script)
         for axis in self._fields.swept.axes():
             if not is_of(axis.path, script=is_script):
                 self._fields.swept.give_up(axis.path)
         for other in (self.trial, self.gallery) if is_script else (self._script_more,):
             other.hide()
+
+    @Slot()
+    def _fit_retention(self) -> None:
+        """Show how many checkpoints are kept, unless all of a script's are."""
+        removes = self._fields.draft().get("remove_old_checkpoints") or not self._fields.runs_script
+        for path in ("checkpoint.keep_latest", "checkpoint.keep_best"):
+            self._fields.field(path).setVisible(bool(removes))
 
     def _how(self) -> Card:
         f = self._fields

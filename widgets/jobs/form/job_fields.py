@@ -208,6 +208,9 @@ class JobFields(QObject):
         self._left_out.discard(path)
         self._arguments.pop(path, None)
 
+    def has(self, path: str) -> bool:
+        return path in self._fields
+
     def field(self, path: str) -> Field:
         return self._fields[path]
 

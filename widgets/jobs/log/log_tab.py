@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
+from backend.records.jobs.log_numbers import numbers_in
 from backend.records.jobs.view import (
     ALL_LOGS,
     MPIRUN_LOG,
@@ -25,14 +27,19 @@ from backend.records.jobs.view import (
 from widgets.common import formats, icons
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
+from widgets.common.dialog_holder import DialogHolder
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, keep_place, row
 from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.log.log_view import LogView
+from widgets.jobs.log.number_dialog import NumberDialog
 
 POLL_INTERVAL_MS = 500
+_MOST_NUMBERS = 12
+"""Of a line in its menu, each with the text before it."""
+_LITTER = " \t[](){}/|,;:*"
 MOST_COPIED = 50_000
 _ALL_WORDS_FROM_W = 640
 """The most lines that are copied at once."""
@@ -67,6 +74,7 @@ class LogTab(QWidget):
         find_requested: A `LogSearch`.
         error_requested: Job id and source; find the first error.
         copy_requested: The `LogRange` to copy; answer with `show_copied`.
+        number_marked: Job id, and the pattern of a number to draw.
     """
 
     length_requested = Signal(str, str)
@@ -74,6 +82,7 @@ class LogTab(QWidget):
     find_requested = Signal(LogSearch)
     error_requested = Signal(str, str)
     copy_requested = Signal(LogRange)
+    number_marked = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -85,6 +94,7 @@ class LogTab(QWidget):
         self._seen = 0
         self._faults: dict[str, int] = {}
         self._wanted_line = -1
+        self._runs_script = False
         self._picker = ComboBox(name="Log to show")
         self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
         self._picker.setMinimumWidth(124)
@@ -104,6 +114,7 @@ class LogTab(QWidget):
         self._down = IconButton("caret-down", "Next match")
         self._down.clicked.connect(lambda: self._step(1))
         self.view = LogView()
+        self.naming: DialogHolder[NumberDialog] = DialogHolder()
         self._error = Button("First error", icon="warning")
         self._error_sign = IconButton("warning", "First error")
         for error in (self._error, self._error_sign):
@@ -116,6 +127,7 @@ class LogTab(QWidget):
             )
         )
         self.view.copy_requested.connect(self._copy)
+        self.view.menu_requested.connect(self._open_menu)
         self.view.follows_changed.connect(self._sync)
         self._empty = EmptyState("article", "")
         self._stack = QStackedWidget()
@@ -160,6 +172,7 @@ class LogTab(QWidget):
         failed = error.rank if error is not None else None
         self._job = view.id
         self._is_live = view.state.is_live
+        self._runs_script = bool(view.config.script)
         self._faults = {}
         for line in error.evidence if error is not None else ():
             self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
@@ -356,6 +369,30 @@ class LogTab(QWidget):
         if count:
             lines = LogRange(self._job, self.source, first, min(count, MOST_COPIED))
             self.copy_requested.emit(lines)
+
+    @Slot(int, QPoint)
+    def _open_menu(self, line: int, at: QPoint) -> None:
+        """Offer the numbers of a line: rank 0 draws those of its own log."""
+        text = self.view.text_of(line) or ""
+        places = numbers_in(text)[:_MOST_NUMBERS]
+        if not (self._runs_script and self.source == "0" and places):
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for before, (begin, end) in zip([0, *(end for _, end in places)], places, strict=False):
+            words = text[before:end].lstrip(_LITTER).replace("&", "&&")
+            menu.addAction(f"Draw {words}…", partial(self._name_number, text, (begin, end)))
+        menu.popup(at)
+
+    def _name_number(self, text: str, place: tuple[int, int]) -> None:
+        note = (
+            "It is drawn from the next lines on; if nothing is drawn yet, from the first line."
+            if self._is_live
+            else "It is drawn when the job runs again. The log that is here stays as it is."
+        )
+        dialog = NumberDialog(text, place, note, self)
+        dialog.requested.connect(partial(self.number_marked.emit, self._job))
+        self.naming.open(dialog)
 
     @Slot()
     def _follow(self) -> None:

@@ -10,8 +10,9 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QFocusEvent,
     QFont,
     QFontMetricsF,
@@ -57,11 +58,13 @@ class LogView(QAbstractScrollArea):
         lines_requested: Number of the first line, and count.
         follows_changed: Whether the view stays at the end.
         copy_requested: The selected lines, as first and count.
+        menu_requested: The number of a line, and where on the screen its menu opens.
     """
 
     lines_requested = Signal(int, int)
     follows_changed = Signal(bool)
     copy_requested = Signal(int, int)
+    menu_requested = Signal(int, QPoint)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -409,6 +412,13 @@ class LogView(QAbstractScrollArea):
             self._anchor = self._pressed
         self._cursor = self._at(event)
         self.viewport().update()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        is_key = event.reason() == QContextMenuEvent.Reason.Keyboard
+        row = event.pos().y() // self._row
+        at = self.chosen()[0] if is_key and self._anchor >= 0 else self.top + row
+        if at < self._total:
+            self.menu_requested.emit(at, event.globalPos())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

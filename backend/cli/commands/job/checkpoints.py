@@ -23,8 +23,8 @@ def checkpoints(services: Services, id: JobId) -> Answer:
     found = services.queries.checkpoints(id)
     rows = (
         (
-            record.name,
-            str(record.epoch),
+            f"{record.name} ({record.file})" if record.file else record.name,
+            str(record.epoch or ""),
             str(record.step),
             in_bytes(record.bytes),
             " ".join(

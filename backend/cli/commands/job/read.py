@@ -76,8 +76,8 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Message", view.status.message),
         *(("Warning", alarm.sentence) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", f"{view.status.epoch} of {view.epochs}" if view.epochs else ""),
-        ("Step", f"{view.step} of {view.status.total_steps}" if view.status.total_steps else ""),
+        ("Epoch", _of(view.status.epoch, view.epochs)),
+        ("Step", _of(view.step, view.status.total_steps)),
         ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.why_slow()),
         *((name, in_figures(value)) for name, value in view.status.metrics.items()),
@@ -104,10 +104,14 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
 def _continued(view: JobView) -> str:
     """Return why the program itself continued the job, and on how many nodes."""
     found = view.status.continued
-    if found is None or view.state is JobState.QUEUED:
+    if found is None or view.state.is_queued:
         return ""
     count = f" {found.nodes} since {in_local_time(found.since)}." if found.nodes else ""
     return f"{found.reason}{count}"
+
+
+def _of(value: int, total: int) -> str:
+    return f"{value} of {total}" if total else str(value or "")
 
 
 def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,13 @@
 """The tab Log: it asks for what is in sight, follows, searches, and shows text as text."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QMenu
 
+from backend.records.jobs.config import parse_job
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
@@ -266,3 +268,63 @@ def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
     grow(logs, "0", "one more")
     grow(logs, "0", "and more")
     assert begun == [LogSearch("a", "0", "line", 0)]
+
+
+A_SCRIPT = replace(
+    LIVE,
+    config=parse_job(
+        {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 2}]}
+    ).draft,
+)
+
+
+def menu_at(tab, line):
+    """The entries of the menu of a line."""
+    tab.view.menu_requested.emit(line, tab.view.mapToGlobal(QPoint(5, 5)))
+    return [act for menu in tab.findChildren(QMenu) for act in menu.actions()]
+
+
+def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
+    marked = []
+    tab.number_marked.connect(lambda *found: marked.append(found))
+    Logs(tab, r0=["Epoch [3/10] loss: \x1b[1m0.25\x1b[0m"])
+    tab.open_job(A_SCRIPT)
+    tab.show()
+    acts = menu_at(tab, 0)
+    assert [act.text() for act in acts] == [
+        "Draw Epoch [3…",
+        "Draw 10…",
+        "Draw loss: 0.25…",
+    ]
+    acts[2].trigger()
+    dialog = tab.naming.now
+    assert (dialog._edit.text(), dialog._pattern.text()) == ("loss", "loss: {loss}")
+    assert "loss 0.25" in dialog._field._note
+    dialog._edit.setText("1 loss")
+    assert not dialog._go.isEnabled()
+    dialog._edit.setText("train/loss")
+    dialog._pattern.setText("lost: {train/loss}")
+    assert not dialog._go.isEnabled()
+    dialog._pattern.setText("loss: {train/loss}")
+    qtbot.mouseClick(dialog._go, Qt.MouseButton.LeftButton)
+    assert marked == [(A_SCRIPT.id, "loss: {train/loss}")]
+    assert tab.naming.now is None
+
+
+@pytest.mark.parametrize(
+    ("view", "source", "line"),
+    [
+        (LIVE, "0", "loss 3"),
+        (A_SCRIPT, "1", "loss 3"),
+        (A_SCRIPT, "all", "loss 3"),
+        (A_SCRIPT, "mpirun", "loss 3"),
+        (A_SCRIPT, "0", "no number, v1beta"),
+        (A_SCRIPT, "0", ""),
+    ],
+)
+def test_only_numbers_in_the_log_of_rank_0_of_a_script_are_drawn(tab, view, source, line):
+    Logs(tab, r0=[line], r1=[line], rall=[line], rmpirun=[line])
+    tab.open_job(view)
+    tab.show()
+    tab.show_source(source)
+    assert menu_at(tab, 0) == []
