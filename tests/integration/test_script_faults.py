@@ -120,6 +120,5 @@ def test_a_port_of_its_own_is_used_and_one_that_is_taken_is_named(
         assert "port that the program needs is in use" in view.error.sentence
         assert str(port) in view.error.traceback
         assert leftovers(view) == []
-    services.jobs.lifecycle.start(view.id)
-    view = services.jobs.queries.wait(view.id)
+    view = ended(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))
     assert (view.state, view.status.metrics) == (JobState.FINISHED, {"sum": 2.0})
