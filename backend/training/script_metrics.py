@@ -55,28 +55,24 @@ class Point:
 
 @dataclass
 class _Source:
-    """A file that is read on; ``steps_before`` are those of an earlier count from the start.
-
-    Each metric has a count of its own: one may be written at each step, another at each epoch.
-    One that lags counts at the ``newest`` step.
-    """
+    """A file that is read on; ``steps_before`` are those of an earlier count from the start."""
 
     path: Path
     offset: int = 0
     head: list[str] = field(default_factory=list)
-    last: dict[str, int] = field(default_factory=dict)
+    last_step: int = 0
     steps_before: int = 0
-    newest: int = 0
+    last_of: dict[str, int] = field(default_factory=dict)
 
-    def at(self, step: int, names: Iterable[str]) -> int:
-        if any(step < self.last.get(name, 0) for name in names):
-            self.last, self.steps_before = {}, self.newest
-        self.last.update(dict.fromkeys(names, step))
-        self.newest = max(self.newest, self.steps_before + step)
-        return self.newest
-
-    def begin(self) -> None:
-        self.last, self.steps_before, self.newest = {}, 0, 0
+    def at(self, step: int, names: Iterable[str] = ()) -> int:
+        """Return a step of metrics in the whole count; one that lags counts at the newest step."""
+        # One metric may be counted in steps and another in epochs.
+        if any(step < self.last_of.get(name, 0) for name in names):
+            self.steps_before += self.last_step
+            self.last_of, self.last_step = {}, 0
+        self.last_of.update(dict.fromkeys(names, step))
+        self.last_step = max(self.last_step, step)
+        return self.steps_before + self.last_step
 
     def lines(self) -> Iterator[str]:
         """Yield the complete lines that were added."""
@@ -84,7 +80,7 @@ class _Source:
             if file.seek(0, os.SEEK_END) < self.offset:
                 # Written anew, as by a program that resumes.
                 self.offset, self.head = 0, []
-                self.begin()
+                self.last_of, self.last_step, self.steps_before = {}, 0, 0
             file.seek(self.offset)
             added = file.read(_MOST_BYTES)
         end = added.rfind(b"\n") + 1
@@ -109,26 +105,10 @@ class ScriptMetrics:
 
     def poll(self) -> list[Point]:
         points = list(self._read(self._log, _from_lines))
-        for source in self._found():
-            points += self._read(source, _reader_of(source.path.name))
-        return points
-
-    def skip_old(self) -> None:
-        """Count only what is written from now on: an earlier run, or the version, has the rest."""
-        for source in self._found():
-            before = -1
-            while before < source.offset:
-                before = source.offset
-                self._read(source, _reader_of(source.path.name))
-            source.begin()
-
-    def _found(self) -> Iterator[_Source]:
         for path in self._files():
-            # Each checkpoint of a Trainer has a copy of this file, a newer one with more in it.
-            key = Path(_STATE) if path.name == _STATE else path
-            source = self._sources.setdefault(key, _Source(path))
-            source.path = path
-            yield source
+            source = self._sources.setdefault(path, _Source(path))
+            points += self._read(source, _reader_of(path.name))
+        return points
 
     @staticmethod
     def _read(source: _Source, read: Any) -> list[Point]:
@@ -181,10 +161,10 @@ def _from_csv(source: _Source) -> Iterator[Point]:
 
 
 def _from_state(source: _Source) -> Iterator[Point]:
-    """Read a whole file again: the Trainer replaces it; ``offset`` counts the entries read."""
+    """Read the whole file again: the Trainer replaces it; ``offset`` counts its entries."""
     raw = json.loads(source.path.read_bytes())
     entries = raw["log_history"]
-    new, source.offset = entries[source.offset :], max(source.offset, len(entries))
+    new, source.offset = entries[source.offset :], len(entries)
     for one in new:
         point = _point(source, {**one, "max_steps": raw.get("max_steps", 0)})
         if point is not None:

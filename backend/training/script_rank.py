@@ -43,7 +43,6 @@ from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_metrics import Point, ScriptMetrics
-from backend.training.script_steps import StepOrder
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
@@ -95,7 +94,7 @@ class Script:
         self._work = folder.work(launch.run, plan.node)
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
-        self._reports: Reports | None = None
+        self._reports = Reports(folder, launch, self._work, self._log) if plan.rank == 0 else None
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
         self.was_ended = False
         """Whether it was ended for what it did; the guard has the reason."""
@@ -103,9 +102,8 @@ class Script:
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
-        if self._plan.rank == 0:
-            self._reports = Reports(self._folder, self._launch, self._work, self._log)
         parent = os.getpid()
+        self._beat.beat(Phase.RUNNING)
         child = subprocess.Popen(
             self._command(),
             cwd=self._work,
@@ -113,7 +111,6 @@ class Script:
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
-        self._beat.beat(Phase.RUNNING)
         stop_seen = self._watch(child)
         code = child.wait()
         if self._reports is not None:
@@ -289,8 +286,6 @@ class Reports:
         self._work = work
         begin = log.stat().st_size if log.exists() else 0
         self._metrics = ScriptMetrics(log, begin, (folder.output, work), folder.tensorboard)
-        self._metrics.skip_old()
-        self._order = StepOrder()
         self._reporter = Reporter(
             folder,
             run=launch.run,
@@ -310,7 +305,7 @@ class Reports:
 
     def update(self, is_over: bool = False) -> None:
         """Report what the script has written since the last call."""
-        for point in self._order.take(self._metrics.poll(), is_over):
+        for point in self._metrics.poll():
             now = time.monotonic()
             if point.total_steps:
                 self._reporter.plan(
