@@ -25,7 +25,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
-from backend.records.jobs.heartbeat import Phase, RankHeartbeat, tell_guard
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import last_status
 from backend.training import lazy_dynamo, strategies
@@ -233,7 +233,7 @@ class Rank:
             batch_size=self._batch_size,
         )
         attempt = self._folder.attempt(self._run)
-        tell_guard(record)
+        report_to_guard(record)
         # The disk may be the cause of the end.
         with suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)

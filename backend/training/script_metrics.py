@@ -78,7 +78,7 @@ class _Source:
         """Yield the complete lines that were added."""
         with self.path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < self.offset:
-                # Written anew, as by a program that resumes.
+                # Written from its start again, as by a program that resumes.
                 self.offset, self.head = 0, []
                 self.last_of, self.last_step, self.steps_before = {}, 0, 0
             file.seek(self.offset)

@@ -30,18 +30,18 @@ import psutil
 
 from backend.base import prctl, process_signals
 from backend.base.log import suppress
-from backend.base.room import room_of
-from backend.records.base import number_format, timestamps
+from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, checkpoint_name
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
-from backend.records.jobs.heartbeat import Phase, RankHeartbeat, tell_guard
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
+from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
 
 STOP_VARIABLE = "RINGMASTER_STOP"
@@ -49,8 +49,6 @@ _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
 _PIECE_BYTES = 1 << 20
-_LEFT_BYTES = 2_000_000_000
-"""A script that writes 10 GB a minute writes a sixth of this between two looks."""
 _FULL_TERM_S = 1.0
 _NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
@@ -133,7 +131,9 @@ class Script:
                 if not self.was_ended and (reason := self._disk.why_to_end()):
                     self.was_ended = True
                     plan = self._plan
-                    tell_guard(RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict())
+                    report_to_guard(
+                        RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
+                    )
                     process_signals.end(child, _FULL_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
@@ -243,40 +243,6 @@ class Script:
         return environment
 
 
-class DiskWatch:
-    """Finds a script that fills the disk of the data root, before the disk is full."""
-
-    def __init__(self, root: Path, log: Path, output: Path | None) -> None:
-        """``output`` is None for a process that leaves this folder to another one of its node."""
-        self._root, self._log, self._output = root, log, output
-        self._before = self._written()
-        self._least = min(_LEFT_BYTES, self._free() // 10)
-
-    def why_to_end(self) -> str:
-        """Return why the script must be ended, "" while the disk has room or others fill it."""
-        if (free := self._free()) >= self._least:
-            return ""
-        log, output = (
-            max(0, now - b) for now, b in zip(self._written(), self._before, strict=True)
-        )
-        if log + output < self._least:
-            return ""
-        log_size, output_size, left = map(number_format.size, (log, output, free))
-        return (
-            f"The script was ended before the disk is full: in this run it wrote {log_size} to its "
-            f"log and {output_size} to its output folder, and {left} are left. Let it print less "
-            "or keep fewer files, or free space."
-        )
-
-    def _free(self) -> int:
-        with suppress(OSError):
-            return room_of(self._root).free_bytes
-        return sys.maxsize
-
-    def _written(self) -> tuple[int, int]:
-        return _bytes_of(self._log), _bytes_in(self._output) if self._output else 0
-
-
 class Reports:
     """Status, history and records of checkpoints, which rank 0 writes for a script."""
 
@@ -383,20 +349,6 @@ def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
     while (folder.checkpoints / f"{checkpoint_name(epoch, step)}{SIDECAR_SUFFIX}").exists():
         step += 1
     return checkpoint_name(epoch, step)
-
-
-def _bytes_of(path: str | Path) -> int:
-    with suppress(OSError):
-        return os.lstat(path).st_size
-    return 0
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(
-        _bytes_of(os.path.join(place, name))
-        for place, _, names in os.walk(folder)
-        for name in names
-    )
 
 
 def _newest(folder: Path) -> list[float]:

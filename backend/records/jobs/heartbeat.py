@@ -60,7 +60,7 @@ _IN_WORDS = {
 }
 
 
-def tell_guard(record: Mapping[str, Any]) -> None:
+def report_to_guard(record: Mapping[str, Any]) -> None:
     """Report to the guard what ended the rank; without a guard there is no memory for it."""
     with suppress(KeyError, ValueError, OSError):
         memory = int(os.environ[LAST_WORDS_VARIABLE])

@@ -128,7 +128,7 @@ def test_metrics_that_are_counted_apart_share_the_steps(
         ("metrics.csv", "step,a\n8,2\n", "step,a\n8,2\n", []),
     ],
 )
-def test_a_file_that_is_written_anew_is_read_from_its_start(
+def test_a_file_that_is_written_again_is_read_from_its_start(
     place: Path, name: str, before: str, after: str, steps: Sequence[int]
 ) -> None:
     metrics, path = metrics_of(place), place / "output" / name

@@ -13,8 +13,9 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
-from backend.training import script_rank
-from backend.training.script_rank import DiskWatch, Script
+from backend.training import script_disk
+from backend.training.script_disk import DiskWatch
+from backend.training.script_rank import Script
 
 PLANS = (
     RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),
@@ -96,7 +97,7 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
     job = JobFolder(tmp_path)
     (job.output / "deep").mkdir(parents=True)
     free = [96 * giga]
-    monkeypatch.setattr(script_rank, "room_of", lambda path: Room(100 * giga, free[0], None))
+    monkeypatch.setattr(script_disk, "room_of", lambda path: Room(100 * giga, free[0], None))
     paths = {"log": tmp_path / "rank-0.log", "output": job.output / "deep/model.pt"}
     watch = DiskWatch(tmp_path, paths["log"], job.output)
     for name, count in (("log", log), ("output", output)):
