@@ -13,21 +13,19 @@ from __future__ import annotations
 import argparse
 import atexit
 import importlib
-import json
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
-from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import last_status
 from backend.training import lazy_dynamo, strategies
@@ -235,7 +233,7 @@ class Rank:
             batch_size=self._batch_size,
         )
         attempt = self._folder.attempt(self._run)
-        _tell_guard(record)
+        report_to_guard(record)
         # The disk may be the cause of the end.
         with suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)
@@ -261,13 +259,6 @@ class Rank:
         if is_shared and isinstance(self._strategy, Strategy):
             with suppress(BaseException):
                 self._strategy.gather(None)
-
-
-def _tell_guard(record: Mapping[str, Any]) -> None:
-    """Report to the guard; without a guard there is no pipe for it."""
-    with suppress(KeyError, ValueError, OSError):
-        memory = int(os.environ[LAST_WORDS_VARIABLE])
-        os.pwrite(memory, json.dumps(record).encode(), 0)
 
 
 def set_environment(launch: Launch, plan: RankPlan) -> None:

@@ -64,38 +64,39 @@ class _Source:
 
     ``first_epoch`` is 0 if the script counts its epochs from 0; ``marked`` are the step, the epoch
     and the totals that were marked last, ``count`` the lines with other marked numbers.
-
-    Each metric has a count of its own: one may be written at each step, another at each epoch.
-    One that lags counts at the ``newest`` step.
     """
 
     path: Path
     offset: int = 0
     head: list[str] = field(default_factory=list)
-    last: dict[str, int] = field(default_factory=dict)
+    last_step: int = 0
+    last_of: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
-    newest: int = 0
     first_epoch: int = 1
     patterns: Sequence[str] = ()
     marked: dict[str, float] = field(default_factory=dict)
     count: int = 0
     seen: set[str] = field(default_factory=set)
 
-    def at(self, step: int, names: Iterable[str]) -> int:
-        if any(step < self.last.get(name, 0) for name in names):
-            self.last, self.steps_before = {}, self.newest
-        self.last.update(dict.fromkeys(names, step))
-        self.newest = max(self.newest, self.steps_before + step)
-        return self.newest
+    def at(self, step: int, names: Iterable[str] = ()) -> int:
+        """Return a step of metrics in the whole count; one that lags counts at the newest step."""
+        # One metric may be counted in steps and another in epochs.
+        if any(step < self.last_of.get(name, 0) for name in names):
+            self.steps_before += self.last_step
+            self.last_of, self.last_step = {}, 0
+        self.last_of.update(dict.fromkeys(names, step))
+        self.last_step = max(self.last_step, step)
+        return self.steps_before + self.last_step
 
     def begin(self) -> None:
-        self.last, self.steps_before, self.newest = {}, 0, 0
+        """Forget the steps so far."""
+        self.last_of, self.last_step, self.steps_before = {}, 0, 0
 
     def lines(self) -> Iterator[str]:
         """Yield the complete lines that were added."""
         with self.path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < self.offset:
-                # Written anew, as by a program that resumes.
+                # Written from its start again, as by a program that resumes.
                 self.offset, self.head = 0, []
                 self.begin()
             file.seek(self.offset)

@@ -21,8 +21,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,21 +33,22 @@ from backend.base import prctl, process_signals
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.heartbeat import Phase, RankHeartbeat
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import last_status
+from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_checkpoints import ScriptCheckpoints
+from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
-from backend.training.script_steps import StepOrder
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
+_FULL_TERM_S = 1.0
 _NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
@@ -64,10 +66,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     script = Script(folder, launch, launch.ranks[rank], beat)
     code, was_stopped = script.run()
     sys.stdout.flush()
-    if was_stopped or code == 0:
+    if (was_stopped or code == 0) and not script.was_ended:
         beat.beat(Phase.INTERRUPTED if was_stopped else Phase.FINISHED)
         os._exit(0)
-    if code < 0:
+    if code < 0 and not script.was_ended:
         # The guard then names the signal that ended the script.
         number = signal.Signals(-code)
         with suppress(OSError, ValueError):
@@ -104,6 +106,9 @@ class Script:
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
         self._reports: Reports | None = None
+        self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
+        self.was_ended = False
+        """Whether it was ended for what it did; the guard has the reason."""
 
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
@@ -114,6 +119,7 @@ class Script:
                 lambda _count: self._beat.beat(Phase.RUNNING),
             )
         parent = os.getpid()
+        self._beat.beat(Phase.RUNNING)
         child = subprocess.Popen(
             self._command(),
             cwd=self._work,
@@ -121,7 +127,6 @@ class Script:
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
-        self._beat.beat(Phase.RUNNING)
         with ThreadPoolExecutor(1, "reports") as reader:
             stop_seen = self._watch(child, reader)
         code = child.wait()
@@ -148,6 +153,13 @@ class Script:
                     if reading is not None:
                         reading.result()
                     reading = reader.submit(self._reports.update)
+                if not self.was_ended and (reason := self._disk.why_to_end()):
+                    self.was_ended = True
+                    plan = self._plan
+                    report_to_guard(
+                        RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
+                    )
+                    process_signals.end(child, _FULL_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_at and stop_requested(self._folder.lock, self._launch.run):
@@ -278,7 +290,6 @@ class Reports:
             folder.tensorboard,
             steps_before=steps,
         )
-        self._order = StepOrder()
         self._reporter = Reporter(
             folder,
             run=launch.run,
@@ -309,7 +320,7 @@ class Reports:
         points = self._metrics.poll()
         if is_read_again:
             points = [one for one in points if one.step >= self._last.step]
-        for point in self._order.take(points, is_over):
+        for point in _by_step(points, self._last):
             self._report(point)
         self._checkpoints.update(self._place, self._values, is_over=is_over, ended_well=ended_well)
 
@@ -358,6 +369,31 @@ class Reports:
         numbers = [int(one) for one in _NUMBER.findall(path.stem)]
         step = next((one for one in reversed(numbers) if one in self._steps), self._last.step)
         return self._last.epoch, step
+
+
+def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
+    """Yield the points by their steps, one for each; a history has no step before ``last`` again.
+
+    What was written late joins the newest point, unless that has a newer value of it.
+    """
+    merged: dict[int, Point] = {last.step: last} if last.metrics else {}
+    for point in points:
+        step = max(point.step, last.step)
+        own = merged.get(step, point)
+        both = {**own.metrics, **point.metrics}
+        if point.step < last.step:
+            both = {**point.metrics, **own.metrics}
+        merged[step] = replace(
+            point,
+            step=step,
+            epoch=max(own.epoch, point.epoch),
+            metrics=both,
+            total_steps=point.total_steps or own.total_steps,
+            total_epochs=point.total_epochs or own.total_epochs,
+        )
+    for step in sorted(merged):
+        if merged[step] != last:
+            yield merged[step]
 
 
 def _newest(folder: Path) -> list[float]:

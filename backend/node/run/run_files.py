@@ -51,6 +51,16 @@ def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
         return name, 0
 
 
+def wrote_nothing(folder: JobFolder, status: RunStatus | None) -> bool:
+    """Return whether a script left neither a figure nor a file in its output folder."""
+    if status is not None and status.metrics:
+        return False
+    with suppress(OSError):
+        own = (folder.history, folder.tensorboard)
+        return all(one in own for one in folder.output.iterdir())
+    return False
+
+
 def size(path: Path) -> int:
     try:
         return path.stat().st_size

@@ -37,6 +37,10 @@ _ABORTED = re.compile(
     r"reported by process \[\d+,(?P<reporter>\d+)\]"
     r"|due to process rank (?P<rank>\d+) with PID \d+ on\s+node\s+\S+\s+calling\s+\"abort\""
 )
+_WROTE_NOTHING = (
+    "The script ended without an error, but wrote nothing: no figure, no checkpoint and no file in "
+    "its output folder."
+)
 _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
 _FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
@@ -99,6 +103,8 @@ class EndedRun:
     mpirun_log: Sequence[LogPart] = ()
     expendable: Set[int] = frozenset()
     """The ranks without which the job continues."""
+    wrote_nothing: bool = False
+    """Of a script: it left no figure, no checkpoint and no file."""
 
 
 def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
@@ -138,7 +144,8 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     ]
     if needed and len(good) == len(needed):
         if all(one.outcome == "finished" for one in good):
-            return JobState.FINISHED, " ".join(map(_named, _lost(found))), None
+            lost = " ".join(map(_named, _lost(found)))
+            return JobState.FINISHED, lost or _WROTE_NOTHING * found.wrote_nothing, None
         return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
     if found.stop_was_requested and found.ended_early:

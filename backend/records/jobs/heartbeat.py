@@ -9,10 +9,15 @@ The guard creates the memory and passes the file descriptor in ``RINGMASTER_BEAT
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
+
+from backend.base.log import suppress
 
 BEAT_VARIABLE = "RINGMASTER_BEAT_FD"
 LAST_WORDS_VARIABLE = "RINGMASTER_LAST_WORDS_FD"
@@ -53,6 +58,13 @@ _IN_WORDS = {
     Phase.INTERRUPTED: "after the stop",
     Phase.RUNNING: "while the script ran",
 }
+
+
+def report_to_guard(record: Mapping[str, Any]) -> None:
+    """Report to the guard what ended the rank; without a guard there is no memory for it."""
+    with suppress(KeyError, ValueError, OSError):
+        memory = int(os.environ[LAST_WORDS_VARIABLE])
+        os.pwrite(memory, json.dumps(record).encode(), 0)
 
 
 class RankHeartbeat:

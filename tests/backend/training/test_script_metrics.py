@@ -199,50 +199,28 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
 def test_metrics_that_are_counted_apart_share_the_steps(
     place: Path, texts: Sequence[str], steps: Sequence[int]
 ) -> None:
+    metrics = metrics_of(place)
     lines(*texts)(place / "output")
-    assert [one.step for one in metrics_of(place).poll()] == steps
-
-
-def states(folder: Path, *steps: int) -> None:
-    for last in steps:
-        entries = [{"step": step, "loss": 1 / step} for step in range(1, last + 1)]
-        (folder / f"checkpoint-{last}").mkdir()
-        path = folder / f"checkpoint-{last}/trainer_state.json"
-        path.write_text(json.dumps({"max_steps": 20, "log_history": entries}))
-
-
-@pytest.mark.parametrize(
-    "orders", [[(5, 10, 15)], [(15,), (10, 5)], [(10, 5), (15,)], [(5,), (10,), (15,)]]
-)
-def test_the_copies_of_a_trainers_state_are_one_curve(
-    place: Path, orders: Sequence[Sequence[int]]
-) -> None:
-    metrics, found = metrics_of(place), list[Point]()
-    for order in orders:
-        states(place / "output", *order)
-        found += metrics.poll()
-    assert [one.step for one in found] == list(range(1, 16))
+    assert [one.step for one in metrics.poll()] == steps
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after", "steps"),
     [
-        ("log.jsonl", '{"step": 7, "a": 1}\n', '{"step": 7, "a": 1}\n{"step": 6, "a": 2}\n', [6]),
         ("log.jsonl", '{"step": 7, "a": 1}\n' * 2, '{"step": 6, "a": 2}\n', [6]),
-        ("results.csv", "epoch,a\n1,2\n", "epoch,a\n1,2\n2,3\n", [2]),
+        ("log.jsonl", '{"step": 7, "a": 1}\n', '{"step": 7, "a": 1}\n{"step": 8, "a": 2}\n', [8]),
+        ("log.json", '{"iter": 7, "a": 1}\n', "", []),
         ("results.csv", "epoch,a\n1,2\n2,2\n", "epoch,b\n2,3\n", [2]),
+        ("results.csv", "epoch,a\n1,2\n", "epoch,a\n1,2\n2,3\n", [2]),
         ("metrics.csv", "step,a\n8,2\n", "step,a\n8,2\n", []),
-        ("log.json", "", '{"step": 3, "a": 2}\n', [3]),
     ],
 )
-def test_only_what_a_run_writes_is_its_curve(
+def test_a_file_that_is_written_again_is_read_from_its_start(
     place: Path, name: str, before: str, after: str, steps: Sequence[int]
 ) -> None:
-    path = place / "output" / name
+    metrics, path = metrics_of(place), place / "output" / name
     path.write_text(before)
-    metrics = metrics_of(place)
-    metrics.skip_old()
-    assert metrics.poll() == []
+    metrics.poll()
     path.write_text(after)
     assert [one.step for one in metrics.poll()] == steps
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from backend.base.room import Room
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
+from backend.training import script_disk
+from backend.training.script_disk import DiskWatch
 from backend.training.script_rank import Script
 
 PLANS = (
@@ -73,3 +76,34 @@ def test_the_program_of_an_entry_is_that_of_its_first_line(
     if text:
         (tmp_path / name).write_text(text)
     assert interpreter(tmp_path / name) == words
+
+
+@pytest.mark.parametrize(
+    ("log", "output", "others", "words"),
+    [
+        (95, 0, 0, "wrote 95.0 GB to its log and 0 B to its output folder, and 1.0 GB are left"),
+        (0, 95, 0, "wrote 0 B to its log and 95.0 GB to its output folder"),
+        (50, 45, 0, "wrote 50.0 GB to its log and 45.0 GB"),
+        (50, 40, 0, ""),
+        (0, 1, 94, ""),
+        (0, 0, 96, ""),
+        (3, 0, 92, "wrote 3.0 GB to its log"),
+    ],
+)
+def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: int, output: int, others: int, words: str
+) -> None:
+    giga = 10**9
+    job = JobFolder(tmp_path)
+    (job.output / "deep").mkdir(parents=True)
+    free = [96 * giga]
+    monkeypatch.setattr(script_disk, "room_of", lambda path: Room(100 * giga, free[0], None))
+    paths = {"log": tmp_path / "rank-0.log", "output": job.output / "deep/model.pt"}
+    watch = DiskWatch(tmp_path, paths["log"], job.output)
+    for name, count in (("log", log), ("output", output)):
+        with paths[name].open("wb") as file:
+            # A file with holes: its size counts, and it takes no room here.
+            file.truncate(count * giga)
+    free[0] -= (log + output + others) * giga
+    reason = watch.why_to_end()
+    assert words in reason if words else not reason
