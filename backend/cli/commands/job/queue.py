@@ -66,4 +66,4 @@ def reorder(
 def _placed(place: QueuePlace) -> Answer:
     number = f"place {place.number}, " if place.number else ""
     priority = f"priority {place.entry.priority}"
-    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.sentence}")
+    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.words}")
