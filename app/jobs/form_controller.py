@@ -503,7 +503,7 @@ class FormController(QObject):
             self._create(draft, then=self._queue_new)
 
     def _queue_new(self, view: JobView) -> JobView:
-        self._services.queue.enqueue(view.id)
+        self._services.queue.enqueue(view.id, progress=self._saving)
         return self._jobs.queries.show(view.id)
 
     def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:

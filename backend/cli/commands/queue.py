@@ -37,7 +37,7 @@ def _shown(found: Queue) -> Answer:
             place.entry.job_id,
             place.entry.name,
             in_time(place.starts_in_s),
-            place.sentence,
+            place.words,
         )
         for place in found.places
     )

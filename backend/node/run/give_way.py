@@ -112,7 +112,8 @@ class GiveWay:
         except (OSError, BackendError):
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
         with suppress(OSError):
-            add_entry(self._folder, LocalFiles(), record.pause.rstrip("."))
+            why = record.pause.partition(": ")[2].rstrip(".")
+            add_entry(self._folder, LocalFiles(), f"Gave way ({why})")
 
 
 def _of_user(reading: NodeReading, user: str) -> frozenset[int]:

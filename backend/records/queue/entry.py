@@ -169,6 +169,11 @@ class QueuePlace:
     def sentence(self) -> str:
         return self.waiting.sentence if self.waiting is not None else "Starts in a moment."
 
+    @property
+    def words(self) -> str:
+        """The sentence, after the reason why the program itself queued the job."""
+        return f"{self.entry.reason} {self.sentence}".lstrip()
+
     def to_json(self) -> dict[str, Any]:
         """Return what ``--json`` prints of it."""
         entry = self.entry
@@ -182,6 +187,7 @@ class QueuePlace:
             "user": entry.user,
             "cause": self.waiting.cause.value if self.waiting is not None else "",
             "sentence": self.sentence,
+            "reason": entry.reason,
             "starts_in_s": self.starts_in_s,
         }
 

@@ -119,7 +119,11 @@ class JobLifecycle:
         )
 
     def prepare(
-        self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
+        self,
+        job_id: str,
+        start_over: bool = False,
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
     ) -> tuple[OpenJob, JobView, Prepared]:
         """Prepare the next run of a job, which the queue starts later.
 
@@ -134,7 +138,7 @@ class JobLifecycle:
             weights = self._at_the_beginning(file, view, start_over)
         # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
         prepared = self._starter.prepare(
-            file, view.run + 1, resume_from=resume_from, start_from=weights
+            file, view.run + 1, resume_from=resume_from, start_from=weights, progress=progress
         )
         return folder, view, prepared
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
+from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
@@ -103,6 +104,7 @@ class QueueService:
         at_once: bool = False,
         start_over: bool = False,
         placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
     ) -> QueuePlace:
         """Queue a job with its current content; it starts by itself as soon as it can.
 
@@ -111,6 +113,7 @@ class QueueService:
 
         Raises:
             BackendError: It runs, or can never run on its nodes; nothing was queued.
+            Cancelled: By ``progress``.
         """
         before = entry_of(self._fresh(job_id))
         if before is not None:
@@ -121,7 +124,9 @@ class QueueService:
             raise BackendError(
                 f"The job {job_id} is {view.state.word.lower()}.", "Stop it before it is queued."
             )
-        folder, view, prepared = self._jobs.lifecycle.prepare(job_id, start_over, placement)
+        folder, view, prepared = self._jobs.lifecycle.prepare(
+            job_id, start_over, placement, progress
+        )
         config = prepared.launch.config
         if prepared.plan.blind:
             raise BackendError(

@@ -122,7 +122,7 @@ class SweepService:
             on_made(SweepMade(tag, tuple(made)))
             for number, view in enumerate(made):
                 progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
-                self._queue.enqueue(view.id)
+                self._queue.enqueue(view.id, progress=progress)
                 queued += 1
         except BackendError as error:
             if not made:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QMenu
 
+from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
 from backend.records.queue.entry import Cause, Queue, Waiting
+from tests.job_views import changed
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
 from tests.pictures.stage import Stage
@@ -113,6 +115,18 @@ def queue_paused(stage: Stage) -> None:
     why = Waiting(Cause.PAUSED, "The queue is paused by mai.")
     places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.places)
     page.show_queue(Queue(tuple(places), why.sentence), at_once=True)
+
+
+@screen("job-gave-way")
+def job_gave_way(stage: Stage) -> None:
+    said = "Paused: alice uses GPU 2 on gpu03."
+    view = changed(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
+    views = (view, *(one for one in lab.JOBS if one.id not in (view.id, lab.STOPPED.id)))
+    page = open_job(stage, view, views)
+    why = Waiting(Cause.QUIET, "It continues after 5 minutes without other users.")
+    (place,) = lab.queue().places
+    waits = replace(place, entry=replace(place.entry, reason=said), waiting=why, starts_in_s=None)
+    page.show_queue(Queue((waits,)), at_once=True)
 
 
 screen("jobs-table", EVERY, ("light",))(table)

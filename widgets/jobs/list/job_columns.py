@@ -203,9 +203,9 @@ def _edit(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None)
 
 def _tip(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str | None:
     if column is None:
-        return plain_tip(place.sentence) if place is not None else None
+        return plain_tip(place.words) if place is not None else None
     if column is JobColumn.STATE:
-        said = place.sentence if place is not None else line.reason or line.state.explanation
+        said = place.words if place is not None else line.reason or line.state.explanation
         return plain_tip(said)
     if column is JobColumn.STARTED:
         run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
@@ -233,7 +233,7 @@ def _heard(line: JobSummary, column: JobColumn | None, place: QueuePlace | None)
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {shown(line, column)}" if column is not None else ""
     if place is not None:
-        return f"{line.name}, {line.state.word}, place {place.number}. {place.sentence}"
+        return f"{line.name}, {line.state.word}, place {place.number}. {place.words}"
     return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
 
 

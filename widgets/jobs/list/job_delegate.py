@@ -139,7 +139,8 @@ class JobDelegate(QStyledItemDelegate):
         reason = QRectF(line)
         reason.setLeft(line.left() + used + S2)
         reason.setRight(corner.left() - S2)
-        why = _reason(view) if place is None or view.doubt else place.sentence
+        why = _reason(view) if place is None or view.doubt else place.words
+        why = why.removeprefix(f"{word}: ")
         paint_text(painter, reason, why, "body", "text2")
 
 

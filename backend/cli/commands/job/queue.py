@@ -9,6 +9,7 @@ from backend.base.errors import BackendError
 from backend.cli.command import Word, command
 from backend.cli.parameters import JobId
 from backend.cli.printing import Answer
+from backend.cli.session import Session
 from backend.records.queue.entry import QueuePlace
 from backend.records.queue.start_time import FORMS, parse_when
 from backend.services.context.container import Services
@@ -16,7 +17,7 @@ from backend.services.context.container import Services
 
 @command("job queue")
 def queue(
-    services: Services,
+    session: Session,
     id: JobId,
     *,
     priority: Annotated[int | None, Word("N", "-100 to 100, default 0")] = None,
@@ -27,7 +28,14 @@ def queue(
     at_once = not_before == "now"
     when = None if at_once or not not_before else _when(not_before)
     return _placed(
-        services.queue.enqueue(id, priority, when, at_once=at_once, start_over=start_over)
+        session.services.queue.enqueue(
+            id,
+            priority,
+            when,
+            at_once=at_once,
+            start_over=start_over,
+            progress=session.progress,
+        )
     )
 
 
@@ -66,4 +74,4 @@ def reorder(
 def _placed(place: QueuePlace) -> Answer:
     number = f"place {place.number}, " if place.number else ""
     priority = f"priority {place.entry.priority}"
-    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.sentence}")
+    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.words}")

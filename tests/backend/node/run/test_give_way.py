@@ -19,6 +19,7 @@ from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from tests.fakes.nvml.driver import FakeDriver, build
@@ -172,6 +173,10 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     entry = entry_of(run.folder)
     assert entry is not None
     assert (entry.run, entry.reason) == (number + 1, record.pause)
+    audited = sorted(run.folder.acts.iterdir())[number - 1]
+    assert AuditEntry.from_dict(read_json(audited)).what == (
+        f"Gave way ({who} uses GPU {gpu} on this computer)"
+    )
     assert run.status.step >= step
     desk.is_used(None)
 
