@@ -250,6 +250,7 @@ A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "proce
 BROKEN = {
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},
+    "Python": {**A_SCRIPT, "python": "~/bin/python"},
     "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},
     "one process": {"strategy": {"name": "alone"}},
     "power of two": {
