@@ -38,7 +38,7 @@ def make_on_node(
         BackendError: The node's disk is full, or see `gather`; nothing half remains.
     """
     if made.find(name) is not None:
-        return "It is there."
+        return f"{name} exists."
     asked = [python, "-I", "-c", LISTING]
     base = Base.parse(steps.must(shell, asked, f"{python} does not start"))
     house = gather(base)

@@ -1,4 +1,4 @@
-"""What a script needs besides the environment of a node: resolved by uv, fetched as wheels.
+"""Wheels of what a script needs besides the environment of a node, resolved by uv.
 
 This desktop does both, so a node needs no package index, and all nodes get the same versions. What
 is built for the node (`_KEPT`: torch, MPI and what lies beside them) stays as it is there: the

@@ -26,6 +26,8 @@ def train(settings):
     torch.distributed.all_reduce(total)
     print(json.dumps({"step": 1, "sum": total.item(), "lr": settings.lr}), flush=True)
     print("torch", torch.__file__, "hydra", hydra.__file__, flush=True)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 train()
 """
 

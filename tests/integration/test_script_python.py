@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -56,16 +58,37 @@ def job_of(services: Services, tmp_path: Path, files: Mapping[str, str], **more:
     )
 
 
+@pytest.mark.parametrize("entry", ["train.py", "-m train", "run.sh"])
 def test_its_packages_are_there_and_torch_is_that_of_the_node(
-    services: Services, tmp_path: Path, index: Path
+    services: Services, tmp_path: Path, index: Path, entry: str
 ) -> None:
-    view = job_of(services, tmp_path, {"requirements.txt": "greeting<2\ntorch\n"})
+    files = {"requirements.txt": "greeting<2\ntorch\n", "run.sh": "exec python train.py\n"}
+    view = job_of(services, tmp_path, files, entry=entry)
     services.jobs.lifecycle.start(view.id)
     view = services.jobs.queries.wait(view.id)
     log = services.data_root.job(view.id).rank_log(0).read_text()
     assert view.state is JobState.FINISHED, log
     assert view.status.metrics == {"greeting": 1.0}
     assert f"torch {version('torch')} {sys.prefix}" in log
+
+
+def test_a_queued_job_has_its_environment_before_its_turn(
+    services: Services, tmp_path: Path, index: Path
+) -> None:
+    view = job_of(services, tmp_path, {"requirements.txt": "greeting\n"})
+    _, _, prepared = services.jobs.lifecycle.prepare(view.id)
+    said = subprocess.run(
+        [prepared.launch.script_python, "-c", "import greeting; print(greeting.NUMBER)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "2\n"
+    cancelled = Progress()
+    cancelled.cancel()
+    other = job_of(services, tmp_path, {"requirements.txt": "greeting<2\n"})
+    with pytest.raises(Cancelled):
+        services.jobs.lifecycle.prepare(other.id, progress=cancelled)
 
 
 def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from backend.services.preflight.node_probe import NoPython
 LIBRARIES = {"torch": names.PYTORCH, "horovod": names.HOROVOD, "mpi4py": names.MPI4PY}
 
 _LACKS_TORCH, _NO_PROGRAM = 3, 127
-_LOOK = f"""import importlib.util, sys
+_TRIAL = f"""import importlib.util, sys
 is_there = len(sys.argv) == 1 or importlib.util.find_spec(sys.argv[1])
 sys.exit(0 if is_there else {_LACKS_TORCH})"""
 
@@ -34,7 +34,7 @@ IMPORTS = Probe("imports", preflight_probe.imports)
 SCRIPT_PYTHON = Probe(
     "script_python",
     preflight_probe.command,
-    lambda target: [target.script_python, "-c", _LOOK, *["torch"] * target.needs_torch],
+    lambda target: [target.script_python, "-c", _TRIAL, *["torch"] * target.needs_torch],
 )
 
 
@@ -63,14 +63,14 @@ def script_python(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     if code == _LACKS_TORCH:
         yield Result(
             f"{path} on {place} has no torch, which the script imports.",
-            "Install torch there, or choose another Python for the script.",
+            f"Install torch for it on {place}, or choose another Python for the script.",
         )
     elif code:
         fault = "does not exist" if code == _NO_PROGRAM else "does not start"
         why = "" if code == _NO_PROGRAM else f": {sanitize(facts['why'], 160)}"
         yield Result(
             f"{path}, the Python of the script, {fault} on {place}{why}.",
-            "Install it there, or choose another Python for the script.",
+            f"Install it on {place}, or choose another Python for the script.",
         )
 
 

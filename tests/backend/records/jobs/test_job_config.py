@@ -256,6 +256,7 @@ BROKEN = {
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},
     "log numbers": {**A_SCRIPT, "log_numbers": ["loss: {loss}", "loss"]},
+    "Python": {**A_SCRIPT, "python": "~/bin/python"},
     "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},
     "one process": {"strategy": {"name": "alone"}},
     "power of two": {

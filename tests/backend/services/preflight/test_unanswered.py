@@ -42,6 +42,7 @@ GOOD: dict[str, Any] = {
     "leftovers": {"code": 0, "orphans": []},
     "shared_memory": {"free": 10**12, "why": ""},
     "limits": {"open_files": 1024, "hard": 4096},
+    "script_python": {"code": 0, "why": ""},
 }
 NODES = ("gpu1", "gpu2")
 LIMITS = PreflightLimits()
@@ -105,6 +106,8 @@ class Nodes:
         context = PreflightContext(
             mounted(self.root), cluster, cluster, lambda: "/usr/bin/python3", now=self.now
         )
+        # So that the checks of a script are made, too.
+        config = replace(config, python="/opt/python")
         self.run = PreflightRun(context, config, 0)
         return self.run.fly(lambda: False)
 
