@@ -143,6 +143,16 @@ def test_a_value_that_is_no_number_is_marked_and_can_be_started(rig, name, text,
     assert rig.form._may_start
 
 
+def test_tab_goes_from_the_switch_through_the_fields(rig):
+    chain, one = [], rig.part.switch
+    while len(chain) < 60:
+        one = one.nextInFocusChain()
+        chain.append(one)
+    places = [chain.index(rig.control(name)) for name in rig.names]
+    assert places == sorted(places)
+    assert max(places) < 30
+
+
 def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
     rig.type(rig.control("lr"), "0.2")
     words = rig.words
