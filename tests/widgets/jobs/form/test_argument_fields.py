@@ -200,6 +200,18 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     assert rig.form.draft().axes == ()
 
 
+def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(rig):
+    def seen():
+        rig.form.show_check(JobCheck(global_batch=1))
+        return rig.form._sections.gallery.isVisible(), rig.form._sections.trial.isVisible()
+
+    assert seen() == (False, False)
+    for what, shown in (("model", True), ("script", False), ("model", True)):
+        rig.form._sections.runs.choose(what)
+        rig.form._choose_runs()
+        assert seen() == (shown, shown)
+
+
 def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
     axes = (parse_axis("arguments.lr", "0.1, 0.2"),)
     rig = Rig(qtbot, ["--lr", "0.1"], axes)
