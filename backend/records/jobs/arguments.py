@@ -56,11 +56,11 @@ def named(words: object) -> dict[str, str]:
 
 
 def unnamed(words: object) -> list[str]:
-    """Return the other words: those that `named` does not tell."""
+    """Return the words that `named` leaves out."""
     given = _list(words)
     last = {one.name: one for one in _named(given)}.values()
-    told = {n for one in last for n in range(one.at, one.at + one.words)}
-    return [word for n, word in enumerate(given) if n not in told]
+    kept = {n for one in last for n in range(one.at, one.at + one.words)}
+    return [word for n, word in enumerate(given) if n not in kept]
 
 
 def value_of(words: object, name: str) -> str | None:

@@ -67,7 +67,7 @@ class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
         return self.head.strip("-=")
 
     def fault(self, value: str) -> str:
-        """Return why a value that was typed is none, as far as the help tells, or ""."""
+        """Return why a value that was typed is none, by the help, or ""."""
         kinds = {"whole": (_WHOLE, "a whole number"), "number": (_NUMBER, "a number")}
         pattern, wanted = kinds.get(self.kind, (None, ""))
         if pattern is None or not value or "{" in value or pattern.fullmatch(value):
@@ -150,9 +150,9 @@ def _is_head(name: str, declared: str) -> bool:
 
 
 def _with_kind(one: ScriptArgument, value: str) -> ScriptArgument:
-    """Give it the kind that the name of its value tells, or its help, or its default."""
-    told = _TYPE.search(one.words) or _WORD.match(value)
-    kind = _KINDS.get(told[1].lower(), "") if told else ""
+    """Find the kind by the name of the value, the help, or the default."""
+    named = _TYPE.search(one.words) or _WORD.match(value)
+    kind = _KINDS.get(named[1].lower(), "") if named else ""
     if kind == "choice" or one.default.lower() in ("true", "false"):
         words = ("True", "False") if one.default[:1].isupper() else ("true", "false")
         return replace(one, kind="choice", choices=words)

@@ -293,14 +293,16 @@ def _sweep(
             key: added.get(value, value.name) if isinstance(value, GalleryPart) else value
             for key, value in _values(study, form, row).items()
         }
+        # A script takes no model and no loader.
+        usual = {} if "script" in values else library
         placement = _placement(row, row.workers + _servers(values), places)
         points.append(
             Point(
                 f"{BEFORE_ROW} {row.name} seed={seed}",
-                (*values.items(), ("seed", seed), ("placement", placement)),
+                (*{**usual, **values}.items(), ("seed", seed), ("placement", placement)),
             )
         )
-    return Sweep({"name": study.title, **library}, points=tuple(points))
+    return Sweep({"name": study.title}, points=tuple(points))
 
 
 def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class StudyService:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
         named = [self._checked(study, form, row) for row in rows_at(study, form, places)]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-            if all(kind.value in one for one in named):
+            if all(kind.value in one or "script" in one for one in named):
                 continue
             if (path.parent / kind.value).is_dir():
                 own = path.parent.name

@@ -30,27 +30,27 @@ def read(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, 
         *map(str, request["words"]),
         "--help",
     ]
-    told = " ".join([*command[1:-1], "--help"])
-    report(f"Running {told}…")
+    line = " ".join([*command[1:-1], "--help"])
+    report(f"Running {line}…")
     folder = Path("script")
     copy_script(request["script"], folder)
     try:
-        output, code = _output(command, folder, float(request["limit_s"]), told)
+        output, code = _output(command, folder, float(request["limit_s"]), line)
     except OSError as error:
         raise BackendError(f"{command[0]} cannot be started: {error.strerror}.", _REMEDY) from error
     if b"\0" in output:
-        raise BackendError(f"{told} printed no text.", _REMEDY)
+        raise BackendError(f"{line} printed no text.", _REMEDY)
     text = output.decode("utf-8", "replace")
     found = read_help(text)
     if found:
         return ScriptHelp(found).to_dict()
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
     if code:
-        raise BackendError(f"{told} ended with {code}: {last or 'it printed nothing'}", _REMEDY)
-    raise BackendError(f"{told} lists no options that can be read.", _REMEDY)
+        raise BackendError(f"{line} ended with {code}: {last or 'it printed nothing'}", _REMEDY)
+    raise BackendError(f"{line} lists no options that can be read.", _REMEDY)
 
 
-def _output(command: list[str], folder: Path, limit_s: float, told: str) -> tuple[bytes, int]:
+def _output(command: list[str], folder: Path, limit_s: float, line: str) -> tuple[bytes, int]:
     """Return what a command printed, and its exit code; both streams are one.
 
     Raises:
@@ -78,17 +78,17 @@ def _output(command: list[str], folder: Path, limit_s: float, told: str) -> tupl
             piece = os.read(child.stdout.fileno(), _PIECE) if ready else b""
             output += piece
             if len(output) > _MOST_BYTES:
-                raise BackendError(f"{told} printed more than 1 MB.", _REMEDY)
+                raise BackendError(f"{line} printed more than 1 MB.", _REMEDY)
             # A process that it left may keep the pipe open.
             if is_over and not piece:
                 return bytes(output), child.wait()
             if time.monotonic() > deadline:
                 raise BackendError(
-                    f"{told} did not end within {limit_s:g} s; the script may have begun to train.",
+                    f"{line} did not end within {limit_s:g} s; the script may have begun to train.",
                     _REMEDY,
                 )
             if ready and not piece:
-                # It closed its output, and goes on.
+                # It closed its output, and continues.
                 time.sleep(_TICK_S)
     finally:
         process_signals.kill(child)

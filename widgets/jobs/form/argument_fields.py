@@ -91,11 +91,15 @@ class ArgumentFields(QWidget):
             wanted[next(used, one.name)] = one
         wanted |= {name: ScriptArgument("") for name in several if name not in wanted}
         self._paths = []
+        before: QWidget = self.switch
         for number, (name, one) in enumerate(wanted.items()):
             path, made = self._fields.argument(name, one)
             made.set_tip(plain_tip(one.words))
             self._paths.append(path)
             self._grid.addWidget(made, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
+            for part in filter(None, (made.control, made.act)):
+                QWidget.setTabOrder(before, part)
+                before = part
         self._fields.read_arguments()
 
     def _say(self, words: str, *, is_bad: bool = False) -> None:

@@ -264,8 +264,8 @@ class FormSections(QWidget):
         for axis in self._fields.swept.axes():
             if not is_of(axis.path, script=is_script):
                 self._fields.swept.give_up(axis.path)
-        for other in (self.trial, self.gallery) if is_script else (self._script_more,):
-            other.hide()
+        self.trial.setVisible(not is_script)
+        (self.gallery if is_script else self._script_more).hide()
 
     @Slot()
     def _fit_retention(self) -> None:

@@ -252,8 +252,8 @@ class JobFields(QObject):
         for path, control in self._fields.items():
             value = self._value(path, control.control)
             # The line of arguments has those that have a field, too.
-            is_told = path in self._arguments or not is_of(path, script=self.runs_script)
-            if value is None or is_told:
+            is_elsewhere = path in self._arguments or not is_of(path, script=self.runs_script)
+            if value is None or is_elsewhere:
                 continue
             *tables, key = path.split(".")
             target = raw

@@ -256,7 +256,7 @@ class JobForm(QWidget):
         is_nowhere = placement and not self._picker.value()
         model = self._fields.field("model")
         is_fit = bool(self._fields.key("model")) and not model.error()
-        self._sections.gallery.setVisible(not is_fit)
+        self._sections.gallery.setVisible(not is_fit and not self._fields.runs_script)
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]

@@ -198,3 +198,13 @@ def test_the_small_form_of_each_shipped_study_fits_on_two_cores(name: str) -> No
         assert config is not None
         assert config.world_size <= 8
     assert jobs(study, FormName.FULL)
+
+
+def test_rows_of_a_script_differ_in_its_arguments_and_take_no_model() -> None:
+    rates = [{"name": str(rate), "job": {"arguments": {"lr": rate}}} for rate in (0.1, 0.01)]
+    job = {"script": "mine", "arguments": {"epochs": 3}}
+    forms = {"small": {"minutes": 1, "seeds": [1, 2]}, "full": {"minutes": 2}}
+    raw = {**RAW, **forms, "job": job, "rows": rates}
+    assert [(one["seed"], one["arguments"]) for one in jobs(read_study(raw), FormName.SMALL)] == [
+        (seed, ["--epochs", "3", "--lr", rate]) for seed in (1, 2) for rate in ("0.1", "0.01")
+    ]

@@ -143,6 +143,16 @@ def test_a_value_that_is_no_number_is_marked_and_can_be_started(rig, name, text,
     assert rig.form._may_start
 
 
+def test_tab_goes_from_the_switch_through_the_fields(rig):
+    chain, one = [], rig.part.switch
+    while len(chain) < 60:
+        one = one.nextInFocusChain()
+        chain.append(one)
+    places = [chain.index(rig.control(name)) for name in rig.names]
+    assert places == sorted(places)
+    assert max(places) < 30
+
+
 def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
     rig.type(rig.control("lr"), "0.2")
     words = rig.words
@@ -188,6 +198,18 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     rig.form._sections.runs.choose("model")
     rig.form._choose_runs()
     assert rig.form.draft().axes == ()
+
+
+def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(rig):
+    def seen():
+        rig.form.show_check(JobCheck(global_batch=1))
+        return rig.form._sections.gallery.isVisible(), rig.form._sections.trial.isVisible()
+
+    assert seen() == (False, False)
+    for what, shown in (("model", True), ("script", False), ("model", True)):
+        rig.form._sections.runs.choose(what)
+        rig.form._choose_runs()
+        assert seen() == (shown, shown)
 
 
 def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
