@@ -149,7 +149,7 @@ def _signature(path: Path) -> _Signature:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether no file is cut off, as far as it says: a zip, as of PyTorch, has an end."""
+    """Return whether no file is cut off: a zip, as PyTorch writes it, has an end."""
     parts = [one for _, one in files_of(path) if not one.is_symlink()]
     for one in parts:
         with one.open("rb") as file:
