@@ -71,7 +71,7 @@ class Checkpointer:
         """
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
-        for half in folder.checkpoints.glob(".*step-*.tmp"):
+        for half in folder.checkpoints.glob(".epoch-*.tmp"):
             half.unlink(missing_ok=True)
 
     def save(

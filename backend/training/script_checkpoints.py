@@ -17,7 +17,7 @@ from backend.base.log import suppress
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.content import files_of, sha256_of, size_of
-from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, checkpoint_name
+from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, script_checkpoint_name
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired
 from backend.records.jobs.launch import Launch
 
@@ -149,7 +149,7 @@ def _signature(path: Path) -> _Signature:
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether no file is cut off, as far as it says: a zip, as of PyTorch, has an end."""
+    """Return whether no file is cut off: a zip, as PyTorch writes it, has an end."""
     parts = [one for _, one in files_of(path) if not one.is_symlink()]
     for one in parts:
         with one.open("rb") as file:
@@ -160,7 +160,7 @@ def _is_whole(path: Path) -> bool:
 
 def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
     """Return a name that no checkpoint has yet: a script may save several at one step."""
-    name, number = checkpoint_name(epoch, step), 2
+    name, number = script_checkpoint_name(epoch, step), 2
     while (folder.checkpoints / f"{name}{SIDECAR_SUFFIX}").exists():
-        name, number = f"{checkpoint_name(epoch, step)}-{number}", number + 1
+        name, number = f"{script_checkpoint_name(epoch, step)}-{number}", number + 1
     return name

@@ -75,6 +75,7 @@ torch.distributed.all_reduce(here)
 names = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_RANK", "TORCHELASTIC_RUN_ID")
 print("variables", *(os.environ[name] for name in names), os.getcwd(), flush=True)
 print(json.dumps({"step": 1, "sum": here.item()}), flush=True)
+torch.distributed.destroy_process_group()
 """
 
 

@@ -178,7 +178,7 @@ def under_way(step: str) -> str:
 def checkpoint(name: str) -> str:
     """``Epoch 20, step 440``: a checkpoint by the name of its file, ``epoch-0020-step-000440``."""
     found = epoch_and_step(name)
-    return place_of(found[0], count(found[1])).capitalize() if found else name
+    return place_of(*found, count).capitalize() if found else name
 
 
 def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:

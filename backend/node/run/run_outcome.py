@@ -530,7 +530,7 @@ def _saved(checkpoint: str) -> str:
     place = epoch_and_step(checkpoint)
     if place is None:
         return f"Saved as {checkpoint}."
-    return f"Saved at {place_of(place[0], f'{place[1]:,}')}."
+    return f"Saved at {place_of(*place)}."
 
 
 def _stopped_early(found: EndedRun) -> str:

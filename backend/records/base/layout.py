@@ -52,6 +52,7 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -370,11 +371,13 @@ class NodeHome:
 
 
 def checkpoint_name(epoch: int, step: int) -> str:
-    """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``.
+    """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
+    return f"epoch-{epoch:04d}-step-{step:06d}"
 
-    A script may have no epochs; ``epoch`` is then 0.
-    """
-    return f"epoch-{epoch:04d}-step-{step:06d}" if epoch else f"step-{step:06d}"
+
+def script_checkpoint_name(epoch: int, step: int) -> str:
+    """Return the name of a script's checkpoint; ``epoch`` is 0 if the script has none."""
+    return checkpoint_name(epoch, step) if epoch else f"step-{step:06d}"
 
 
 def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
@@ -383,9 +386,9 @@ def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
     return None if named is None else (int(named[1] or 0), int(named[2]))
 
 
-def place_of(epoch: int, step: str) -> str:
+def place_of(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format) -> str:
     """Return "epoch 3, step 540", without an epoch only the step."""
-    return f"epoch {epoch}, step {step}" if epoch else f"step {step}"
+    return f"epoch {count(epoch)}, step {count(step)}" if epoch else f"step {count(step)}"
 
 
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")

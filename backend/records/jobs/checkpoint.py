@@ -21,7 +21,6 @@ from backend.records.base.layout import (
     LATEST,
     SIDECAR_SUFFIX,
     JobFolder,
-    place_of,
 )
 from backend.records.base.schema import READ, Record
 from backend.records.jobs.config import CheckpointPolicy
@@ -59,11 +58,6 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     is_kept: bool = field(default=False, metadata=_DERIVED)
     """It is never removed to free space."""
     path: str = field(default="", metadata=_DERIVED)
-
-    @property
-    def place(self) -> str:
-        """Where in the training it was made: "epoch 3, step 540"; a script may have no epochs."""
-        return place_of(self.epoch, f"{self.step:,}")
 
     @property
     def sidecar(self) -> Path:

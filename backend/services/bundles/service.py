@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,13 +203,20 @@ class BundleService:
                 f"The job {job_id} has no checkpoint “{sanitize(wanted)}”.",
                 f"Its checkpoints: {', '.join(one.name for one in found)}." if found else "",
             )
-        return record
+        if record is None or not Path(record.path).is_dir():
+            return record
+        if wanted:
+            raise BackendError(
+                f"The checkpoint {record.name} is a folder, which a bundle cannot hold.",
+                "Export it as zip, and bundle the job without a checkpoint.",
+            )
+        return None
 
     def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(path, progress)
-            sidecar = record.sidecar.read_bytes()
+            sidecar = json.dumps({**read_json(record.sidecar), "file": ""}).encode()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
             ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),

@@ -421,6 +421,7 @@ class JobService:
             weights = {
                 Path(one.path).name: one.bytes
                 for one in list_checkpoints(folder, file.config.checkpoint)
+                if not one.file
             }
             others = 0
             for entry in folder.path.rglob("*"):

@@ -201,7 +201,7 @@ def checkpoint_words(checkpoint: Checkpoint) -> str:
     words = formats.checkpoint(checkpoint.name)
     if not checkpoint.file:
         return words
-    place = place_of(checkpoint.epoch, formats.count(checkpoint.step))
+    place = place_of(checkpoint.epoch, checkpoint.step, formats.count)
     return f"{PurePath(checkpoint.file).name} ({place})"
 
 

@@ -74,7 +74,7 @@ def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterabl
     for one in mine[-_CHECKPOINTS:]:
         made = instant(one.created)
         if made is not None:
-            words = f"Checkpoint saved: {place_of(one.epoch, formats.count(one.step))}"
+            words = f"Checkpoint saved: {place_of(one.epoch, one.step, formats.count)}"
             yield Event(made.timestamp(), "floppy-disk", "good", words)
 
 

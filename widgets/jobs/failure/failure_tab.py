@@ -402,7 +402,7 @@ def _in_words(settings: Mapping[str, Any]) -> str:
 def _where_it_goes_on(found: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
     if found is not None:
         which = "" if is_newest else "the last good checkpoint: "
-        place = place_of(found.epoch, formats.count(found.step))
+        place = place_of(found.epoch, found.step, formats.count)
         return f"Resume continues from {which}{place}."
     if not is_known:
         return "Resume continues from the newest checkpoint."

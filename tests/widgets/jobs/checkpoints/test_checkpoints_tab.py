@@ -105,7 +105,7 @@ def test_a_checkpoint_can_be_tried(tab, qtbot):
     ("name", "words"),
     [
         ("epoch-0020-step-000440", "Epoch 20, step 440"),
-        ("epoch-0000-step-000005", "Epoch 0, step 5"),
+        ("epoch-0000-step-000005", "Step 5"),
         ("epoch-12345-step-1234567", "Epoch 12 345, step 1 234 567"),
         ("epoch-3", "epoch-3"),
         ("latest", "latest"),

@@ -283,5 +283,5 @@ def test_resume_continues_from_before_the_loss_rose(detail):
     detail.open_job(changed(view, error=replace(view.error, sound_step=12)))
     detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
     words = detail.failure._from.text()
-    assert words.startswith("Resume continues from the last good checkpoint: epoch ")
+    assert words.startswith("Resume continues from the last good checkpoint: ")
     assert words.endswith("step 5.")

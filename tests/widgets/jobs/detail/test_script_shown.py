@@ -1,0 +1,132 @@
+"""What the window says of a script is true: no epoch 0, no Resume without arguments for it."""
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import line_of
+from backend.records.jobs.view import WHY_NO_RESUME
+from backend.records.library.item import Pin
+from tests.job_views import changed
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.common.labels import Label
+from widgets.jobs.actions.job_actions import (
+    ELSEWHERE,
+    QUEUE,
+    RESUME,
+    START_OVER,
+    JobActions,
+    JobFacts,
+    main_action,
+)
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
+from widgets.jobs.checkpoints.export_dialog import ExportDialog, checkpoint_title
+from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.detail.header_facts import facts, what_stop_costs
+from widgets.jobs.failure.failure_tab import FailureTab
+
+FILE = replace(
+    checkpoint(10),
+    name="step-000010",
+    epoch=0,
+    step=10,
+    file="output/checkpoint-10",
+    is_latest=True,
+)
+
+
+def script(state=JobState.INTERRUPTED, **settings):
+    raw = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 2}]}
+    config = parse_job({**raw, **settings}).config
+    pins = {"script": Pin("mine", 1, "ab" * 32)}
+    none = {"epoch": 0, "epochs": 0, "total_steps": 0, "eta_s": None, "steps_per_epoch": 0}
+    return changed(replace(LIVE, config=config, pins=pins), state=state, **none)
+
+
+RESUMES = {"resume_arguments": ["--resume", "{checkpoint}"]}
+
+
+@pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
+@pytest.mark.parametrize("settings", [{}, RESUMES])
+@pytest.mark.parametrize("shown", [lambda view: view, line_of], ids=["open", "in the list"])
+def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, shown):
+    on = JobFacts(shown(script(state, **settings)), has_checkpoints=True)
+    act = main_action(on)
+    assert act.text == RESUME.text
+    assert act.able(on) == bool(settings)
+    assert (act.why_not == WHY_NO_RESUME) == (not settings)
+    assert QUEUE.offered(on) == ELSEWHERE.able(on) == bool(settings)
+    waiting = JobFacts(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
+    assert main_action(waiting) == (RESUME if settings else START_OVER)
+
+
+def test_a_script_without_epochs_has_none_in_the_header():
+    for state in JobState:
+        view = script(state)
+        assert "Epoch" not in {fact.caption for fact in facts(view)}
+        for kept in ((), (FILE,)):
+            assert "epoch" not in what_stop_costs(view, kept)
+    with_epochs = changed(script(JobState.TRAINING), epoch=3, epochs=10)
+    assert ("Epoch", "3 of 10") in [(fact.caption, fact.value) for fact in facts(with_epochs)]
+    live = {fact.caption for fact in facts(script(JobState.TRAINING))}
+    assert "Runs for" in live
+    assert "Ready at" not in live
+
+
+@pytest.mark.parametrize(
+    ("state", "kept", "words"),
+    [
+        (JobState.TRAINING, (), "stopping loses all work"),
+        (JobState.TRAINING, (FILE,), "Newest checkpoint: step 10,"),
+        (JobState.STOPPING, (FILE,), "The script was asked to stop. Newest checkpoint: step 10,"),
+        (JobState.INTERRUPTED, (), "There is no checkpoint."),
+        (JobState.INTERRUPTED, (FILE,), "Newest checkpoint: step 10,"),
+        (JobState.ERROR, (), "There is no checkpoint."),
+    ],
+)
+def test_what_a_stop_costs_is_what_the_script_wrote(state, kept, words):
+    assert words in what_stop_costs(script(state), kept)
+
+
+@pytest.mark.parametrize("settings", [{}, RESUMES, {"remove_old_checkpoints": True}])
+def test_the_checkpoints_of_a_script_are_its_own(qtbot, look, settings):
+    actions = JobActions()
+    tab = CheckpointsTab(actions, Exporter(actions, None))
+    qtbot.addWidget(tab)
+    view = script(**settings)
+    tab.show_checkpoints(view, ())
+    assert "checkpoint-*/" in " ".join(one.text() for one in tab._nothing.findChildren(Label))
+    tab.show_checkpoints(view, (FILE,))
+    assert tab.model.index(0, 0).data() == "checkpoint-10 (step 10)"
+    assert checkpoint_title(FILE) == "checkpoint-10 (step 10) (latest)"
+    assert tab._resume.isEnabled() == (settings == RESUMES)
+    assert (WHY_NO_RESUME in tab._resume.toolTip()) == (settings != RESUMES)
+    assert not any(button.isEnabled() for button in (tab._try, tab._inspect, tab._new))
+    assert all(button.isEnabled() for button in (tab._keep, tab._export, tab._verify))
+    all_stay = "All are kept as the script wrote them." in tab._policy.text()
+    assert all_stay == ("remove_old_checkpoints" not in settings)
+
+
+def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, look):
+    dialog = ExportDialog(JobActions(), script(), (FILE,), "", "/tmp", "onnx")
+    qtbot.addWidget(dialog)
+    assert dialog._format.key() == "zip"
+    assert "as the script wrote it" in dialog._words.text()
+    assert dialog._path.text().endswith(".zip")
+
+
+@pytest.mark.parametrize("settings", [{}, RESUMES])
+def test_after_a_failure_the_way_out_is_one_that_there_is(qtbot, look, settings):
+    from tests.widgets.jobs.detail.test_job_detail import FAILED
+    from widgets.plots.run_curves import RunCurves
+
+    tab = FailureTab(JobActions(), RunCurves())
+    qtbot.addWidget(tab)
+    view = script(JobState.ERROR, **settings)
+    tab.show_view(changed(view, error=FAILED.error))
+    tab.show_checkpoints((FILE,))
+    assert tab._again.text() == ("Resume" if settings else "Start over")
+    assert ("step 10." in tab._from.text()) == bool(settings)
+    assert (WHY_NO_RESUME in tab._from.text()) == (not settings)
