@@ -101,7 +101,7 @@ class BundleService:
         things = self._things(file, with_data, parts, progress)
         record = self._checkpoint(folder, file.config, checkpoint, job_id)
         if record is not None:
-            parts += self._checkpoint_parts(record, progress)
+            parts += self._checkpoint_parts(folder, record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             self._root.files.refresh_history(folder)
             if folder.history.exists():
@@ -204,11 +204,13 @@ class BundleService:
             )
         return record
 
-    def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
+    def _checkpoint_parts(
+        self, folder: OpenJob, record: Checkpoint, progress: Progress
+    ) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(path, progress)
-            sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
+            sidecar = (folder.checkpoints / f"{record.name}{SIDECAR_SUFFIX}").read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
             ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),
