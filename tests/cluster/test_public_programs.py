@@ -107,12 +107,14 @@ def test_it_trains_names_a_killed_process_resumes_and_stops(
     leaves_nothing(ready_cluster)
     assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
 
-    saved = next(one for one in jobs.queries.checkpoints(job_id) if one.is_latest).step
+    def first_of_run_2() -> int:
+        starts = jobs.queries.history(job_id).run_starts
+        return next((one.first_step for one in starts if one.run == 2), 0)
+
     jobs.lifecycle.resume(job_id)
-    view = jobs.queries.wait(
-        job_id, until=lambda v: v.state.is_over or (v.run == 2 and v.step > saved + 2)
-    )
+    view = jobs.queries.wait(job_id, until=lambda v: v.state.is_over or first_of_run_2() > 0)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
+    assert first_of_run_2() > 1
     jobs.lifecycle.stop(job_id)
     view = jobs.queries.wait(job_id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
