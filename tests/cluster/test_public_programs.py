@@ -111,8 +111,12 @@ def test_it_trains_names_a_killed_process_resumes_and_stops(
         starts = jobs.queries.history(job_id).run_starts
         return next((one.first_step for one in starts if one.run == 2), 0)
 
+    def resumed(view: JobView) -> bool:
+        is_at_work = view.state is JobState.TRAINING and first_of_run_2() > 0
+        return view.state.is_over or is_at_work
+
     jobs.lifecycle.resume(job_id)
-    view = jobs.queries.wait(job_id, until=lambda v: v.state.is_over or first_of_run_2() > 0)
+    view = jobs.queries.wait(job_id, until=resumed)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
     assert first_of_run_2() > 1
     jobs.lifecycle.stop(job_id)
