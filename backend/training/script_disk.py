@@ -1,4 +1,4 @@
-"""What a script writes on the disk of the data root."""
+"""End a script before it fills the disk of the data root."""
 
 from __future__ import annotations
 

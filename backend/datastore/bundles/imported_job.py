@@ -87,9 +87,13 @@ def _fill(
     if bundle.has(HISTORY):
         bundle.copy_out(HISTORY, folder.history, progress)
     if manifest.checkpoint:
-        for suffix in (CHECKPOINT_SUFFIX, SIDECAR_SUFFIX):
-            name = manifest.checkpoint + suffix
-            bundle.copy_out(f"{CHECKPOINTS}/{name}", folder.checkpoints / name, progress)
+        name = manifest.checkpoint
+        sidecar = folder.checkpoints / f"{name}{SIDECAR_SUFFIX}"
+        bundle.copy_out(f"{CHECKPOINTS}/{sidecar.name}", sidecar, progress)
+        # That of a script goes where the script wrote it.
+        own = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
+        make_folder((folder.path / own).parent, exist_ok=True)
+        bundle.copy_out(f"{CHECKPOINTS}/{name}{CHECKPOINT_SUFFIX}", folder.path / own, progress)
         replace_json(folder.latest, {"name": manifest.checkpoint})
 
 

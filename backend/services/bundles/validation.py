@@ -7,7 +7,7 @@ import json
 import platform
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError
@@ -20,6 +20,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.library.item import KINDS, Kind
 
+_TRAINED = ("model", "dataset", "loader")
 WAY_OUT = "Nothing was imported; request the file again."
 
 
@@ -35,7 +36,8 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
         ) from error
     parsed = parse_job(raw)
     fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
-    missing = {"model", "dataset", "loader"} - manifest.things.keys()
+    needed = ("script", *(["dataset"] * ("dataset" in raw))) if "script" in raw else _TRAINED
+    missing = set(needed) - manifest.things.keys()
     for key, thing in manifest.things.items():
         if KINDS.get(key) is not thing.kind:
             fault = fault or f"it uses a {thing.kind.value} as its {sanitize(key)}"
@@ -68,7 +70,14 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
         return f"the record of the checkpoint {sanitize(name)} cannot be used"
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
         return f"the checkpoint {sanitize(name)} does not match its record"
+    if record.file and not _is_of_script(PurePosixPath(record.file)):
+        return f"the checkpoint {sanitize(name)} is not a file of the job"
     return ""
+
+
+def _is_of_script(path: PurePosixPath) -> bool:
+    """Return whether a script may have written this file of its job."""
+    return ".." not in path.parts and len(path.parts) > 1 and path.parts[0] in ("output", "work")
 
 
 def _check_python(bundle: VerifiedArchive) -> None:

@@ -1,0 +1,125 @@
+"""Programs of the usual libraries, unchanged, on three nodes with two processes each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from tests.cluster.node import Process
+from tests.cluster.public_programs import PROGRAMS, Program
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import leaves_nothing, of_runs
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.slow
+
+NODES = ("node1", "node2", "node3")
+PACKAGES = ("accelerate", "click", "hydra-core", "lightning", "tensorboard", "transformers")
+OF_THE_NODE = ("numpy", "torch", "torchvision")
+
+
+@pytest.fixture(scope="module")
+def python(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Python on the nodes with packages of the registry over those of the nodes' environment."""
+    folder = tmp_path_factory.mktemp("public")
+    folder.chmod(0o755)
+    without = folder / "overrides.txt"
+    without.write_text("".join(f"{one}; sys_platform == 'none'\n" for one in OF_THE_NODE))
+    uv = [sys.executable, "-m", "uv"]
+    base = f"{sys.base_prefix}/bin/python3"
+    subprocess.run(
+        [*uv, "venv", "--quiet", "--python", base, "--clear", folder / "own"], check=True
+    )
+    install = [*uv, "pip", "install", "--quiet", "--python", folder / "own/bin/python"]
+    install += ["--override", without, "--compile-bytecode", *PACKAGES]
+    subprocess.run(install, check=True)
+    installation = ready_cluster.entry("node1").installation
+    assert installation is not None
+    find = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    of_node = ready_cluster["node1"].run([str(installation.python), "-c", find]).stdout
+    (own,) = folder.glob("own/lib/*/site-packages")
+    (own / "of_the_node.pth").write_text(of_node)
+    with ExitStack() as stack:
+        seen = {stack.enter_context(ready_cluster[name].lent(folder)) for name in NODES}
+        yield f"{seen.pop()}/own/bin/python"
+
+
+def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView:
+    program = PROGRAMS[name]
+    for file, text in program.files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text)
+    item = ready.services.library.import_item(Kind.SCRIPT, folder, name)
+    raw: dict[str, Any] = {
+        "name": name,
+        "script": item.reference,
+        "entry": next(iter(program.files)),
+        "arguments": list(program.arguments),
+        "resume_arguments": list(program.resume_arguments),
+        "python": python,
+        "environment": {"OMP_NUM_THREADS": "1"},
+        "placement": [{"node": node, "processes": 2} for node in NODES],
+    }
+    return ready.services.jobs.create(raw)
+
+
+def one_on_node3(ready: ReadyCluster, program: Program) -> Process:
+    def found() -> Process | None:
+        for node, one in of_runs(ready):
+            words = [Path(word).name for word in one.argv[:3]]
+            if node == "node3" and program.process in words:
+                return one
+        return None
+
+    return wait_for(found, "the program on node3")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_trains_names_a_killed_process_resumes_and_stops(
+    ready_cluster: ReadyCluster, tmp_path: Path, name: str, python: str
+) -> None:
+    jobs, program = ready_cluster.services.jobs, PROGRAMS[name]
+    job_id = job_of(ready_cluster, tmp_path, name, python).id
+    jobs.lifecycle.start(job_id)
+    view = jobs.queries.wait(
+        job_id,
+        until=lambda v: v.state.is_over or (v.step > 5 and bool(jobs.queries.checkpoints(job_id))),
+    )
+    log = ready_cluster.services.data_root.job(job_id).rank_log(0)
+    assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
+    os.kill(one_on_node3(ready_cluster, program).host_pid, signal.SIGKILL)
+    view = jobs.queries.wait(job_id)
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert view.error.node == "node3"
+    assert "killed by signal 9 (SIGKILL)" in view.error.sentence
+    leaves_nothing(ready_cluster)
+    assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
+
+    def first_of_run_2() -> int:
+        starts = jobs.queries.history(job_id).run_starts
+        return next((one.first_step for one in starts if one.run == 2), 0)
+
+    def resumed(view: JobView) -> bool:
+        is_at_work = view.state is JobState.TRAINING and first_of_run_2() > 0
+        return view.state.is_over or is_at_work
+
+    jobs.lifecycle.resume(job_id)
+    view = jobs.queries.wait(job_id, until=resumed)
+    assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
+    assert first_of_run_2() > 1
+    jobs.lifecycle.stop(job_id)
+    view = jobs.queries.wait(job_id)
+    assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
+    leaves_nothing(ready_cluster)
