@@ -70,6 +70,8 @@ LEFT = "gpu01 gpu03"
         ({"shrink": True}, LOST, ["gpu02", "gpu03"], {}, "gpu01"),
         ({"shrink": True}, replace(LOST, node="gpu01"), ["gpu01"], {}, "gpu02 gpu03"),
         ({"shrink": True}, LOST, ["gpu01", "gpu02", "gpu03"], {}, ""),
+        ({"shrink": True}, replace(LOST, node=""), [], {}, ALL),
+        ({"shrink": True}, replace(LOST, node=""), ["gpu03"], {}, "gpu01 gpu02"),
         # Both.
         ({"shrink": True, "retries": 1}, LOST, ["gpu02"], {}, LEFT),
         ({"shrink": True, "retries": 1}, KILLED, [], {}, ALL),
