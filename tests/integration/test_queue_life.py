@@ -19,9 +19,9 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.keeper import lock_of
-from backend.node.system import process_identity
+from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import DataRoot
+from backend.records.base.layout import DataRoot, run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
@@ -260,3 +260,34 @@ def test_what_a_queued_job_is_made_of_cannot_be_removed_and_its_trash_is_not_sta
     queue.jobs.remove(view.id)
     assert queue.queue.read().places == ()
     assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()
+
+
+@pytest.mark.parametrize("victim", ["rank", "supervisor"])
+def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
+    queue: Services, victim: str
+) -> None:
+    queries = queue.jobs.queries
+    raw = raw_job(1, on_failure={"retries": 1}, checkpoint={"every_steps": 5}, **ALONE, **ENDLESS)
+    view = queue.jobs.create_and_start(raw)
+    queries.wait(view.id, until=lambda v: is_training(v) and v.step > 10)
+    ranks = (
+        one
+        for one in process_cleanup.tagged(run_tag(view.id, 1))
+        if b"rank_bootstrap.py" in Path(f"/proc/{one.pid}/cmdline").read_bytes()
+    )
+    supervisor = queue.data_root.job(view.id).attempt(1).supervisor
+    is_rank = victim == "rank"
+    killed = next(ranks) if is_rank else ProcessIdentity.from_dict(read_json(supervisor))
+    process_identity.send_signal(killed, signal.SIGKILL)
+    if not is_rank:
+        # What any desktop does that looks at its jobs.
+        wait_for(lambda: queue.reaper.reap(view.id), "the end of the run")
+
+    view = queries.wait(view.id, until=lambda v: v.run == 2 and v.step > 15)
+
+    assert view.state.is_live
+    assert view.status.continued is not None
+    assert view.status.continued.reason.endswith("Tries again on the same nodes, 1 of 1.")
+    queue.jobs.lifecycle.stop(view.id)
+    view = queries.wait(view.id)
+    assert list(queries.history(view.id).steps) == list(range(1, view.step + 1))

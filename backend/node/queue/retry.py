@@ -83,7 +83,10 @@ def next_try(
         return None
     config = launch.config
     bad = {one.node for one in config.placement if one.node in gone or one.node == error.node}
-    for placement, uses_retry, what in _ways(config, before.retries, bad, gone, rooms):
+    ways = [*_ways(config, before.retries, bad, gone, rooms)]
+    if config.on_failure.shrink and not bad and not has_failed_so:
+        ways.append((config.placement, False, "Tries again on the same nodes."))
+    for placement, uses_retry, what in ways:
         changes = _scaled(config, placement)
         made = with_changes(
             config, {**changes, "placement": [one.to_dict() for one in placement]}

@@ -13,12 +13,13 @@ import stat
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.queue import entries as queue_entries
 from backend.node.run import finalize, run_start
 from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import AttemptFolder, DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
@@ -30,14 +31,14 @@ _AGAIN = "Remove the job from the queue and queue it again."
 
 
 def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
-    """Start a job whose turn has come; return False if another program was first.
+    """Start a job whose turn has come; return False if another program was first, or is not done.
 
     Raises:
         BackendError: It cannot be started as it was queued; nothing was claimed.
         OSError: The job's folder cannot be written.
     """
     launch = _launch(folder, run)
-    if folder.newest_run() >= run:
+    if folder.newest_run() >= run or _is_ending(folder.attempt(run - 1)):
         return False
     _require(root, folder, launch)
     if not run_start.claim(folder, run, _LOCAL):
@@ -45,6 +46,14 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
     begin(root, folder, launch)
     return True
+
+
+def _is_ending(before: AttemptFolder) -> bool:
+    """Return whether a run has no end yet: a supervisor queues the next run just before that."""
+    with suppress(OSError):
+        # NFS caches for half a minute that a file is missing; opening the folder refreshes that.
+        os.close(os.open(before.path, os.O_RDONLY))
+    return before.supervisor.exists() and not before.exit.exists()
 
 
 def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:

@@ -115,7 +115,9 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
     if state is JobState.ERROR and judged is not None:
         error = _explained(judged, found)
         message = _named(error)
-        error = replace(error, retry=_retry(judged, error))
+        is_only_an_echo = judged.is_of_machine and judged.record is not None
+        node = "" if is_only_an_echo else error.node
+        error = replace(error, node=node, retry=_retry(judged, error))
     return RunExit(
         *(found.run, state, message, error, found.launcher_code, leftovers, ended),
         other_cpu=found.other_cpu,
@@ -313,7 +315,10 @@ def _first_failure(found: EndedRun) -> _Judgement:
         return _Judgement(_silent(found), knows_why=False, is_of_machine=is_lost)
     # A job that can lose workers continues until the last one has ended.
     survived = [one for one in failures if not one[1].secondary]
-    return _Judgement(*[failures[0], *survived][-1])
+    if survived:
+        return _Judgement(*survived[-1])
+    # All were ended, and none failed: something between them was lost, on an unknown node.
+    return _Judgement(*failures[0], is_of_machine=True)
 
 
 def _seen_from_outside(found: EndedRun) -> _Judgement | None:

@@ -429,8 +429,9 @@ class Supervisor:
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
-        last = final_status(record, status, launch)
-        write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
+        if self._folder.newest_run() == self._run:
+            last = final_status(record, status, launch)
+            write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
         return record
 
 

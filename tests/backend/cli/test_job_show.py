@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import Continued, RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
@@ -67,6 +68,20 @@ def test_each_warning_of_the_run_is_shown(
     alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(LEFT_OUT, 9, "“a” is left out."))
     text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
     assert all(alarm.sentence in text for alarm in alarms)
+
+
+def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reason = "node3 no longer answers. Continues on node1 and node2, without node3."
+    continued = Continued(reason, "2026-11-28T03:12:00Z", before=("a", "b", "c"))
+    continued = replace(continued, placement=SLOW.config.placement)
+    view = changed(SLOW, continued=continued)
+    text = shown(view, capsys)
+    assert reason in text
+    assert "2 of 3 nodes since" in text
+    assert json.loads(shown(view, capsys, as_json=True))["continued"]["reason"] == reason
+    assert "continued" not in json.loads(shown(SLOW, capsys, as_json=True))
 
 
 def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:

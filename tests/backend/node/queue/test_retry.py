@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries, retry
 from backend.node.queue.retry import NextTry, Room, next_try
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import OnFailure, Placement, parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued, RankError, RunExit
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from tests.backend.node.queue.test_next_run import launch, on
+from tests.backend.node.queue.test_scheduler import READING
 from tests.integration.tiny import raw_job
 
 LOST = RankError("gpu02 no longer answers.", 2, "gpu02", retry="always")
@@ -67,6 +70,8 @@ LEFT = "gpu01 gpu03"
         ({"shrink": True}, LOST, ["gpu02", "gpu03"], {}, "gpu01"),
         ({"shrink": True}, replace(LOST, node="gpu01"), ["gpu01"], {}, "gpu02 gpu03"),
         ({"shrink": True}, LOST, ["gpu01", "gpu02", "gpu03"], {}, ""),
+        ({"shrink": True}, replace(LOST, node=""), [], {}, ALL),
+        ({"shrink": True}, replace(LOST, node=""), ["gpu03"], {}, "gpu01 gpu02"),
         # Both.
         ({"shrink": True, "retries": 1}, LOST, ["gpu02"], {}, LEFT),
         ({"shrink": True, "retries": 1}, KILLED, [], {}, ALL),
@@ -230,6 +235,65 @@ def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> 
     queued = Launch.from_dict(read_json(folder.queued_launch))
     assert queued.continued is not None
     assert queued.continued.nodes == "2 of 3 nodes"
+
+
+def facts_of(number: int) -> NodeEntry:
+    """A node as it is after its set-up."""
+    there = NodeInstallation(
+        *("/env/bin/python", "/usr/bin/mpirun", "5.0", "a", "/code", "/data/ssh_config")
+    )
+    address = NodeAddress(f"gpu0{number}")
+    entry = NodeEntry(f"gpu0{number}", address, installation=there)
+    return replace(entry, ranks_address=f"10.0.0.{number}/24")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_free"),
+    [
+        ({}, True),
+        ({"in_service": False}, False),
+        ({"no_share": True}, False),
+        ({"installation": None}, False),
+        ({"ranks_address": "10.0.9.4/24"}, False),
+        ({"bundle": "/older"}, False),
+        ({"alive": False}, False),
+        ({"busy": True}, False),
+    ],
+)
+def test_which_node_may_replace_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], is_free: bool
+) -> None:
+    root = DataRoot(tmp_path)
+    folder = root.job("a-job")
+    for path in (folder.checkpoints, folder.attempt(1).path):
+        path.mkdir(parents=True)
+    entry = facts_of(4)
+    alive, busy, bundle = (change.pop(key, None) for key in ("alive", "busy", "bundle"))
+    if bundle:
+        assert entry.installation is not None
+        change = {"installation": replace(entry.installation, bundle=bundle)}
+    root.node("gpu04").path.mkdir(parents=True)
+    replace_json(root.node("gpu04").entry, replace(entry, **change).to_dict())
+    replace_json(root.node("gpu04").status, replace(READING, name="gpu04").to_dict())
+    monkeypatch.setattr(retry, "_BEAT_S", 0.1)
+    monkeypatch.setattr(
+        HeartbeatReader, "read", lambda self, node: (replace(READING, name=node), alive is None)
+    )
+    if busy:
+        other = root.job("b-job")
+        other.attempt(1).path.mkdir(parents=True)
+        config = replace(made(other.path).config, placement=on("gpu04"))
+        ranks = tuple(replace(one, node="gpu04") for one in made(other.path).ranks[:2])
+        running = replace(made(other.path), config=config, ranks=ranks)
+        replace_json(other.launch, running.to_dict())
+    before = made(folder.path, retries=1, nodes="others")
+    replace_json(folder.launch, before.to_dict())
+
+    found = retry.plan(folder, before, RunExit(1, JobState.ERROR, "", LOST), ["gpu02"])
+
+    assert where(found) == ("gpu01 gpu04 gpu03" if is_free else LEFT)
+    assert found is not None
+    assert found.hosts == ({"gpu04": "10.0.0.4"} if is_free else {})
 
 
 @pytest.mark.parametrize("what", ["stopped", "finished", "newer run"])

@@ -205,6 +205,19 @@ def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock)
     assert beats.read("gpu1")[0] is not None
 
 
+def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a", run=2)
+    folder.attempt(1).path.mkdir()
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.launch, replace(Run(root.path, job_id="b").launch, job_id="a").to_dict())
+    assert look(watch, clock) == ()
+    ended(folder, 1)
+    assert look(watch, clock) == ("a",)
+    assert started == [("a", 2)]
+
+
 @pytest.mark.parametrize(("pause_s", "alive"), [(2.0, True), (20.0, True), (40.0, False)])
 def test_a_beat_of_a_time_without_a_look_may_be_an_old_one(
     root: DataRoot, clock: Clock, pause_s: float, alive: bool

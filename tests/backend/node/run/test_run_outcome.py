@@ -145,6 +145,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
             "always",
         ),
         ([EXITED], logged("OSError: [Errno 28] No space left on device"), "always"),
+        ([ECHO, ended(1, "signal", "It was ended with the others.", secondary=True)], {}, "always"),
         # It may be the machine.
         ([by("SIGKILL")], {}, "once"),
         ([EXITED], logged("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"), "once"),
