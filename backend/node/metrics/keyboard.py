@@ -7,7 +7,6 @@ some environments never do, and their user may have left long ago.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -82,6 +81,9 @@ def _is_at_a_seat(path: Path) -> bool:
 
 
 def _show(session: str) -> Mapping[str, str]:
+    # Loaded only now: few nodes have a seat, and an agent stays small.
+    import subprocess
+
     command = ["loginctl", "show-session", session, *(f"--property={one}" for one in _ASKED)]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
