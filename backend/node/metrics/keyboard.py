@@ -54,7 +54,7 @@ class Keyboard:
         found = []
         with suppress(FileNotFoundError, NotADirectoryError):
             for path in sorted(self._sessions.iterdir()):
-                if not _is_at_a_seat(path):
+                if not _is_local(path):
                     continue
                 session = self._ask(path.name)
                 if is_active(session):
@@ -69,7 +69,7 @@ def is_active(session: Mapping[str, str]) -> bool:
     return bool(session.get("Name")) and hints == ("no", "no") and says_when_idle
 
 
-def _is_at_a_seat(path: Path) -> bool:
+def _is_local(path: Path) -> bool:
     """Return whether a user's session, not that of a login screen, is the one that is shown."""
     try:
         session = _properties(path.read_text(encoding="utf-8", errors="replace"))
