@@ -7,7 +7,6 @@ some environments never do, and their user may have left long ago.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,7 +54,7 @@ class Keyboard:
         found = []
         with suppress(FileNotFoundError, NotADirectoryError):
             for path in sorted(self._sessions.iterdir()):
-                if not _is_at_a_seat(path):
+                if not _is_local(path):
                     continue
                 session = self._ask(path.name)
                 if is_active(session):
@@ -70,7 +69,7 @@ def is_active(session: Mapping[str, str]) -> bool:
     return bool(session.get("Name")) and hints == ("no", "no") and says_when_idle
 
 
-def _is_at_a_seat(path: Path) -> bool:
+def _is_local(path: Path) -> bool:
     """Return whether a user's session, not that of a login screen, is the one that is shown."""
     try:
         session = _properties(path.read_text(encoding="utf-8", errors="replace"))
@@ -82,6 +81,9 @@ def _is_at_a_seat(path: Path) -> bool:
 
 
 def _show(session: str) -> Mapping[str, str]:
+    # Loaded only now: few nodes have a seat, and an agent stays small.
+    import subprocess
+
     command = ["loginctl", "show-session", session, *(f"--property={one}" for one in _ASKED)]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(

@@ -49,7 +49,7 @@ class NodeView:
     ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says which process that is not a run of ours
     uses a GPU, ``hidden`` what holds one without being listed. ``why_down`` is "" for a node that
     answers, otherwise the reason as a sentence. ``at_keyboard`` is a user who is active there.
-    ``quiet_s`` is how long each GPU has been free of other users, as far as that is known, and
+    ``quiet_s`` is how long each GPU has been free of other users, if that is known, and
     under "" how long the keyboard has been.
     """
 

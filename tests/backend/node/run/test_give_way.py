@@ -198,6 +198,7 @@ def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_we
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_20_pauses_lose_nothing(desk: Desk) -> None:
     run = desk.start(epochs=600)
 

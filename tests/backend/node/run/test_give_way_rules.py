@@ -1,0 +1,162 @@
+"""When a run requests its own pause, and how long the queue waits for quiet afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.queue.entries import entry_of
+from backend.node.run import give_way
+from backend.node.run.give_way import GiveWay
+from backend.records.base.account import user_name
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Placement, with_changes
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested_by
+from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
+from tests.backend.node.queue.test_next_run import launch, made
+
+ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
+PAUSE = "Paused: alice uses GPU 2 on gpu02."
+
+
+class Cluster:
+    """A run on gpu01, its head, and on GPU 2 of gpu02, whose agent writes readings."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        self.root = DataRoot(folder)
+        self.job = self.root.job("a-job")
+        self.job.checkpoints.mkdir(parents=True)
+        self.job.attempt(1).path.mkdir(parents=True)
+        self.root.node("gpu02").path.mkdir(parents=True)
+        cpus = launch(self.job.path, made((Placement("gpu01", 1), Placement("gpu02", 1))), 1)
+        on_gpus = [{"node": node, "gpus": [f"GPU-{node}"]} for node in ("gpu01", "gpu02")]
+        changes = {"placement": on_gpus, "gives_way": True}
+        config = with_changes(cpus.config, changes).config
+        assert config is not None
+        ranks = tuple(replace(plan, gpu=f"GPU-{plan.node}") for plan in cpus.ranks)
+        self.launch = replace(cpus, config=config, ranks=ranks, **more)
+        self.now, self._beats = 1000.0, 0
+        self.way = GiveWay(self.job, self.launch, lambda: self.now)
+
+    def sees(self, *processes: GpuProcess, beats: bool = True, at_keyboard: str = "") -> str:
+        """Return the pause that is requested after a reading of gpu02's agent."""
+        self._beats += beats
+        self.now += give_way.EVERY_S
+        gpu = Gpu(2, "GPU-gpu02", "H100", memory_total_bytes=80 * 2**30, processes=processes)
+        cpu = Cpu("cpu", 8, None, 0.0)
+        reading = NodeReading(
+            *("gpu02", "gpu02", self._beats, cpu, 1, 1, 0, 0, "/", 10, 5),
+            gpus=(gpu,),
+            at_keyboard=at_keyboard,
+        )
+        replace_json(self.root.node("gpu02").status, reading.to_dict())
+        self.way.watch()
+        return pause_requested(self.job.lock, 1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    found = Cluster(tmp_path)
+    assert [found.sees(), found.sees()] == ["", ""]
+    return found
+
+
+def test_a_process_of_another_user_on_another_node_pauses_the_run_once(cluster: Cluster) -> None:
+    assert cluster.sees(ALICE) == PAUSE
+    cluster.job.lock.unlink()
+    assert cluster.sees(ALICE) == ""
+
+
+def test_a_user_at_the_keyboard_pauses_it_too(cluster: Cluster) -> None:
+    assert cluster.sees(at_keyboard="bob") == "Paused: bob is at the keyboard of gpu02."
+
+
+def test_an_agent_that_is_away_says_nothing_about_now(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    assert [cluster.sees(ALICE, beats=False) for _ in range(20)] == [""] * 20
+
+
+def test_own_programs_that_were_there_at_the_start_do_not_count(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    mine = replace(ALICE, user=user_name())
+    later = replace(mine, pid=8)
+    assert [cluster.sees(mine) for _ in range(3)] == [""] * 3
+    assert cluster.sees(mine, later) == f"Paused: {mine.user} uses GPU 2 on gpu02."
+
+
+def test_what_another_user_has_from_the_start_on_counts(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    assert [cluster.sees(ALICE), cluster.sees(ALICE)] == ["", PAUSE]
+
+
+def test_the_stop_of_a_user_stays_and_that_of_an_earlier_run_does_not(cluster: Cluster) -> None:
+    replace_json(cluster.job.lock, asdict(StopRequest(1, "ben")))
+    assert cluster.sees(ALICE) == ""
+    assert stop_requested_by(cluster.job.lock) == "ben"
+
+
+def test_a_request_of_an_earlier_run_is_replaced(cluster: Cluster) -> None:
+    replace_json(cluster.job.lock, asdict(StopRequest(7, "ben")))
+    assert cluster.sees(ALICE) == PAUSE
+
+
+def test_a_trial_run_does_not_give_way(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, steps_limit=1)
+    assert [cluster.sees(ALICE) for _ in range(3)] == [""] * 3
+
+
+def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
+    time = f"2026-11-28T{10 + minute // 60}:{minute % 60:02}:00Z"
+    return RunExit(run, JobState.INTERRUPTED, pause, ended=time, pause=pause)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "factor"),
+    [
+        ([], 1),
+        ([0, 10, 20, 30, 40], 1),
+        ([3, 9, 18, 27, 36, 45], 2),
+        # The first two are more than an hour ago.
+        ([0, 1, 30, 40, 50, 60], 1),
+        (list(range(12, 60, 4)), 3),
+    ],
+)
+def test_the_wait_grows_with_the_pauses_within_an_hour(
+    tmp_path: Path, minutes: list[int], factor: int
+) -> None:
+    cluster = Cluster(tmp_path)
+    run = len(minutes) + 1
+    for number, minute in enumerate(minutes, 1):
+        cluster.job.attempt(number).path.mkdir(exist_ok=True)
+        replace_json(cluster.job.attempt(number).exit, ended(number, minute).to_dict())
+    cluster.job.attempt(run).path.mkdir(exist_ok=True)
+    way = GiveWay(cluster.job, replace(cluster.launch, run=run))
+
+    way.ended(ended(run, 62))
+
+    entry = entry_of(cluster.job)
+    assert entry is not None
+    assert (entry.run, entry.reason, entry.quiet_s) == (run + 1, PAUSE, 300 * factor)
+
+
+def test_a_run_that_ended_otherwise_is_not_continued(cluster: Cluster) -> None:
+    cluster.way.ended(ended(1, 0, pause=""))
+    assert not cluster.job.queued.exists()
+    assert not cluster.job.acts.exists()
+
+
+def test_a_run_that_another_program_continued_is_not_queued(cluster: Cluster) -> None:
+    cluster.job.attempt(2).path.mkdir()
+    cluster.way.ended(ended(1, 0))
+    assert not cluster.job.queued.exists()
+
+
+def test_the_request_is_readable_by_older_nodes(cluster: Cluster) -> None:
+    assert cluster.sees(ALICE) == PAUSE
+    assert {"run", "user", "host", "time", "at_once"} < read_json(cluster.job.lock).keys()
