@@ -203,7 +203,7 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
         if found is None and folder.removed.name in scan.names(folder.path.parent):
             continue
         if found is None or (found.item is not None and found.item.sha256 != pin.sha256):
-            why = "is missing" if found is None else "has other contents than the job used"
+            why = "is missing" if found is None else "differs from the version that was used"
             values = {"why": why, "jobs": f"{count} job{'' if count == 1 else 's'}"}
             remedy = f"Restore {scan.root.shown(folder.path)} from a backup."
             yield Found(folder.text, values, remedy=remedy)
@@ -266,7 +266,7 @@ def _queue(scan: Scan) -> Iterator[Found]:
     root = scan.root
     marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.paused.name}
     for name in sorted(marks - set(scan.job_ids)):
-        if scan.wants(f"job {name}"):
+        if scan.lacks(f"job {name}", root.job(name).path):
             why = "The queue lists a job that does not exist"
             yield Found(f"job {name}", {"why": why}, [root.queue / name])
     for job in scan.jobs:
@@ -370,7 +370,7 @@ def _content_fault(
 def _catalogue(scan: Scan) -> Iterator[Found]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
-        if scan.wants(f"job {job_id}"):
+        if scan.lacks(f"job {job_id}", scan.root.job(job_id).path):
             yield Found(
                 f"job {job_id}", act=partial(_forget, partial(catalogue.remove_job, job_id))
             )
@@ -380,10 +380,11 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
             # Nothing was imported yet, or it is not mounted at the moment.
             continue
         for item in catalogue.items(kind):
-            what = f"{kind.value} {item.reference}"
-            if (kind, item.name, item.version) not in there and scan.wants(what):
-                remove = partial(catalogue.remove_item, kind, item.name, item.version)
-                yield Found(what, act=partial(_forget, remove))
+            folder = VersionFolder(scan.root, kind, item.name, item.version)
+            key = (kind, item.name, item.version)
+            if key not in there and scan.lacks(folder.text, folder.path):
+                remove = partial(catalogue.remove_item, *key)
+                yield Found(folder.text, act=partial(_forget, remove))
 
 
 def _forget(remove: Callable[[], object], _: Path) -> None:
@@ -405,7 +406,7 @@ def _processes(scan: Scan) -> Iterator[Found]:
     with ThreadPoolExecutor(len(asked)) as pool:
         for node, found in zip(asked, pool.map(ask, asked), strict=True):
             if isinstance(found, BackendError):
-                scan.not_checked.append(found.with_remedy)
+                scan.not_checked.append(f"{node}: {found.with_remedy}")
                 continue
             for one in found:
                 values = {"command": sanitize(one.command, 60), "why": one.why}

@@ -96,6 +96,10 @@ class Scan:
     def wants(self, what: str) -> bool:
         return self.only is None or what in self.only
 
+    def lacks(self, what: str, path: Path) -> bool:
+        """Return whether a subject is wanted and missing, also now: it may be new."""
+        return self.wants(what) and not self.root.files.exists(path)
+
     def on_bytes(self, count: int) -> None:
         self.hashed_bytes += count
         self.progress.step(self.hashed_bytes, self.total_bytes, "Comparing contents")

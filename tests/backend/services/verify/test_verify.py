@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from backend.services.verify import scan
 from backend.services.verify.checks import CHECKS
 from tests.backend.services.verify.damages import DAMAGES, NAMES, Damage, Rig, contents, stock
 
-HERE = Path(__file__)
+OLDER = Path(__file__).parents[3] / "data" / "data-roots" / "2026-11.tar.gz"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,15 @@ def test_a_sound_data_root_has_no_findings(services: Services, rig: Rig) -> None
     readme = len(before["datasets/tiny/v1/files/README"])
     assert found.hashed_bytes == sum(sizes) + readme
     assert contents(rig.root) == before
+
+
+def test_a_data_root_of_an_older_version_has_no_findings(tmp_path: Path) -> None:
+    with tarfile.open(OLDER) as archive:
+        archive.extractall(tmp_path, filter="data")
+    services = open_services(tmp_path / "ring", tmp_path / "here" / "c.sqlite")
+    found = services.verification.verify(hashes=True)
+    services.close()
+    assert (found.jobs, found.versions, found.findings) == (2, 4, ())
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
@@ -198,6 +208,7 @@ def test_the_checkpoints_to_come_need_more_than_the_disk_has(
     monkeypatch.setattr(services.preflight, "needed_bytes", lambda config, job_id: 10**18)
     found = services.verification.verify()
     assert found.needed_bytes == 10**18
+    assert found.sentence.endswith(" The next checkpoints need 1\u202f000 PB.")
     assert [one.check for one in found.findings] == ["disk space"]
     assert found.findings[0].sentence.startswith("The next checkpoints need 1\u202f000 PB; ")
 

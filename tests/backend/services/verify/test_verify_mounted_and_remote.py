@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.library.item import Kind
 from backend.records.library.item import PARTS as KINDS
+from backend.records.library.item import Kind
 from backend.services.verify import scan
 from tests.backend.services.access_cases import Place
 from tests.backend.services.verify.damages import DAMAGES, NAMES, Rig, checkpoint, contents
