@@ -34,8 +34,6 @@ from backend.services.verify.scan import Scan, SeenJob, SeenVersion
 from backend.ssh.interface import Unreachable
 
 _DISK = "Check the disk of the data root, and whether you may read it."
-Act = Callable[[Path], object]
-"""A repair; its argument is the folder in the trash for what it moves."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Found:
     what: str
     values: Mapping[str, object] = field(default_factory=dict)
     moves: Sequence[Path] = ()
-    act: Act | None = None
+    act: Callable[[], object] | None = None
     remedy: str = ""
 
 
@@ -119,8 +117,8 @@ def _version_records(scan: Scan) -> Iterator[Found]:
         yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
 
 
-def _move_version(scan: Scan, folder: VersionFolder, to: Path) -> None:
-    root, new = scan.root, to / folder.path.relative_to(scan.root.path)
+def _move_version(scan: Scan, folder: VersionFolder) -> None:
+    root, new = scan.root, scan.to / folder.path.relative_to(scan.root.path)
     gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
     root.files.replace_json(folder.removed, gone)
     try:
@@ -209,16 +207,12 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
             yield Found(folder.text, values, remedy=remedy)
 
 
-def _not_jobs(scan: Scan) -> Iterator[Found]:
-    for job in scan.jobs:
-        if job.fault is not None and not {job.folder.meta.name, job.folder.config.name} & job.names:
-            yield Found(job.what, {"folder": scan.root.shown(job.folder.path)}, [job.folder.path])
-
-
 def _job_records(scan: Scan) -> Iterator[Found]:
     for job in scan.jobs:
-        if job.fault is not None and {job.folder.meta.name, job.folder.config.name} & job.names:
-            yield Found(job.what, {"why": job.fault}, remedy=job.fault.remedy)
+        if job.fault is not None:
+            own = {job.folder.meta.name, job.folder.config.name}
+            moves = [] if own & job.names else [job.folder.path]
+            yield Found(job.what, {"why": job.fault}, moves, remedy=job.fault.remedy)
 
 
 def _small_records(scan: Scan) -> Iterator[Found]:
@@ -253,10 +247,10 @@ def _no_end(scan: Scan) -> Iterator[Found]:
                 yield Found(job.what, {**values, "why": why}, remedy=remedy)
 
 
-def _record_end(scan: Scan, folder: OpenJob, to: Path) -> None:
+def _record_end(scan: Scan, folder: OpenJob) -> None:
     # The end replaces the last status.
     if folder.status.exists():
-        kept = to / folder.status.relative_to(scan.root.path)
+        kept = scan.to / folder.status.relative_to(scan.root.path)
         make_above(scan.root, kept)
         scan.root.files.replace_bytes(kept, folder.status.read_bytes())
     scan.services.reaper.reap(folder.job_id)
@@ -284,7 +278,7 @@ def _queue(scan: Scan) -> Iterator[Found]:
             yield Found(job.what, {"why": "The job does not wait, but was left in the queue"}, left)
 
 
-def _list_again(scan: Scan, mark: Path, _: Path) -> None:
+def _list_again(scan: Scan, mark: Path) -> None:
     scan.root.files.make_folder(mark.parent, exist_ok=True)
     scan.root.files.replace_bytes(mark, b"")
 
@@ -371,9 +365,7 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
         if scan.lacks(f"job {job_id}", scan.root.job(job_id).path):
-            yield Found(
-                f"job {job_id}", act=partial(_forget, partial(catalogue.remove_job, job_id))
-            )
+            yield Found(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
     there = {(one.folder.kind, one.folder.name, one.folder.version) for one in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
@@ -383,18 +375,15 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
             folder = VersionFolder(scan.root, kind, item.name, item.version)
             key = (kind, item.name, item.version)
             if key not in there and scan.lacks(folder.text, folder.path):
-                remove = partial(catalogue.remove_item, *key)
-                yield Found(folder.text, act=partial(_forget, remove))
-
-
-def _forget(remove: Callable[[], object], _: Path) -> None:
-    remove()
+                yield Found(folder.text, act=partial(catalogue.remove_item, *key))
 
 
 def _processes(scan: Scan) -> Iterator[Found]:
     nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
-    asked = [one for one in (THIS_COMPUTER, *nodes) if scan.only is None or _is_of(scan, one)]
-    if not scan.job_ids or not asked:
+    asked = [THIS_COMPUTER, *nodes]
+    if not scan.job_ids or not any(
+        one.startswith("process ") for one in scan.only or ("process ",)
+    ):
         return
 
     def ask(node: str) -> tuple[Orphan, ...] | BackendError:
@@ -409,16 +398,12 @@ def _processes(scan: Scan) -> Iterator[Found]:
                 scan.not_checked.append(f"{node}: {found.with_remedy}")
                 continue
             for one in found:
+                what = f"process {one.process.pid} on {node}"
                 values = {"command": sanitize(one.command, 60), "why": one.why}
-                act = partial(_end_process, scan, node, one)
-                yield Found(f"process {one.process.pid} on {node}", values, act=act)
+                yield Found(what, values, act=partial(_end_process, scan, node, one))
 
 
-def _is_of(scan: Scan, node: str) -> bool:
-    return any(one.endswith(f" on {node}") for one in scan.only or ())
-
-
-def _end_process(scan: Scan, node: str, orphan: Orphan, _: Path) -> None:
+def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
     left = scan.services.nodes.end_orphans(node, (orphan,))
     if any(one.process == orphan.process for one in left):
         raise BackendError(
@@ -479,13 +464,12 @@ CHECKS = (
         _pinned_versions,
     ),
     Check(
-        "folders of jobs",
-        "Folders of jobs that hold no job",
-        "{folder} holds no job.",
-        "Moves it.",
-        _not_jobs,
+        "job files",
+        "Job file and record of each job",
+        "{why}",
+        "Moves a folder that holds no job.",
+        _job_records,
     ),
-    Check("job files", "Job file and record of each job", "{why}", "", _job_records),
     Check(
         "small records",
         "Status, notes, placement and end of each job",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,6 +85,12 @@ class Scan:
     @property
     def root(self) -> OpenRoot:
         return self.services.data_root
+
+    @cached_property
+    def to(self) -> Path:
+        """The folder in the trash for what a repair moves."""
+        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        return self.root.trash / f"repaired-{stamp}"
 
     def names(self, folder: Path) -> tuple[str, ...]:
         """Return the names in a folder, on the computer that has it; none if it is missing."""

@@ -267,8 +267,8 @@ DAMAGES = (
     Damage(_pinned_and_gone, "pinned versions", "used by 3 jobs, is missing", is_left=True),
     Damage(
         _named(lambda rig: _write(rig.root / "jobs" / "copy" / "notes.txt"), "no job"),
-        "folders of jobs",
-        "copy holds no job",
+        "job files",
+        "There is no job copy here",
     ),
     Damage(_record_of_job_lost, "job files", "config.toml of the job", is_left=True),
     Damage(
