@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from backend.base.errors import BackendError, Cancelled
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.base.room import room_of
 from backend.datastore.access.root_access import OpenJob, make_above, move_into
@@ -68,12 +68,9 @@ def _is_spoiled(path: Path) -> bool:
     """Return whether a record was cut or overwritten; one that cannot be read now is not."""
     try:
         read_json(path)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         swallowed(error)
-        return True
-    except OSError as error:
-        swallowed(error)
-        return False
+        return isinstance(error, ValueError)
     return False
 
 
@@ -107,9 +104,9 @@ def _temporary(scan: Scan) -> Iterator[Found]:
 
 def _version_records(scan: Scan) -> Iterator[Found]:
     for one in scan.versions:
-        if one.fault is None:
-            continue
         folder = one.folder
+        if one.fault is None or scan.cannot_list(folder.path):
+            continue
         is_gone = folder.meta.name not in scan.names(folder.path) or _is_spoiled(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
         act = partial(_move_version, scan, folder) if is_gone and not is_used else None
@@ -146,11 +143,8 @@ def _version_files(scan: Scan) -> Iterator[Found]:
             raise
         except BackendError as error:
             added: tuple[str, ...] = ()
-            try:
+            with suppress(BackendError):  # The first error is shown.
                 added = library.added_files(item.kind, item.reference)
-            except BackendError as another:
-                # It is named by the error already.
-                scan.not_checked.append(another.sentence)
             moves = [one.folder.content / path for path in added]
             yield Found(one.folder.text, {"why": error}, moves, remedy=error.remedy)
 
@@ -194,7 +188,8 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
         # An imported job may come without its dataset.
         if job.file is not None and job.folder.origin.name not in job.names:
             for key, pin in job.file.pins.items():
-                users[KINDS[key], pin] = users.get((KINDS[key], pin), 0) + 1
+                if (kind := KINDS.get(key)) is not None:
+                    users[kind, pin] = users.get((kind, pin), 0) + 1
     for (kind, pin), count in users.items():
         folder = VersionFolder(scan.root, kind, pin.name, pin.version)
         found = there.get((kind, pin.name, pin.version))
@@ -381,9 +376,8 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
 def _processes(scan: Scan) -> Iterator[Found]:
     nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
     asked = [THIS_COMPUTER, *nodes]
-    if not scan.job_ids or not any(
-        one.startswith("process ") for one in scan.only or ("process ",)
-    ):
+    is_wanted = scan.only is None or any(one.startswith("process ") for one in scan.only)
+    if not scan.job_ids or not is_wanted:
         return
 
     def ask(node: str) -> tuple[Orphan, ...] | BackendError:

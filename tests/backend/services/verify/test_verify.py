@@ -180,6 +180,26 @@ def test_what_changed_since_the_check_is_not_repaired(rig: Rig, services: Servic
     assert (done.done, done.left, path.read_bytes()) == ((), (), sound)
 
 
+def test_a_folder_that_cannot_be_listed_is_not_checked_and_not_moved(
+    rig: Rig, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = rig.version(Kind.MODEL)
+    for path in (version / "meta.json", rig.one.meta, rig.one.config):
+        path.unlink()
+    names = services.data_root.files.names
+
+    def refuse(folder: Path) -> list[str]:
+        if folder in (version, rig.one.path):
+            raise PermissionError(13, "Permission denied")
+        return names(folder)
+
+    monkeypatch.setattr(services.data_root.files, "names", refuse)
+    found = services.verification.verify()
+    assert [one for one in found.findings if one.repair] == []
+    assert len([one for one in found.not_checked if "cannot be listed" in one]) == 2
+    assert found.jobs == 2
+
+
 def test_a_fresh_temporary_file_has_a_writer(rig: Rig, services: Services) -> None:
     scan.LEFT_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
     (rig.one.path / ".status.json.71.0123abcd.tmp").touch()
