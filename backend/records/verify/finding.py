@@ -52,11 +52,13 @@ class Verification:
         parts = ((self.jobs, "job"), (self.versions, "version"), (self.checkpoints, "checkpoint"))
         words = [f"{number_format.count(n)} {what}{'' if n == 1 else 's'}" for n, what in parts]
         found, hashed = len(self.findings), self.hashed_bytes
+        needed = number_format.size(self.needed_bytes)
+        room = f" The next checkpoints need {needed}." if self.needed_bytes else ""
         compared = "" if hashed is None else f"; compared {number_format.size(hashed)} with hashes"
         return (
             f"Checked {words[0]}, {words[1]} and {words[2]}{compared}. "
             f"{'No' if not found else number_format.count(found)} "
-            f"finding{'' if found == 1 else 's'}."
+            f"finding{'' if found == 1 else 's'}.{room}"
         )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from backend.base.errors import BackendError, Cancelled
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.base.room import room_of
 from backend.datastore.access.root_access import OpenJob, make_above, move_into
@@ -34,8 +34,6 @@ from backend.services.verify.scan import Scan, SeenJob, SeenVersion
 from backend.ssh.interface import Unreachable
 
 _DISK = "Check the disk of the data root, and whether you may read it."
-Act = Callable[[Path], object]
-"""A repair; its argument is the folder in the trash for what it moves."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Found:
     what: str
     values: Mapping[str, object] = field(default_factory=dict)
     moves: Sequence[Path] = ()
-    act: Act | None = None
+    act: Callable[[], object] | None = None
     remedy: str = ""
 
 
@@ -70,12 +68,9 @@ def _is_spoiled(path: Path) -> bool:
     """Return whether a record was cut or overwritten; one that cannot be read now is not."""
     try:
         read_json(path)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         swallowed(error)
-        return True
-    except OSError as error:
-        swallowed(error)
-        return False
+        return isinstance(error, ValueError)
     return False
 
 
@@ -109,9 +104,9 @@ def _temporary(scan: Scan) -> Iterator[Found]:
 
 def _version_records(scan: Scan) -> Iterator[Found]:
     for one in scan.versions:
-        if one.fault is None:
-            continue
         folder = one.folder
+        if one.fault is None or scan.cannot_list(folder.path):
+            continue
         is_gone = folder.meta.name not in scan.names(folder.path) or _is_spoiled(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
         act = partial(_move_version, scan, folder) if is_gone and not is_used else None
@@ -119,8 +114,8 @@ def _version_records(scan: Scan) -> Iterator[Found]:
         yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
 
 
-def _move_version(scan: Scan, folder: VersionFolder, to: Path) -> None:
-    root, new = scan.root, to / folder.path.relative_to(scan.root.path)
+def _move_version(scan: Scan, folder: VersionFolder) -> None:
+    root, new = scan.root, scan.to / folder.path.relative_to(scan.root.path)
     gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
     root.files.replace_json(folder.removed, gone)
     try:
@@ -148,11 +143,8 @@ def _version_files(scan: Scan) -> Iterator[Found]:
             raise
         except BackendError as error:
             added: tuple[str, ...] = ()
-            try:
+            with suppress(BackendError):  # The first error is shown.
                 added = library.added_files(item.kind, item.reference)
-            except BackendError as another:
-                # It is named by the error already.
-                scan.not_checked.append(another.sentence)
             moves = [one.folder.content / path for path in added]
             yield Found(one.folder.text, {"why": error}, moves, remedy=error.remedy)
 
@@ -196,29 +188,26 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
         # An imported job may come without its dataset.
         if job.file is not None and job.folder.origin.name not in job.names:
             for key, pin in job.file.pins.items():
-                users[KINDS[key], pin] = users.get((KINDS[key], pin), 0) + 1
+                if (kind := KINDS.get(key)) is not None:
+                    users[kind, pin] = users.get((kind, pin), 0) + 1
     for (kind, pin), count in users.items():
         folder = VersionFolder(scan.root, kind, pin.name, pin.version)
         found = there.get((kind, pin.name, pin.version))
         if found is None and folder.removed.name in scan.names(folder.path.parent):
             continue
         if found is None or (found.item is not None and found.item.sha256 != pin.sha256):
-            why = "is missing" if found is None else "has other contents than the job used"
+            why = "is missing" if found is None else "differs from the version that was used"
             values = {"why": why, "jobs": f"{count} job{'' if count == 1 else 's'}"}
             remedy = f"Restore {scan.root.shown(folder.path)} from a backup."
             yield Found(folder.text, values, remedy=remedy)
 
 
-def _not_jobs(scan: Scan) -> Iterator[Found]:
-    for job in scan.jobs:
-        if job.fault is not None and not {job.folder.meta.name, job.folder.config.name} & job.names:
-            yield Found(job.what, {"folder": scan.root.shown(job.folder.path)}, [job.folder.path])
-
-
 def _job_records(scan: Scan) -> Iterator[Found]:
     for job in scan.jobs:
-        if job.fault is not None and {job.folder.meta.name, job.folder.config.name} & job.names:
-            yield Found(job.what, {"why": job.fault}, remedy=job.fault.remedy)
+        if job.fault is not None:
+            own = {job.folder.meta.name, job.folder.config.name}
+            moves = [] if own & job.names else [job.folder.path]
+            yield Found(job.what, {"why": job.fault}, moves, remedy=job.fault.remedy)
 
 
 def _small_records(scan: Scan) -> Iterator[Found]:
@@ -253,10 +242,10 @@ def _no_end(scan: Scan) -> Iterator[Found]:
                 yield Found(job.what, {**values, "why": why}, remedy=remedy)
 
 
-def _record_end(scan: Scan, folder: OpenJob, to: Path) -> None:
+def _record_end(scan: Scan, folder: OpenJob) -> None:
     # The end replaces the last status.
     if folder.status.exists():
-        kept = to / folder.status.relative_to(scan.root.path)
+        kept = scan.to / folder.status.relative_to(scan.root.path)
         make_above(scan.root, kept)
         scan.root.files.replace_bytes(kept, folder.status.read_bytes())
     scan.services.reaper.reap(folder.job_id)
@@ -266,7 +255,7 @@ def _queue(scan: Scan) -> Iterator[Found]:
     root = scan.root
     marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.paused.name}
     for name in sorted(marks - set(scan.job_ids)):
-        if scan.wants(f"job {name}"):
+        if scan.lacks(f"job {name}", root.job(name).path):
             why = "The queue lists a job that does not exist"
             yield Found(f"job {name}", {"why": why}, [root.queue / name])
     for job in scan.jobs:
@@ -284,7 +273,7 @@ def _queue(scan: Scan) -> Iterator[Found]:
             yield Found(job.what, {"why": "The job does not wait, but was left in the queue"}, left)
 
 
-def _list_again(scan: Scan, mark: Path, _: Path) -> None:
+def _list_again(scan: Scan, mark: Path) -> None:
     scan.root.files.make_folder(mark.parent, exist_ok=True)
     scan.root.files.replace_bytes(mark, b"")
 
@@ -370,30 +359,25 @@ def _content_fault(
 def _catalogue(scan: Scan) -> Iterator[Found]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
-        if scan.wants(f"job {job_id}"):
-            yield Found(
-                f"job {job_id}", act=partial(_forget, partial(catalogue.remove_job, job_id))
-            )
+        if scan.lacks(f"job {job_id}", scan.root.job(job_id).path):
+            yield Found(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
     there = {(one.folder.kind, one.folder.name, one.folder.version) for one in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
             # Nothing was imported yet, or it is not mounted at the moment.
             continue
         for item in catalogue.items(kind):
-            what = f"{kind.value} {item.reference}"
-            if (kind, item.name, item.version) not in there and scan.wants(what):
-                remove = partial(catalogue.remove_item, kind, item.name, item.version)
-                yield Found(what, act=partial(_forget, remove))
-
-
-def _forget(remove: Callable[[], object], _: Path) -> None:
-    remove()
+            folder = VersionFolder(scan.root, kind, item.name, item.version)
+            key = (kind, item.name, item.version)
+            if key not in there and scan.lacks(folder.text, folder.path):
+                yield Found(folder.text, act=partial(catalogue.remove_item, *key))
 
 
 def _processes(scan: Scan) -> Iterator[Found]:
     nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
-    asked = [one for one in (THIS_COMPUTER, *nodes) if scan.only is None or _is_of(scan, one)]
-    if not scan.job_ids or not asked:
+    asked = [THIS_COMPUTER, *nodes]
+    is_wanted = scan.only is None or any(one.startswith("process ") for one in scan.only)
+    if not scan.job_ids or not is_wanted:
         return
 
     def ask(node: str) -> tuple[Orphan, ...] | BackendError:
@@ -405,19 +389,15 @@ def _processes(scan: Scan) -> Iterator[Found]:
     with ThreadPoolExecutor(len(asked)) as pool:
         for node, found in zip(asked, pool.map(ask, asked), strict=True):
             if isinstance(found, BackendError):
-                scan.not_checked.append(found.with_remedy)
+                scan.not_checked.append(f"{node}: {found.with_remedy}")
                 continue
             for one in found:
+                what = f"process {one.process.pid} on {node}"
                 values = {"command": sanitize(one.command, 60), "why": one.why}
-                act = partial(_end_process, scan, node, one)
-                yield Found(f"process {one.process.pid} on {node}", values, act=act)
+                yield Found(what, values, act=partial(_end_process, scan, node, one))
 
 
-def _is_of(scan: Scan, node: str) -> bool:
-    return any(one.endswith(f" on {node}") for one in scan.only or ())
-
-
-def _end_process(scan: Scan, node: str, orphan: Orphan, _: Path) -> None:
+def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
     left = scan.services.nodes.end_orphans(node, (orphan,))
     if any(one.process == orphan.process for one in left):
         raise BackendError(
@@ -478,13 +458,12 @@ CHECKS = (
         _pinned_versions,
     ),
     Check(
-        "folders of jobs",
-        "Folders of jobs that hold no job",
-        "{folder} holds no job.",
-        "Moves it.",
-        _not_jobs,
+        "job files",
+        "Job file and record of each job",
+        "{why}",
+        "Moves a folder that holds no job.",
+        _job_records,
     ),
-    Check("job files", "Job file and record of each job", "{why}", "", _job_records),
     Check(
         "small records",
         "Status, notes, placement and end of each job",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,23 +80,45 @@ class Scan:
     checkpoints: int = 0
     not_checked: list[str] = field(default_factory=list)
     _names: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    _unlisted: set[Path] = field(default_factory=set)
     hashed_bytes: int = 0
 
     @property
     def root(self) -> OpenRoot:
         return self.services.data_root
 
+    @cached_property
+    def to(self) -> Path:
+        """The folder in the trash for what a repair moves."""
+        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        return self.root.trash / f"repaired-{stamp}"
+
     def names(self, folder: Path) -> tuple[str, ...]:
         """Return the names in a folder, on the computer that has it; none if it is missing."""
         if folder not in self._names:
             found: Sequence[str] = ()
-            with suppress(FileNotFoundError, NotADirectoryError):
+            try:
                 found = self.root.files.names(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                self._unlisted.add(folder)
+                shown = self.root.shown(folder)
+                self.not_checked.append(f"{shown} cannot be listed: {error.strerror or error}.")
             self._names[folder] = tuple(sorted(found))
         return self._names[folder]
 
+    def cannot_list(self, folder: Path) -> bool:
+        """Return whether a folder exists and its names are not known; `names` has none then."""
+        self.names(folder)
+        return folder in self._unlisted
+
     def wants(self, what: str) -> bool:
         return self.only is None or what in self.only
+
+    def lacks(self, what: str, path: Path) -> bool:
+        """Return whether a subject is wanted and missing, also now: it may be new."""
+        return self.wants(what) and not self.root.files.exists(path)
 
     def on_bytes(self, count: int) -> None:
         self.hashed_bytes += count
@@ -140,6 +164,8 @@ class Scan:
         for number, job_id in enumerate(ids):
             self.progress.step(number, len(ids), "Reading jobs")
             folder = self.root.job(job_id)
+            if self.cannot_list(folder.path):
+                continue
             file, fault, seen = None, None, None
             try:
                 seen = inspect(folder)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, as_backend_error
@@ -66,29 +63,16 @@ class VerifyService:
         only = frozenset(one.what for one in wanted)
         scan = Scan(self._services, hashes, progress or Progress(), only)
         found = [pair for pair in self._findings(scan) if pair[0].key in keys]
-        root = self._services.data_root
-        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        to = root.trash / f"repaired-{stamp}"
         done, left = [], []
         for finding, one in found:
             try:
                 with as_backend_error(f"The {finding.what} could not be repaired"):
-                    self._repair(one, to)
+                    _repair(scan, one)
             except BackendError as error:
                 left.append(replace(finding, sentence=error.with_remedy))
             else:
                 done.append(finding)
-        return Repaired(tuple(done), tuple(left), root.shown(to))
-
-    def _repair(self, one: Found, to: Path) -> None:
-        if one.act is not None:
-            one.act(to)
-            return
-        root = self._services.data_root
-        for path in one.moves:
-            # An earlier repair may have moved it already.
-            if root.files.exists(path):
-                move_into(root, path, to / path.relative_to(root.path))
+        return Repaired(tuple(done), tuple(left), scan.root.shown(scan.to))
 
     def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, Found]]:
         with as_backend_error(f"The data root {scan.root.name} cannot be read"):
@@ -107,3 +91,13 @@ class VerifyService:
             found.remedy,
             tuple(str(path.relative_to(root)) for path in found.moves),
         )
+
+
+def _repair(scan: Scan, one: Found) -> None:
+    if one.act is not None:
+        one.act()
+        return
+    for path in one.moves:
+        # An earlier repair may have moved it already.
+        if scan.root.files.exists(path):
+            move_into(scan.root, path, scan.to / path.relative_to(scan.root.path))

@@ -31,6 +31,7 @@ from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
 from widgets.shell.overlay import RECORD_ROLE
 from widgets.shell.shortcuts import KEYS
+from widgets.shell.verify_section import RepairDialog
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,26 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert (kept.theme, kept.reduced_motion, kept.tell_finished) == ("dark", True, False)
     assert kept.scale_percent == 125
     assert scale_for(kept.scale_percent) == "1.25"
+
+
+def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, program):
+    program.frame.open_settings()
+    page = program._pages.settings.verify
+    left = program._services.data_root.jobs / "copy" / "notes.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("a note")
+    qtbot.mouseClick(page.check, Qt.MouseButton.LeftButton)
+    words = "Checked 1 job, 0 versions and 0 checkpoints. 1 finding."
+    qtbot.waitUntil(lambda: page.status.message.text() == words)
+    row = page.rows.itemAt(0).layout()
+    button = row.itemAt(0).layout().itemAt(2).widget()
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    dialog = program.window.findChild(RepairDialog)
+    dialog.requested.emit()
+    dialog.accept()
+    qtbot.waitUntil(lambda: "No findings." in page.status.message.text())
+    moved = program._services.data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
+    assert [path.read_text() for path in moved] == ["a note"]
 
 
 def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):

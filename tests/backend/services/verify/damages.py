@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.catalogue.store import open_catalogue
 from backend.node.system import process_identity
-from backend.records.base.atomic_files import replace_json
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import THIS_COMPUTER, Placement
@@ -188,6 +188,15 @@ def _flipped_bit_in_earlier_run(rig: Rig) -> None:
     (earlier.checkpoints / f"{NAMES[0]}.pt").write_bytes(b"Earlier")
 
 
+def _scripts_file_altered(rig: Rig) -> None:
+    checkpoint(rig.one, "epoch-0004-step-000040", b"of the script")
+    own = rig.one.checkpoints / "epoch-0004-step-000040.pt"
+    own.rename(rig.one.output / "model.pt")
+    record = {**read_json(own.with_suffix(".json")), "file": "output/model.pt"}
+    replace_json(own.with_suffix(".json"), record)
+    (rig.one.output / "model.pt").write_bytes(b"of a Script..")
+
+
 def _pinned_and_gone(rig: Rig) -> None:
     version = rig.version(Kind.MODEL)
     version.rename(rig.folder / "away")
@@ -258,8 +267,8 @@ DAMAGES = (
     Damage(_pinned_and_gone, "pinned versions", "used by 3 jobs, is missing", is_left=True),
     Damage(
         _named(lambda rig: _write(rig.root / "jobs" / "copy" / "notes.txt"), "no job"),
-        "folders of jobs",
-        "copy holds no job",
+        "job files",
+        "There is no job copy here",
     ),
     Damage(_record_of_job_lost, "job files", "config.toml of the job", is_left=True),
     Damage(
@@ -285,6 +294,7 @@ DAMAGES = (
     Damage(_cut_checkpoint, "checkpoints", "bytes long"),
     Damage(_flipped_bit, "checkpoints", "is damaged", by_hash=True),
     Damage(_flipped_bit_in_earlier_run, "checkpoints", "is damaged", by_hash=True),
+    Damage(_scripts_file_altered, "checkpoints", "is damaged", by_hash=True),
     Damage(
         _named(lambda rig: (rig.one.checkpoints / f"{NAMES[0]}.pt").unlink(), "file gone"),
         "checkpoints",

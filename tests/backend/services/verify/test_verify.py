@@ -25,7 +25,7 @@ from backend.services.verify import scan
 from backend.services.verify.checks import CHECKS
 from tests.backend.services.verify.damages import DAMAGES, NAMES, Damage, Rig, contents, stock
 
-HERE = Path(__file__)
+OLDER = Path(__file__).parents[3] / "data" / "data-roots" / "2026-11.tar.gz"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,14 @@ def test_a_sound_data_root_has_no_findings(services: Services, rig: Rig) -> None
     readme = len(before["datasets/tiny/v1/files/README"])
     assert found.hashed_bytes == sum(sizes) + readme
     assert contents(rig.root) == before
+
+
+def test_a_data_root_of_an_older_version_has_no_findings(tmp_path: Path) -> None:
+    shutil.unpack_archive(OLDER, tmp_path)
+    services = open_services(tmp_path / "ring", tmp_path / "here" / "c.sqlite")
+    found = services.verification.verify(hashes=True)
+    services.close()
+    assert (found.jobs, found.versions, found.findings) == (2, 4, ())
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
@@ -172,6 +180,26 @@ def test_what_changed_since_the_check_is_not_repaired(rig: Rig, services: Servic
     assert (done.done, done.left, path.read_bytes()) == ((), (), sound)
 
 
+def test_a_folder_that_cannot_be_listed_is_not_checked_and_not_moved(
+    rig: Rig, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = rig.version(Kind.MODEL)
+    for path in (version / "meta.json", rig.one.meta, rig.one.config):
+        path.unlink()
+    names = services.data_root.files.names
+
+    def refuse(folder: Path) -> list[str]:
+        if folder in (version, rig.one.path):
+            raise PermissionError(13, "Permission denied")
+        return names(folder)
+
+    monkeypatch.setattr(services.data_root.files, "names", refuse)
+    found = services.verification.verify()
+    assert [one for one in found.findings if one.repair] == []
+    assert len([one for one in found.not_checked if "cannot be listed" in one]) == 2
+    assert found.jobs == 2
+
+
 def test_a_fresh_temporary_file_has_a_writer(rig: Rig, services: Services) -> None:
     scan.LEFT_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
     (rig.one.path / ".status.json.71.0123abcd.tmp").touch()
@@ -198,6 +226,7 @@ def test_the_checkpoints_to_come_need_more_than_the_disk_has(
     monkeypatch.setattr(services.preflight, "needed_bytes", lambda config, job_id: 10**18)
     found = services.verification.verify()
     assert found.needed_bytes == 10**18
+    assert found.sentence.endswith(" The next checkpoints need 1\u202f000 PB.")
     assert [one.check for one in found.findings] == ["disk space"]
     assert found.findings[0].sentence.startswith("The next checkpoints need 1\u202f000 PB; ")
 
