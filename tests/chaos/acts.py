@@ -62,12 +62,13 @@ def raw(world: World, chance: random.Random) -> dict[str, Any]:
     is_long = chance.random() < 0.7
     placement = world.placement(chance)
     is_alone = sum(place["processes"] for place in placement) == 1
+    strategy: dict[str, Any] = ALONE if is_alone else {}
     return raw_job(
         epochs=100_000 if is_long else 2,
         environment=CALM if is_long else {},
         checkpoint={**one(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
         placement=placement,
-        **(ALONE if is_alone else {}),
+        **strategy,
     )
 
 
