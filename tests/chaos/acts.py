@@ -238,7 +238,7 @@ def let_it_train(world: World, chance: random.Random) -> str:
 
     # A full disk, or a stop that is on its way, lets no step be told.
     with suppress(AssertionError):
-        wait_for(has, limit_s=20)
+        wait_for(has, limit_s=30)
     return job
 
 
