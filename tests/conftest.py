@@ -85,6 +85,7 @@ _BUDGETS_S = {
     "tests/backend/node": 130,
     "tests/backend/services": 280,
     "tests/backend/training": 220,
+    "tests/chaos": 150,
     "tests/cluster": 240,
     "tests/installers": 60,
     "tests/integration": 150,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ def main() -> int:
     if _PLACE not in os.environ:
         check_rights()
         return _apart(given.on == "computer")
+    # So that no process of the day is left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with ExitStack() as stack:
         return _days(given, Path(os.environ[_PLACE]), stack)
 

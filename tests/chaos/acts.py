@@ -62,12 +62,13 @@ def raw(world: World, chance: random.Random) -> dict[str, Any]:
     is_long = chance.random() < 0.7
     placement = world.placement(chance)
     is_alone = sum(place["processes"] for place in placement) == 1
+    strategy: dict[str, Any] = ALONE if is_alone else {}
     return raw_job(
         epochs=100_000 if is_long else 2,
         environment=CALM if is_long else {},
         checkpoint={**one(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
         placement=placement,
-        **(ALONE if is_alone else {}),
+        **strategy,
     )
 
 
@@ -237,7 +238,7 @@ def let_it_train(world: World, chance: random.Random) -> str:
 
     # A full disk, or a stop that is on its way, lets no step be told.
     with suppress(AssertionError):
-        wait_for(has, limit_s=20)
+        wait_for(has, limit_s=30)
     return job
 
 

@@ -44,7 +44,11 @@ class Nodes(World):
                 self.ready.stop_agent(name)
         self.ready.cluster.heal(())
         for folder in (self.root.jobs, self.root.queue, self.root.trash):
-            shutil.rmtree(folder, ignore_errors=True)
+            for left in folder.glob("*"):
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
         self.desktops[0].library.rescan()
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:

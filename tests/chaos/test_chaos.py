@@ -44,7 +44,7 @@ def test_a_random_day_breaks_no_promise() -> None:
             "write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)",
             "pass",
             "create and start 1; let it train 2; stop 3",
-            "ends are recorded",
+            "ends have causes",
         ),
         (
             "backend/training/checkpoint.py",

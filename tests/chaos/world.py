@@ -21,6 +21,7 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.layout import DataRoot, run_tag
 from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
@@ -177,8 +178,11 @@ class World:
         return lock_of(self.root).holder()
 
     def may_doubt(self, view: JobView) -> bool:
-        """Whether nothing can tell that a run is over that says it has no news."""
-        return False
+        """Whether nothing can tell that a run is over.
+
+        On a full disk, the age of a claim cannot be asked of the disk's clock.
+        """
+        return "full disk" in self.faults and view.state is JobState.STARTING
 
     def may_compare(self) -> bool:
         """Whether both desktops reach the data root."""

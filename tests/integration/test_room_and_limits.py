@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pytest
 from backend.base.errors import BackendError
 from backend.base.room import LEAST_FILES, Room, room_of
 from backend.node.checks import doctor, preflight_probe
+from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import BAD
@@ -197,3 +201,46 @@ def test_a_desktop_without_inodes_is_asked_for_bytes_only(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.delattr(os, "statvfs")
     assert room_of("/") == Room(usage.total, usage.free, None)
+
+
+@pytest.mark.parametrize("name", ["launch.json", "status.json"])
+@pytest.mark.parametrize(
+    ("how", "before", "after"),
+    [
+        ("start", (JobState.CREATED, 0), (JobState.CREATED, 0)),
+        ("resume", (JobState.FINISHED, 1), (JobState.FINISHED, 1)),
+        # Its earlier runs were moved under the number of the claim.
+        ("over", (JobState.FINISHED, 1), (JobState.STARTING, 2)),
+    ],
+)
+def test_a_start_that_a_full_disk_refuses_is_no_run(
+    services: Services,
+    finished: str,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    how: str,
+    before: tuple[JobState, int],
+    after: tuple[JobState, int],
+) -> None:
+    job = services.jobs.create(raw_job(1, **ALONE)).id if how == "start" else finished
+    view = services.jobs.queries.show(job)
+    assert (view.state, view.run) == before
+    replace_json = LocalFiles.replace_json
+
+    def full(files: LocalFiles, path: Path, *words: Any) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_json(files, path, *words)
+
+    lifecycle = services.jobs.lifecycle
+    again = partial(lifecycle.start, job, start_over=how == "over")
+    if how == "resume":
+        again = partial(lifecycle.resume, job, "latest")
+    with monkeypatch.context() as now:
+        now.setattr(LocalFiles, "replace_json", full)
+        with pytest.raises(BackendError, match="No space left"):
+            again()
+    view = services.jobs.queries.show(job)
+    assert (view.state, view.run) == after
+    if before == after:
+        lifecycle.prepare(job, start_over=how == "resume")

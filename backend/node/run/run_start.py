@@ -28,6 +28,16 @@ def claim(folder: JobFolder, run: int, files: Files) -> bool:
     return True
 
 
+def give_back(folder: JobFolder, launch: Launch, files: Files) -> None:
+    """Remove the claim of a run that could not be written: it is not starting, it was refused.
+
+    A run that starts over keeps its claim, because the runs before it were moved under its number.
+    """
+    if launch.run == 1 or launch.resume_from:
+        with suppress(OSError):
+            files.remove_tree(folder.attempt(launch.run).path)
+
+
 def write(folder: JobFolder, launch: Launch, files: Files) -> None:
     """Write what the supervisor of a claimed run begins with.
 

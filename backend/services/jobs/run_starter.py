@@ -110,7 +110,11 @@ class RunStarter:
         with self._nodes.head(plan.ranks) as head:
             if not run_start.claim(folder, run, access):
                 return False
-            run_start.write(folder, launch, access)
+            try:
+                run_start.write(folder, launch, access)
+            except OSError:
+                run_start.give_back(folder, launch, access)
+                raise
             if plan.blind:
                 access.hand_over(plan.blind, folder, run, Progress())
             head.start(folder, run, plan.site)
