@@ -240,7 +240,6 @@ class OnFailure:
             term="shrink",
         ),
     )
-    grow: bool = field(default=False, metadata=_seldom("flag", "Take a node back", term="shrink"))
 
     @property
     def continues(self) -> bool:
