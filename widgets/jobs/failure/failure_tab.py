@@ -359,7 +359,7 @@ class FailureTab(QWidget):
 
     @property
     def _starts_over(self) -> bool:
-        """Whether there is nothing to resume from, or no way to."""
+        """Return whether there is nothing to resume from, or no way to."""
         return self._checkpoints == () or (self._view is not None and not self._view.resumes)
 
     def _id(self) -> str:
