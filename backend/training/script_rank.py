@@ -169,6 +169,9 @@ class Script:
                 process_signals.end(child, _TERM_S)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
+        # Processes that ended sooner by the stop may have broken this one's exchange with them.
+        with suppress(OSError):
+            return stop_at > 0 or stop_requested(self._folder.lock, self._launch.run)
         return stop_at > 0
 
     def _ask_to_stop(self, child: subprocess.Popen[bytes]) -> None:

@@ -107,3 +107,17 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
     free[0] -= (log + output + others) * giga
     reason = watch.why_to_end()
     assert words in reason if words else not reason
+
+
+@pytest.mark.parametrize(
+    ("lock", "was_stopped"),
+    [("", False), ('{"run": 1}', True), ('{"run": 2}', False), ("touched", True)],
+)
+def test_a_script_that_ends_before_it_hears_of_a_stop_was_stopped(
+    tmp_path: Path, lock: str, was_stopped: bool
+) -> None:
+    script = script_of(tmp_path, PLANS[2], *PLANS)
+    path = JobFolder(tmp_path / "job").lock
+    write = f"open({str(path)!r}, 'w').write({lock!r})\n" if lock else ""
+    (tmp_path / "version/train.py").write_text(f"{write}raise SystemExit(1)\n")
+    assert script.run() == (1, was_stopped)
