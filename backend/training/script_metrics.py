@@ -89,7 +89,7 @@ class _Source:
         return self.steps_before + self.last_step
 
     def begin(self) -> None:
-        """Forget the steps so far."""
+        """Forget the steps that were read."""
         self.last_of, self.last_step, self.steps_before = {}, 0, 0
 
     def lines(self) -> Iterator[str]:
