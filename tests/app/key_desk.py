@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.plots.plot_view import PlotView
+from tests.windows import the
+
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
@@ -101,7 +104,7 @@ class Desk:
         part = next(part for part in parts if part.isVisible())
         at = QPoint(3, 3)
         if place == "plot":
-            part = part._plot.viewport()
+            part = the(PlotView, part).viewport()
             at = part.rect().center()
         elif place == "row":
             at = part.visualRect(part.currentIndex()).center()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QListView
+from tests.windows import the
+
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
@@ -78,7 +81,7 @@ def open_job(hands, program, name):
     """By its name, as everything can be opened."""
     hands.press("Ctrl+K")
     hands.write(name)
-    found = program.frame.palette._list
+    found = the(QListView, program.frame.palette)
     hands.wait(lambda: found.currentIndex().data() == name)
     hands.press("Return")
 

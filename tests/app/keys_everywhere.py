@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.labels import Label
+from tests.windows import the
+
 from PySide6.QtWidgets import QApplication
 
 from tests.app.key_desk import presses
@@ -65,7 +68,7 @@ def _(desk, press):
         made = trained.job(root, f"made elsewhere {desk.jobs.total}", FALLING[:10])
         desk.window.toast.hide()
         press()
-        assert desk.window.toast._text.text() == "Refreshing…"
+        assert the(Label, desk.window.toast).text() == "Refreshing…"
         desk.wait(lambda: desk.jobs.model.line(made) is not None)
     finally:
         poller.start()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from widgets.common.labels import Label
+from widgets.jobs.detail.job_tabs import JobTabs
+from tests.windows import the
+
 import pytest
 from PySide6.QtWidgets import QApplication
 
@@ -148,14 +152,14 @@ def _(desk, press):
     detail = desk.open("slow")
     detail._choose_tab("ranks")
     press()
-    assert detail._tabs.key() == "curves"
+    assert the(JobTabs, detail).key() == "curves"
 
 
 @presses("Next tab", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
     press()
-    assert detail._tabs.key() == "ranks"
+    assert the(JobTabs, detail).key() == "ranks"
 
 
 def _logarithmic(axis, plots_of):
@@ -295,7 +299,7 @@ def _(desk, press):
     desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
     _answer = answer_file_dialog(desk.folder)
     press()
-    told = desk.window.toast._text
+    told = the(Label, desk.window.toast)
     desk.wait(lambda: told.text().startswith("Exported 0 of 2 jobs."))
     assert "no checkpoint" in told.text()
 

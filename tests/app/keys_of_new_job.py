@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.jobs.placement.placement_picker import PlacementPicker
+from tests.windows import the
+
 from tests.app.key_desk import presses
 from tests.widgets.nodes import samples
 
@@ -40,7 +43,7 @@ def _gpus(check):
             check(desk, press)
         finally:
             program._node_controller.start()
-            desk.wait(lambda: list(program.form._picker._rows) == ["this-computer"])
+            desk.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
 
     return run
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from widgets.common.fields import FaultLine
+from widgets.jobs.placement.placement_picker import PlacementPicker
+from tests.windows import button, the
+
 from types import SimpleNamespace
 
 import pytest
@@ -142,12 +146,12 @@ def told(form):
     form._request_check()
     assert not form._start_button.isEnabled()
     assert not form._queue_button.isEnabled()
-    assert not form._save_button.isEnabled()
+    assert not button(form, "Save draft").isEnabled()
     assert form._start_button.text() == form._foot_start.text() == "1 problem to fix"
     form._start()
     form._foot_start.click()
     at_fault = {path: f.error() for path, f in form._fields._fields.items() if f.error()}
-    placed = form._picker._error.text()
+    placed = the(FaultLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
 
 
@@ -163,7 +167,7 @@ def test_faults_of_every_part_are_told_at_once(form, services):
     form._request_check()
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
-    assert form._picker._error.text().startswith("There is no node “gone”")
+    assert the(FaultLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     form._request_check()
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}

@@ -3,6 +3,10 @@
 The real window on a real data root; another desktop beside it makes the jobs.
 """
 
+from widgets.common.banner import Banner
+from widgets.common.state_badge import StateBadge
+from tests.windows import the
+
 import errno
 import json
 import math
@@ -71,7 +75,7 @@ class Seen:
 
     @property
     def word(self):
-        return self.program.jobs.detail.header._badge._word.text()
+        return the(StateBadge, self.program.jobs.detail.header)._word.text()
 
     @property
     def act(self):
@@ -80,7 +84,7 @@ class Seen:
     @property
     def said(self):
         """What stands atop the open job, "" for nothing."""
-        banner = self.program.jobs.detail._banner
+        banner = the(Banner, self.program.jobs.detail)
         return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
 
     @property

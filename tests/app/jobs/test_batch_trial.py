@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from widgets.common.labels import Label
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot
+from widgets.jobs.form.form_side import FormSide
+from tests.windows import button, the
+
 from types import SimpleNamespace
 
 import pytest
@@ -69,12 +75,12 @@ def form(qtbot, services, runner, monkeypatch):
 
 
 def verdict(form):
-    assert form._result.text() == form._foot.result.text()
+    assert form._result.text() == the(FormFoot, form).result.text()
     return form._result.text()
 
 
 def line(form):
-    return form._sections.trial._words.text()
+    return the(Label, the(FormSections, form).trial).text()
 
 
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
@@ -95,7 +101,7 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
     runner.let_go()
     assert verdict(form) == "One batch fails"
     assert form._fields.field("model").error() == MISFIT.with_remedy
-    assert form._foot.figures.text() == MISFIT.with_remedy
+    assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
     assert form._start_button.text() == "Start anyway"
     said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
@@ -119,7 +125,7 @@ def test_a_trial_that_failed_is_made_again_by_its_button(form, runner, monkeypat
     form._request_check()
     runner.let_go()
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
-    button = form._sections.trial.button
+    button = the(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
@@ -153,7 +159,7 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
 
 def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot):
     form._request_check()
-    button = form._sections.trial.button
+    button = the(FormSections, form).trial.button
     assert button.text() == "Cancel"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
@@ -170,7 +176,7 @@ def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner,
     form._request_check()
     runner.let_go()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")
-    assert form._sections.trial.button.text() == "Try one batch"
+    assert the(FormSections, form).trial.button.text() == "Try one batch"
 
 
 def test_a_form_that_nobody_sees_tries_nothing(form, runner):
@@ -222,7 +228,7 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
     )
     form._request_check()
     runner.let_go()
-    trial = form._sections.trial
+    trial = the(FormSections, form).trial
     assert form._fields.field("loader").error() == str(LACKS), "the button is the way out"
     assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
@@ -244,7 +250,7 @@ def test_without_a_package_that_cannot_be_installed_its_command_can_be_copied(
     monkeypatch.setattr(form.controller._services.packages, "install", _raise(fault))
     form._request_check()
     runner.let_go()
-    trial = form._sections.trial
+    trial = the(FormSections, form).trial
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     runner.let_go()
     was_cancelled = isinstance(fault, Cancelled)
@@ -272,9 +278,9 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
     monkeypatch.setattr(DataSizes, "known", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
     form._request_check()
-    assert "Counting samples" in form._side._basis.text()
+    assert "Counting samples" in the(FormSide, form)._basis.text()
     runner.let_go()
-    assert "Counting samples" not in form._side._basis.text()
+    assert "Counting samples" not in the(FormSide, form)._basis.text()
 
 
 def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
@@ -285,12 +291,12 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     monkeypatch.setattr(form.controller._services.packages, "install", lambda *_: None)
     form._request_check()
     runner.let_go()
-    trial = form._sections.trial
+    trial = the(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     dialog = form.controller.packages.dialog.now
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
-    qtbot.mouseClick(dialog._install, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
     assert verdict(form) == "Ready to start"
 

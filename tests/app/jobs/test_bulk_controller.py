@@ -1,5 +1,7 @@
 """The wide table's wishes become acts: each job for itself, and one sentence in the end."""
 
+from tests.windows import button
+
 import hashlib
 import zipfile
 from types import SimpleNamespace
@@ -79,10 +81,10 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(do.TAG_ALL, ids[:2])
     dialog = acts._dialog.now
-    assert not dialog._save.isEnabled()
+    assert not button(dialog, "Tag").isEnabled()
     dialog._add.setText("a, b")
     dialog._remove.setText("old")
-    dialog._save.click()
+    button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),
         ("a", "b"),

@@ -1,5 +1,12 @@
 """Bundles in the window: written from a job's menu, dropped on another desktop, replayed."""
 
+from widgets.common.banner import Banner
+from widgets.common.fields import ComboBox
+from widgets.common.fields import LineEdit
+from widgets.common.task_status import TaskStatus
+from widgets.jobs.placement.placement_picker import PlacementPicker
+from tests.windows import button, the
+
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,18 +69,18 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     press(page.detail, "Bundle…")
     dialog = controller.dialog
     assert isinstance(dialog, BundleDialog)
-    assert dialog._checkpoint.key() == "epoch-0001-step-000004"
-    assert Path(dialog._path.text()).name == "Täglich-1.ringmaster"
+    assert the(ComboBox, dialog).key() == "epoch-0001-step-000004"
+    assert Path(the(LineEdit, dialog).text()).name == "Täglich-1.ringmaster"
     target = tmp_path / "mine.ringmaster"
-    dialog._path.setText(str(target))
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    the(LineEdit, dialog).setText(str(target))
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.is_file()
-    assert str(target) in dialog._status.message.text()
-    assert "TOKEN" in dialog._status.message.text()
+    assert str(target) in the(TaskStatus, dialog).message.text()
+    assert "TOKEN" in the(TaskStatus, dialog).message.text()
     before = target.read_bytes()
-    dialog._with_data.setChecked(True)
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert "exists already" in dialog._status.message.text()
+    button(dialog, "Include the dataset's files").setChecked(True)
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+    assert "exists already" in the(TaskStatus, dialog).message.text()
     assert target.read_bytes() == before
     dialog.reject()
     assert controller.dialog is None
@@ -91,7 +98,7 @@ def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
         lambda *_: (str(target), ""),
     )
     dialog._choose()
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.read_bytes().startswith(b"PK")
     dialog.reject()
 
@@ -108,7 +115,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
-    assert "“model/bks_model.py” was changed" in dialog._status.message.text()
+    assert "“model/bks_model.py” was changed" in the(TaskStatus, dialog).message.text()
     assert made == []
     assert len(services.jobs.queries.list()) == 1
     dialog.reject()
@@ -127,7 +134,7 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     press(page.detail, "Show replay result")
     dialog = controller.dialog
     assert isinstance(dialog, ProgressDialog)
-    assert dialog._status.message.text().startswith("The same curve: all 4 steps")
+    assert the(TaskStatus, dialog).message.text().startswith("The same curve: all 4 steps")
     dialog.reject()
 
 
@@ -144,7 +151,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     page.show_view(again)
     page.open_job(again.id)
     controller.see(services.jobs.queries.poll(again.id))
-    banner = page.detail._banner
+    banner = the(Banner, page.detail)
     assert banner.isVisible()
     said = "The same curve. All 4 steps that this job and "
     assert banner.accessibleName().startswith(said)
@@ -172,9 +179,9 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     assert draft.raw["name"] == "Täglich/1 (replay)"
     assert draft.origin.replays == job_id
     form._request_check()
-    assert form._banner.accessibleName().startswith("Replay of “Täglich/1”.")
+    assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
-    form._picker.put([{"node": "this-computer", "processes": 2}])
+    the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
     assert form.draft().origin.replays == job_id
     form._fields.field("epochs").control.setText("9")
     assert form.draft().origin.replays == ""
@@ -205,13 +212,13 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
-        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._status.message.text())
+        qtbot.waitUntil(lambda: "is neither in this data root nor" in the(TaskStatus, dialog).message.text())
         view = program.jobs.open_view
         assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
         qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
         dialog.reject()
-        banner = program.jobs.detail._banner
+        banner = the(Banner, program.jobs.detail)
         assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
         assert banner.isVisible()
         press(program.jobs.detail, "Bundle…")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from widgets.common.buttons import SegmentedControl
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
+from tests.windows import the
+
 import stat
 import threading
 from pathlib import Path
@@ -88,7 +92,7 @@ def hold(monkeypatch, is_held):
 def take(detail, one=ONE):
     """The drag begins."""
     promise = Promise()
-    detail.checkpoints._table.drag_began.emit(one, promise)
+    the(CheckpointTable, detail.checkpoints).drag_began.emit(one, promise)
     return promise
 
 
@@ -104,7 +108,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     told = []
     detail.job_actions.on(do.EXPORT_KIND, told.append)
     detail.export()
-    detail.exports.dialog.now._format.choose("pt")
+    the(SegmentedControl, detail.exports.dialog.now).choose("pt")
     detail.exports.dialog.now._request()
     (path,) = dropped(take(detail, OTHER))
     assert path.name == "digits.pt"
@@ -121,7 +125,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
 def test_a_format_that_nobody_knows_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
-    assert detail.exports.dialog.now._format.key() == "zip"
+    assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
 
 
 def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.windows import button
+
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,7 +186,7 @@ def test_s4_the_button_writes_one_table_of_all_that_are_compared(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     controller.compare(("id0", "id1"))
-    page._csv.click()
+    button(page, "CSV").click()
     assert asked == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
     assert service.written == [(("id0", "id1"), tmp_path / "all.csv", True)]

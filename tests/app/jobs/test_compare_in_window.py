@@ -1,5 +1,7 @@
 """The whole window and Compare: two jobs from their folders, their curves, and one table."""
 
+from tests.windows import button
+
 import csv
 from functools import partial
 
@@ -58,7 +60,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 
     path = tmp_path / "all.csv"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
-    page._csv.click()
+    button(page, "Save CSV").click()
     qtbot.waitUntil(path.exists)
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

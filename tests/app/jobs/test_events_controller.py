@@ -1,5 +1,8 @@
 """TensorBoard from the window and from the command line."""
 
+from widgets.common.task_status import TaskStatus
+from tests.windows import the
+
 import json
 import signal
 from types import SimpleNamespace
@@ -77,7 +80,7 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
     actions.ask(do.WEIGHTS, "job-1")
     assert inspection.asked == ["job-1"]
     assert opened == [URL, URL]
-    assert controller.dialog.now._status.message.text() == NO_GRAPH
+    assert the(TaskStatus, controller.dialog.now).message.text() == NO_GRAPH
     controller.dialog.now.reject()
 
 
@@ -88,7 +91,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
     actions.ask(do.EVENTS, "job-1")
-    message = controller.dialog.now._status.message
+    message = the(TaskStatus, controller.dialog.now).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened
     controller.dialog.now.reject()

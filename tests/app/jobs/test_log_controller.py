@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.fields import SearchField
+from tests.windows import the
+
 from pathlib import Path
 
 import pytest
@@ -86,7 +89,7 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     qtbot.waitUntil(lambda: shows(tab, "the end"))
     assert tab.view.total == lines
 
-    tab._search.setText("step 0012345")
+    the(SearchField, tab).setText("step 0012345")
     qtbot.waitUntil(lambda: " of " in tab._count.text())
     assert tab._count.text().endswith(f"of {tab.view.total // 20_000}")
     tab._request_error()

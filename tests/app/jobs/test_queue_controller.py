@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.banner import Banner
+from tests.windows import the
+
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -134,7 +137,7 @@ def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(
 ):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(do.QUEUE, NAMES[0])
-    assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
+    assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
     page.job_actions.ask(do.TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 

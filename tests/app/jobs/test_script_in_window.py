@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.jobs.form.form_sections import FormSections
+from tests.windows import the
+
 import pytest
 
 from backend.records.library.item import Kind
@@ -70,8 +73,8 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     program.form._fields.changed.emit()
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
     assert words in program.form._fields.field("arguments").error()
-    program.form._sections.runs.choose("model")
-    program.form._sections.runs.activated.emit(0)
+    the(FormSections, program.form).runs.choose("model")
+    the(FormSections, program.form).runs.activated.emit(0)
     assert field(program, "Epochs").isVisible()
     assert "Several values of Entry" not in several(program)
     assert "Several values of Loader" in several(program)

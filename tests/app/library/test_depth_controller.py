@@ -1,5 +1,7 @@
 """The depth planner of the window: live plans, bad input, and the network in the library."""
 
+from tests.windows import button
+
 import pytest
 
 from app.library.depth_controller import DepthController
@@ -77,13 +79,13 @@ def test_bad_input_is_a_sentence_and_no_network(dialog, shown, side, kernel, lea
     dialog.least.setValue(least)
     dialog.grab()
     assert sentence in dialog._error.text()
-    assert not dialog._go.isEnabled()
+    assert not button(dialog, "Use this network").isEnabled()
     assert drawn(dialog) == ""
     dialog._use()
     assert shown == []
     for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.least, 6)):
         box.setValue(value)
-    assert (dialog._error.text(), dialog._go.isEnabled()) == ("", True)
+    assert (dialog._error.text(), button(dialog, "Use this network").isEnabled()) == ("", True)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, shown):
     dialog.channels.choose("3")
     dialog.classes.setValue(4)
     dialog.name.setText(" deep ")
-    dialog._go.click()
+    button(dialog, "Use this network").click()
     (item,) = shown
     assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
@@ -112,7 +114,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, shown):
 
 def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown):
     dialog.name.setText("a/b")
-    dialog._go.click()
+    button(dialog, "Use this network").click()
     assert dialog._error.text()
     assert page.controller.dialog.now is dialog
     assert shown == []

@@ -1,5 +1,16 @@
 """What a person does in Datasets reaches the real library, and its outcome reaches the page."""
 
+from PySide6.QtWidgets import QTableView
+from widgets.common.buttons import SegmentedControl
+from widgets.common.buttons import UnderlinedTabs
+from widgets.common.cards import EmptyState
+from widgets.common.fields import TextBox
+from widgets.common.task_status import TaskStatus
+from widgets.library.changes_card import ChangesCard
+from widgets.library.library_detail import PreviewBanner
+from widgets.library.source_view import SourceView
+from tests.windows import button, the
+
 import shutil
 from threading import Thread
 
@@ -93,7 +104,7 @@ def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller,
     controller.drop(tmp_path / "nothing-here")
     dialog = controller._dialog.now
     dialog._request()
-    assert dialog._answer.message.text()
+    assert the(TaskStatus, dialog).message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
 
@@ -106,8 +117,8 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     controller._dialog.now._request()
     page = pages[Kind.MODEL]
     page.show()
-    assert page.detail._source._model.stringList() == ["bks_model.py"]
-    assert page.detail._source._text.toPlainText() == "class UserModel: ...\n"
+    assert the(SourceView, page.detail)._model.stringList() == ["bks_model.py"]
+    assert the(TextBox, the(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
 
 
 def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
@@ -121,9 +132,9 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    assert detail._source._text.toPlainText() == "# the 2.\n"
+    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 2.\n"
     detail.open_version("1")
-    assert detail._source._text.toPlainText() == "# the 1.\n"
+    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 1.\n"
 
 
 def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
@@ -135,16 +146,16 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    card = detail.versions._changes
+    card = the(ChangesCard, detail.versions)
     assert card._title.text() == "", "nobody looks at it yet"
-    detail._tabs.choose("versions")
+    the(UnderlinedTabs, detail).choose("versions")
     detail._tab_chosen("versions")
     assert card._title.text() == "Changes from @ 2 to @ 3"
     assert card._files.text() == "1 file changed: bks_model.py"
-    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
-    detail.versions._table.selectRow(1)
-    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
-    detail.versions._table.selectRow(2)
+    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
+    the(QTableView, detail.versions).selectRow(1)
+    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
+    the(QTableView, detail.versions).selectRow(2)
     assert not card.isVisible(), "there was none before the first"
 
 
@@ -161,10 +172,10 @@ def test_files_that_cannot_be_read_are_told_where_they_would_stand(
     monkeypatch.setattr(library, "files", away)
     controller.refresh()
     pages[Kind.MODEL].show()
-    source = pages[Kind.MODEL].detail._source
-    assert source._words.isVisible()
+    source = the(SourceView, pages[Kind.MODEL].detail)
+    assert the(EmptyState, source).isVisible()
     told = "/lab/ring does not answer. Mount the share again."
-    assert told in source._words.accessibleName()
+    assert told in the(EmptyState, source).accessibleName()
 
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
@@ -333,8 +344,8 @@ def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
     dialog._choose_folder()
-    assert dialog._kind.key() == "all"
-    assert dialog._import.isEnabled()
+    assert the(SegmentedControl, dialog).key() == "all"
+    assert button(dialog, "Import").isEnabled()
     dialog.reject()
 
 
@@ -344,8 +355,8 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     qtbot.addWidget(dialog)
     dialog._source.setText("~no-such-user/plankton")
     dialog._ask()
-    qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert dialog._answer.message.text().startswith("~no-such-user/plankton does not exist.")
+    qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
+    assert the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
     dialog.reject()
 
 
@@ -359,7 +370,7 @@ def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
     dialog._choose_folder()
-    assert dialog._kind.key() == "loader"
+    assert the(SegmentedControl, dialog).key() == "loader"
     dialog.reject()
 
 
@@ -374,10 +385,10 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
     controller.drop(project)
     dialog = controller._dialog.now
     dialog._request()
-    assert dialog._answer.message.text() == (
+    assert the(TaskStatus, dialog).message.text() == (
         "The loader cannot be imported: it went away. The dataset stays."
     )
-    assert dialog._import.isEnabled()
+    assert button(dialog, "Import").isEnabled()
     assert names(controller)[Kind.DATASET] == ["plankton@1"]
     dialog.reject()
 
@@ -512,16 +523,16 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
     controller._dialog.now._request()
-    view = pages[Kind.MODEL].detail._source
+    view = the(SourceView, pages[Kind.MODEL].detail)
     pages[Kind.MODEL].show()
-    assert view._remove.isHidden()
+    assert button(view, "Remove added files").isHidden()
     (library.content(Kind.MODEL, "net") / "cache.pt").write_text("x")
     pages[Kind.MODEL].detail.files_requested.emit("net@1")
-    assert not view._remove.isHidden()
-    assert "cache.pt" in view._remove.toolTip()
-    view._remove.click()
+    assert not button(view, "Remove added files").isHidden()
+    assert "cache.pt" in button(view, "Remove added files").toolTip()
+    button(view, "Remove added files").click()
     assert view._model.stringList() == ["bks_model.py"]
-    assert view._remove.isHidden()
+    assert button(view, "Remove added files").isHidden()
     assert library.added_files(Kind.MODEL, "net") == ()
 
 
@@ -540,10 +551,10 @@ def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
     controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
-    (button,) = [one for one in detail._banner.findChildren(Button) if not one.isHidden()]
-    assert (button.text(), detail._banner._text.text()) == ("Install Pillow", "")
+    (button,) = [one for one in the(PreviewBanner, detail).findChildren(Button) if not one.isHidden()]
+    assert (button.text(), the(PreviewBanner, detail)._text.text()) == ("Install Pillow", "")
     button.click()
     assert asked == (["Pillow", "again"] if works else ["Pillow"])
     if not works:
-        assert "no network" in detail._banner.accessibleName()
-        assert "Install it with pip." in detail._banner.accessibleName()
+        assert "no network" in the(PreviewBanner, detail).accessibleName()
+        assert "Install it with pip." in the(PreviewBanner, detail).accessibleName()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from widgets.common.banner import Banner
+from widgets.jobs.placement.placement_picker import PlacementPicker
+from tests.windows import button, the
+
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -108,9 +112,9 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     over(poller)
     dialog = page.detail._elsewhere.now
     qtbot.addWidget(dialog)
-    assert [one["node"] for one in dialog._picker.value()] == ["gpu01"]
-    dialog._picker._choose.click()
-    dialog._resume.click()
+    assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01"]
+    button(the(PlacementPicker, dialog), "Select 16 for me").click()
+    button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     over(poller)
     assert page.detail._elsewhere.now is None, "it is asked once"
@@ -129,7 +133,7 @@ def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, 
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
     assert page.detail._elsewhere.now is None
-    assert "has no checkpoint to resume from" in page.detail._banner.accessibleName()
+    assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
 
 
 def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(

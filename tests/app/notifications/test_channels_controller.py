@@ -1,5 +1,8 @@
 """Between the settings, the service and the jobs: what ends is told once, trouble is a sentence."""
 
+from widgets.common.labels import Label
+from tests.windows import the
+
 from dataclasses import replace
 
 import pytest
@@ -78,7 +81,7 @@ def controller(service, page, immediately):
 
 
 def said(page):
-    return [one._words.text() for one in (page._webhook_said, page._mail_said) if one.isVisible()]
+    return [the(Label, one).text() for one in (page._webhook_said, page._mail_said) if one.isVisible()]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):

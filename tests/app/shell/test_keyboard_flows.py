@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.jobs.placement.placement_picker import PlacementPicker
+from tests.windows import the
+
 from datetime import datetime
 
 import numpy as np
@@ -280,7 +283,7 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         assert chosen["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
-        hands.wait(lambda: list(program.form._picker._rows) == ["this-computer"])
+        hands.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
 
 
 def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.windows import button
+
 import itertools
 
 import numpy as np
@@ -216,6 +218,6 @@ def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
     page.detail.job_actions.ask(do.TRASH, job_id)
-    hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    hands.wait(lambda: page.model.row_of(job_id) < 0 and button(toast, "Undo").isVisible())
+    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

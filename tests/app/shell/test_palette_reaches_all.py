@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from widgets.common.buttons import UnderlinedTabs
+from widgets.common.fields import LineEdit
+from widgets.jobs.detail.job_name import JobName
+from tests.windows import the
+
 import pytest
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
@@ -140,8 +145,8 @@ def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
     program._open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
     for tab in page.detail._by_key:
-        if tab in page.detail._tabs._keys:
-            page.detail._tabs.choose(tab)
+        if tab in the(UnderlinedTabs, page.detail)._keys:
+            the(UnderlinedTabs, page.detail).choose(tab)
             page.detail._tab_chosen(tab)
             assert missing(program) == [], tab
 
@@ -194,8 +199,8 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
-    name = program.jobs.detail.header._name
-    assert name.currentWidget() is name._edit
+    name = the(JobName, program.jobs.detail.header)
+    assert name.currentWidget() is the(LineEdit, name)
 
 
 @pytest.mark.parametrize(

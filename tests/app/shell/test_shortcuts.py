@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from widgets.common.fields import ComboBox
+from widgets.jobs.detail.job_tabs import JobTabs
+from tests.windows import the
+
 from functools import partial
 
 import pytest
@@ -69,13 +73,13 @@ def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, plac
 def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
     detail = desk.open("slow")
     detail._choose_tab("log")
-    search, picker = desk.jobs.list.search, detail.log._picker
+    search, picker = desk.jobs.list.search, the(ComboBox, detail.log)
     for field in (search, picker):
         field.setFocus()
         desk.press(key)
         assert desk.hands.focus() is field
         assert desk.jobs.open_id == desk.ids["slow"]
-        assert detail._tabs.key() == "log"
+        assert the(JobTabs, detail).key() == "log"
     assert search.text().upper() == key[-1]
     search.clear()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.buttons import Button
+from tests.windows import button, the
+
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -516,11 +519,11 @@ def test_a_toast_offers_the_next_step_in_a_button(qtbot):
     window = on_screen(qtbot, QWidget(), 900, 600)
     toast, taken = Toast(window), []
     toast.offer(Offer("Imported digits @ 1", "New job with it", lambda: taken.append("job")))
-    assert toast._undo.text() == "New job with it"
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert button(toast, "New job with it").text() == "New job with it"
+    qtbot.mouseClick(button(toast, "New job with it"), Qt.MouseButton.LeftButton)
     assert (taken, toast.isVisible()) == (["job"], False)
     toast.show_message("Saved.")
-    assert not toast._undo.isVisible()
+    assert not the(Button, toast).isVisible()
 
 
 TEXTS: dict[str, Callable[[], QWidget]] = {

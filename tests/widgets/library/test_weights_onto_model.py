@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.library.library_detail import PreviewBanner
+from tests.windows import the
+
 import pytest
 from PySide6.QtCore import QMimeData, QPoint
 
@@ -131,8 +134,8 @@ def test_they_are_copied_beside_the_model_and_its_page_tells_it(
 def test_what_is_refused_is_said_on_the_page_of_the_model(controller, page, services, file):
     file.write_bytes(b"hello")
     page.weights_dropped.emit("cats@1", str(file))
-    assert page.detail._banner.isVisible()
-    assert page.detail._banner.accessibleName() == (
+    assert the(PreviewBanner, page.detail).isVisible()
+    assert the(PreviewBanner, page.detail).accessibleName() == (
         "“best.pt” contains no weights, despite its name. Save them with "
         "torch.save(model.state_dict(), …)."
     )

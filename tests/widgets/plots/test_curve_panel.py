@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.plots.plot_view import PlotView
+from tests.windows import the
+
 import math
 import os
 import subprocess
@@ -74,7 +77,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 
 def viewport(panel: CurvePanel) -> QWidget:
     """What receives the mouse."""
-    view: QWidget = panel._plot.viewport()
+    view: QWidget = the(PlotView, panel).viewport()
     return view
 
 
@@ -324,9 +327,9 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     settle()
     image = panel.grab().toImage()
     frame = panel._frame()
-    height = round(frame.py(1.0)) + panel._plot.y()
+    height = round(frame.py(1.0)) + the(PlotView, panel).y()
     blue = sum(
-        image.pixelColor(round(frame.px(x)) + panel._plot.x(), height).name() == BLUE.lower()
+        image.pixelColor(round(frame.px(x)) + the(PlotView, panel).x(), height).name() == BLUE.lower()
         for x in range(700, 960, 10)
     )
     assert blue > 20

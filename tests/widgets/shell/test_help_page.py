@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.rich_text import RichText
+from tests.windows import the
+
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QTextCursor
@@ -27,7 +30,7 @@ def page(qtbot: QtBot) -> HelpPage:
 
 
 def heading_at_top(page: HelpPage) -> str:
-    cursor = page._text.cursorForPosition(page._text.viewport().rect().topLeft())
+    cursor = the(RichText, page).cursorForPosition(the(RichText, page).viewport().rect().topLeft())
     cursor.movePosition(QTextCursor.MoveOperation.StartOfBlock)
     if not cursor.block().blockFormat().headingLevel():
         cursor.movePosition(QTextCursor.MoveOperation.NextBlock)
@@ -46,7 +49,7 @@ def heading_at_top(page: HelpPage) -> str:
     ],
 )
 def test_a_link_leads_to_its_heading(page: HelpPage, link: str, shown: str, heading: str) -> None:
-    page._text.anchorClicked.emit(QUrl(link))
+    the(RichText, page).anchorClicked.emit(QUrl(link))
     assert page._wanted == shown
     assert heading_at_top(page).startswith(heading)
 

@@ -1,5 +1,8 @@
 """What the head of a job says in figures is true now, and stays true."""
 
+from widgets.common.key_value_row import KeyValueRow
+from tests.windows import the
+
 from dataclasses import replace
 from datetime import datetime
 
@@ -68,7 +71,7 @@ def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
     tab.show_view(changed(FAILED, **unknown))
-    assert {f.caption: f.value for f in tab._facts._facts}["At step"] == wanted
+    assert {f.caption: f.value for f in the(KeyValueRow, tab)._facts}["At step"] == wanted
 
 
 def test_while_it_stops_no_time_is_left():

@@ -1,5 +1,9 @@
 """The window says which metric and which loss: raw, smoothed or of the validation."""
 
+from widgets.common.fields import Slider
+from widgets.jobs.curves.curve_cards import LargePlot
+from tests.windows import the
+
 from dataclasses import replace
 
 import numpy as np
@@ -59,9 +63,9 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
         )
     )
     assert len(tab._small) == 2
-    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train, smoothed", "train, raw"]
-    tab._smoothing.set_share(0)
-    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train"]
+    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train, smoothed", "train, raw"]
+    the(Slider, tab).set_share(0)
+    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train"]
     tab._show_values()
     beside = {name: plot._kind.text() for name, plot in tab._small.items()}
     assert beside == {"accuracy": "raw", "dice": "val."}

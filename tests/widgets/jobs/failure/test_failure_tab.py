@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from widgets.common.fields import Slider
+from tests.windows import the
+
 import math
 from dataclasses import replace
 
@@ -255,13 +258,13 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail: JobDetail,
 ) -> None:
     detail.open_job(FAILED)
-    detail.curves._smoothing.set_share(0.9)
+    the(Slider, detail.curves).set_share(0.9)
     detail.show_update(lab.history(FAILED))
     data = detail.curves.curve("loss")
     assert data is not None
     assert data.smoothing == 0.9
     detail._choose_tab("curves")
-    detail.curves._smoothing.set_share(0.3)
+    the(Slider, detail.curves).set_share(0.3)
     detail._choose_tab("failure")
     assert data.smoothing == 0.3
 

@@ -1,5 +1,11 @@
 """New job on one page: what is typed is a job file, and faults stand at their fields."""
 
+from widgets.common.banner import Banner
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot
+from widgets.jobs.form.form_side import FormSide
+from tests.windows import the
+
 from dataclasses import replace
 
 import pytest
@@ -80,7 +86,7 @@ def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
     window.resize(width, 700)
     window.show()
     QApplication.processEvents()
-    header, card = form.findChild(PageHeader), form._sections.findChild(Card)
+    header, card = form.findChild(PageHeader), the(FormSections, form).findChild(Card)
     left = card.mapTo(form, QPoint(0, 0)).x()
     ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
     form.setParent(None)
@@ -156,24 +162,24 @@ def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
-    assert {form._result.text(), form._foot.result.text()} == {"A GPU is in use"}
-    assert form._foot.result.tone() == "warn"
+    assert {form._result.text(), the(FormFoot, form).result.text()} == {"A GPU is in use"}
+    assert the(FormFoot, form).result.tone() == "warn"
     assert form._queue_button.isEnabled()
     form.show_check(free)
-    assert (form._result.text(), form._foot.result.tone()) == ("Ready to start", "text")
+    assert (form._result.text(), the(FormFoot, form).result.tone()) == ("Ready to start", "text")
 
 
 def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
     forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
     check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
     form.show_check(check)
-    said = form._side._basis.text().replace("\xa0", " ")
+    said = the(FormSide, form)._basis.text().replace("\xa0", " ")
     assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
-    assert "16.0 GPU hours" in form._foot.figures.text()
+    assert "16.0 GPU hours" in the(FormFoot, form).figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
-    assert form._side._basis.text().endswith("About 16.0 GPU hours.")
+    assert the(FormSide, form)._basis.text().endswith("About 16.0 GPU hours.")
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
-    assert "GPU hours" not in form._side._basis.text() + form._foot.figures.text()
+    assert "GPU hours" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()
 
 
 def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
@@ -255,7 +261,7 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
     assert form.draft().origin.replays == "a"
     form._fields.field("epochs").control.setText("3")
     form._request_check()
-    assert form._banner.accessibleName().startswith("No longer a replay of “digits, two workers”.")
+    assert the(Banner, form).accessibleName().startswith("No longer a replay of “digits, two workers”.")
     assert form.draft().origin.replays == ""
 
 
@@ -275,7 +281,7 @@ def test_why_a_start_was_refused_stands_until_the_person_changes_something(form,
 def places(form):
     """Where each field of the form is, and how large."""
     QApplication.processEvents()
-    fields = form._sections.findChildren(Field)
+    fields = the(FormSections, form).findChildren(Field)
     return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
 
 
@@ -320,7 +326,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
             )
         )
     )
-    lines = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    lines = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     assert [one.text() for one in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
@@ -328,7 +334,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
 
 
 def page_of(form):
-    return form._sections.parentWidget().parentWidget()
+    return the(FormSections, form).parentWidget().parentWidget()
 
 
 def filled(form, width, height):
@@ -384,7 +390,7 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     field = form._fields.field("optimizer.momentum")
     fault = Fault("optimizer.momentum", "optimizer.momentum: must be below 1.")
     form.show_check(JobCheck(faults=(fault,)))
-    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()

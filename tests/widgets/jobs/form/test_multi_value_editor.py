@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QStackedWidget
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot
+from tests.windows import button, the
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent
@@ -182,7 +187,7 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     form.show_check(JobCheck(faults=(Fault(path, f"{path}: {sentence}"),)))
     QApplication.processEvents()
     field = form._fields.field(path)
-    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     at = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
@@ -208,19 +213,19 @@ def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     popover._from.setText("0.1")
     popover._to.setText("0.9")
     assert popover._steps.text() == ""
-    assert popover._use.isEnabled()
-    popover._use.click()
+    assert button(popover, "Use").isEnabled()
+    button(popover, "Use").click()
     axis = Axis("optimizer.momentum", span=ValueRange(0.1, 0.9, 0))
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
-    words = form._sections.sweep._words.text()
+    words = the(FormSections, form).sweep._words.text()
     assert words == "Values of a range without steps are drawn from anywhere between its ends."
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     popover = opened(form, "optimizer.lr")
     popover._list.setText("0.01, 0.03,0.1")
-    assert popover._use.text() == "Use 3 values"
+    assert button(popover, "Use 3 values").text() == "Use 3 values"
     with qtbot.waitSignal(form._fields.changed):
         QTest.keyClick(popover._list, Qt.Key.Key_Return)
     shown = form._fields.field("optimizer.lr").shown
@@ -241,10 +246,10 @@ def test_a_range_is_given_by_its_ends_and_how_many(form):
     popover._scale.choose("log")
     popover._settle()
     assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
-    popover._use.click()
+    button(popover, "Use 4 values").click()
     assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
     again = opened(form, "optimizer.lr")
-    assert again._pages.currentIndex() == 1
+    assert the(QStackedWidget, again).currentIndex() == 1
     assert again._from.text() == "0.0001"
 
 
@@ -252,10 +257,10 @@ def test_choices_and_switches_are_ticked(form):
     popover = opened(form, "optimizer.name")
     popover._ticks["adam"].setChecked(True)
     assert popover._preview.text() == "sgd, adam"
-    popover._use.click()
+    button(popover, "Use 2 values").click()
     flag = opened(form, "stop_on_nan")
     flag._ticks["no"].setChecked(True)
-    flag._use.click()
+    button(flag, "Use 2 values").click()
     assert form.draft().axes == (
         Axis("optimizer.name", ("sgd", "adam")),
         Axis("stop_on_nan", (True, False)),
@@ -278,7 +283,7 @@ def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, te
     popover = opened(form, "optimizer.lr")
     popover._list.setText(text)
     assert popover._preview.text() == sentence
-    assert not popover._use.isEnabled()
+    assert not button(popover, "Use").isEnabled()
     QTest.keyClick(popover._list, Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
@@ -319,7 +324,7 @@ def test_escape_changes_nothing(form):
 def test_one_value_again_is_the_value_that_was_there(form):
     swept(form).take(RATE)
     popover = opened(form, "optimizer.lr")
-    one = [b for b in popover.findChildren(type(popover._use)) if b.text() == "One value"]
+    one = [b for b in popover.findChildren(type(button(popover, "Use 3 values"))) if b.text() == "One value"]
     one[0].click()
     assert form.draft().axes == ()
     assert form.draft().raw["optimizer"]["lr"] == 0.05
@@ -346,7 +351,7 @@ def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(for
     assert form._result.text() == "Ready to queue 6 jobs"
     assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
     assert not form._queue_button.isVisible()
-    assert not form._save_button.isEnabled()
+    assert not button(form, "Save draft").isEnabled()
     with (
         qtbot.waitSignal(form.queue_requested) as request,
         qtbot.assertNotEmitted(form.start_requested),
@@ -388,11 +393,11 @@ def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
     form._request_check()
-    assert not form._foot.refusal.isHidden()
-    assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
-    assert form._foot.figures.isHidden()
+    assert not the(FormFoot, form).refusal.isHidden()
+    assert the(FormFoot, form).refusal.text().startswith("Cancelled: 3 of 6")
+    assert the(FormFoot, form).figures.isHidden()
     form.show_error("")
-    assert form._foot.refusal.isHidden()
+    assert the(FormFoot, form).refusal.isHidden()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])

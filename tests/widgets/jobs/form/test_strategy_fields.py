@@ -1,5 +1,11 @@
 """The strategy in New job: its settings, what it does, and what it changes of other fields."""
 
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot
+from widgets.jobs.form.form_side import FormSide
+from widgets.jobs.form.strategy_note import StrategyView
+from tests.windows import the
+
 import pytest
 from PySide6.QtCore import Qt
 
@@ -75,7 +81,7 @@ def test_where_servers_apply_the_rate_no_scaling_is_offered(form):  # noqa: F811
 def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbot):  # noqa: F811
     form.show()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "sgd", "lr": 0.05}}))
-    note = form._sections._strategy_note
+    note = the(StrategyView, the(FormSections, form))
     assert not note.isVisible()
     choose(form, qtbot, "downpour")
     assert note.isVisible()
@@ -101,11 +107,11 @@ def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: 
 
 def test_an_option_says_when_it_pays(form):  # noqa: F811
     form.show_draft(JobDraft(job(name="allreduce", compression="fp16", reduction="adasum")))
-    said = form._sections._strategy_note._lines[3].text()
+    said = the(StrategyView, the(FormSections, form))._lines[3].text()
     assert OPTIONS["compression", "fp16"] in said
     assert OPTIONS["reduction", "adasum"] in said
     form.show_draft(JobDraft(job(name="allreduce")))
-    assert form._sections._strategy_note._lines[3].text() == ""
+    assert the(StrategyView, the(FormSections, form))._lines[3].text() == ""
 
 
 def test_every_option_is_described():
@@ -121,7 +127,7 @@ def test_every_option_is_described():
 def test_the_processes_that_serve_are_counted(form):  # noqa: F811
     check = JobCheck(global_batch=32, learning_rate=0.05, workers=3, servers=1)
     form.show_check(check)
-    assert "3 processes train, 1 serves" in form._side._basis.text()
-    assert "3 processes train, 1 serves" in form._foot.figures.text()
+    assert "3 processes train, 1 serves" in the(FormSide, form)._basis.text()
+    assert "3 processes train, 1 serves" in the(FormFoot, form).figures.text()
     form.show_check(JobCheck(global_batch=64, learning_rate=0.05, workers=2))
-    assert "train" not in form._side._basis.text() + form._foot.figures.text()
+    assert "train" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()

@@ -1,5 +1,8 @@
 """The wide table: found, sorted, filtered, changed and acted on, and nice to look at."""
 
+from widgets.common.labels import Label
+from tests.windows import the
+
 import time
 from dataclasses import astuple, replace
 
@@ -323,7 +326,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
         qtbot.keyClick(view, Qt.Key.Key_Space)
     bar = page.table.bar
     assert bar.isVisible()
-    assert bar._count.text() == "2 jobs selected"
+    assert the(Label, bar).text() == "2 jobs selected"
     with asks(page.job_actions, do.COMPARE_ALL) as compared:
         bar._acts[do.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")

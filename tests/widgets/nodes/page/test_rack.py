@@ -1,5 +1,8 @@
 """The rack: every node at its place, repainted one by one, reachable by keys."""
 
+from widgets.nodes.page.rack import RowReadOut
+from tests.windows import the
+
 from dataclasses import replace
 
 import pytest
@@ -149,10 +152,10 @@ def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, 
     QApplication.processEvents()
     where = rack.visualRect(rack.rows_model.index(6)).center()
     qtbot.mouseMove(rack.viewport(), where)
-    qtbot.waitUntil(lambda: rack._read_out is not None and rack._read_out.isVisible())
-    assert rack._read_out._row.name == "gpu07"
+    qtbot.waitUntil(lambda: the(RowReadOut, rack) is not None and the(RowReadOut, rack).isVisible())
+    assert the(RowReadOut, rack)._row.name == "gpu07"
     rack.viewportEntered.emit()
-    assert not rack._read_out.isVisible()
+    assert not the(RowReadOut, rack).isVisible()
 
 
 def test_dimming_takes_nothing_away(rack):
