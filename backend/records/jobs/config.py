@@ -218,9 +218,7 @@ class OnFailure:
             term="retry",
         ),
     )
-    shrink: bool = field(
-        default=False, metadata=_seldom("flag", "Continue with fewer nodes", term="shrink")
-    )
+    shrink: bool = field(default=False, metadata=_seldom("flag", "Drop a lost node", term="shrink"))
     at_least: int = field(
         default=1, metadata=_seldom("whole", "At least, nodes", low=1, high=4096, term="shrink")
     )
@@ -388,9 +386,7 @@ class JobConfig:
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept(
-            "flag", "Continue if checkpoints fail", of="training", term="checkpoint", is_rare=True
-        ),
+        metadata=_kept("flag", "Train on unsaved", of="training", term="checkpoint", is_rare=True),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
