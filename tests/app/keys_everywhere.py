@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from widgets.common.labels import Label
-from tests.windows import the
-
 from PySide6.QtWidgets import QApplication
 
 from tests.app.key_desk import presses
 from tests.app.used_data_root import FALLING
 from tests.fakes import trained
+from tests.windows import the
+from widgets.common.labels import Label
 from widgets.shell.shortcuts import KEYS
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.labels import Label
-from widgets.jobs.detail.job_tabs import JobTabs
-from tests.windows import the
-
 import pytest
 from PySide6.QtWidgets import QApplication
 
@@ -17,8 +13,11 @@ from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
 from tests.pictures import lab
+from tests.windows import the
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.list.job_list_model import JobColumn
 
 

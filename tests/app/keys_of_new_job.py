@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import the
-
 from tests.app.key_desk import presses
 from tests.widgets.nodes import samples
+from tests.windows import the
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 
 @presses("Start", "New job")

@@ -3,10 +3,6 @@
 The real window on a real data root; another desktop beside it makes the jobs.
 """
 
-from widgets.common.banner import Banner
-from widgets.common.state_badge import StateBadge
-from tests.windows import the
-
 import errno
 import json
 import math
@@ -33,6 +29,9 @@ from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
+from tests.windows import the
+from widgets.common.banner import Banner
+from widgets.common.state_badge import StateBadge
 from widgets.jobs.actions import job_actions as do
 
 pytest_plugins = [

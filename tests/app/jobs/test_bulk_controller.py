@@ -1,7 +1,5 @@
 """The wide table's wishes become acts: each job for itself, and one sentence in the end."""
 
-from tests.windows import button
-
 import hashlib
 import zipfile
 from types import SimpleNamespace
@@ -19,6 +17,7 @@ from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import button
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage

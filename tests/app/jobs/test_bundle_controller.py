@@ -1,12 +1,5 @@
 """Bundles in the window: written from a job's menu, dropped on another desktop, replayed."""
 
-from widgets.common.banner import Banner
-from widgets.common.fields import ComboBox
-from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import button, the
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,8 +17,12 @@ from tests.asks import asks, menu_of
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import button, elapse, setting_field, the
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
+from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.task_dialog import ProgressDialog
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.detail.job_detail import JobDetail
@@ -33,6 +30,7 @@ from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 
 @pytest.fixture
@@ -178,12 +176,12 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
     assert draft.origin.replays == job_id
-    form._request_check()
+    elapse(form)
     assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
     the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
     assert form.draft().origin.replays == job_id
-    form._fields.field("epochs").control.setText("9")
+    setting_field(form, "epochs").control.setText("9")
     assert form.draft().origin.replays == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
@@ -212,7 +210,9 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
-        qtbot.waitUntil(lambda: "is neither in this data root nor" in the(TaskStatus, dialog).message.text())
+        qtbot.waitUntil(
+            lambda: "is neither in this data root nor" in the(TaskStatus, dialog).message.text()
+        )
         view = program.jobs.open_view
         assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)

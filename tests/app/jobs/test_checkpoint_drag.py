@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.buttons import SegmentedControl
-from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
-from tests.windows import the
-
 import stat
 import threading
 from pathlib import Path
@@ -19,10 +15,13 @@ from app.runtime.background import Background
 from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
+from tests.windows import the
 from widgets.common import lazy_file_drag
+from widgets.common.buttons import SegmentedControl
 from widgets.common.lazy_file_drag import Promise, PromisedFile
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
 from widgets.jobs.detail.job_detail import JobDetail
 
 ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.windows import button
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +18,7 @@ from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
 from tests.widgets.compare.compare_samples import draft, eight, news, three
+from tests.windows import button
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 

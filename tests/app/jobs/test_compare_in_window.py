@@ -1,7 +1,5 @@
 """The whole window and Compare: two jobs from their folders, their curves, and one table."""
 
-from tests.windows import button
-
 import csv
 from functools import partial
 
@@ -13,6 +11,7 @@ from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
 from tests.app.main.test_window import open_program, places
 from tests.fakes import trained
+from tests.windows import button
 from widgets.jobs.actions import job_actions as do
 from widgets.nodes.page import node_actions
 

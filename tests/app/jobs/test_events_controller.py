@@ -1,8 +1,5 @@
 """TensorBoard from the window and from the command line."""
 
-from widgets.common.task_status import TaskStatus
-from tests.windows import the
-
 import json
 import signal
 from types import SimpleNamespace
@@ -16,6 +13,8 @@ from backend.base.errors import BackendError
 from backend.services.jobs.inspection import NO_GRAPH
 from tests.conftest import Immediately
 from tests.fakes.command_line import call
+from tests.windows import the
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.banner import Banner
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -13,6 +10,8 @@ from backend.base.errors import BackendError
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
+from tests.windows import button, the
+from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]
 

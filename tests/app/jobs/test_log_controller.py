@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import SearchField
-from tests.windows import the
-
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,8 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
 from tests.fakes.mounted_root import mounted
+from tests.windows import the
+from widgets.common.fields import SearchField
 from widgets.jobs.log.log_tab import LogTab
 
 RAW = {

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.task_status import TaskStatus
-from tests.windows import button, the
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +12,8 @@ from app.jobs.prediction_controller import PredictionController
 from backend.base.errors import BackendError
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import button, the
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.prediction_view import PredictionView
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.banner import Banner
-from tests.windows import the
-
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -20,6 +17,8 @@ from backend.records.queue.entry import Queue
 from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
+from tests.windows import the
+from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 

@@ -1,8 +1,5 @@
 """The whole window and the queue: a draft is queued, held, and starts by itself."""
 
-from widgets.common.banner import Banner
-from tests.windows import button, the
-
 import signal
 
 import pytest
@@ -14,6 +11,8 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.app.main.test_window import open_program, places
 from tests.waiting import wait_for
+from tests.windows import button, the
+from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions as do
 
 __all__ = ["open_program", "places"]

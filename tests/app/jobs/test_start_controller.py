@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.windows import button
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,6 +28,7 @@ from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
+from tests.windows import button
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 LEFT = Qt.MouseButton.LeftButton

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.buttons import SegmentedControl
-from widgets.jobs.studies.study_plot import StudyPlot
-from tests.windows import button, the
-
 from types import SimpleNamespace
 
 import pytest
@@ -22,10 +18,11 @@ from tests.job_views import changed
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
-from tests.windows import on_screen
-from widgets.common.buttons import Button
+from tests.windows import button, on_screen, the
+from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.studies.study_plot import StudyPlot
 
 LEFT = Qt.MouseButton.LeftButton
 FOUR = ["epoch-time", "speed-up", "split", "staleness"]

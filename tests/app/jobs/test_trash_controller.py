@@ -1,9 +1,5 @@
 """Jobs go to the trash with their bytes told, and come back whole when a person thinks better."""
 
-from widgets.common.buttons import Button
-from widgets.common.labels import Label
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
@@ -14,7 +10,9 @@ from backend.services.context.container import open_services
 from tests.asks import menu_of
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
+from widgets.common.buttons import Button
+from widgets.common.labels import Label
 from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
@@ -126,7 +124,11 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
     page.job_actions.ask(do.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
     button(trash._dialog.now, "Move to trash").click()
-    assert the(Label, toast).text().startswith("Moved 0 of 1 job to the trash. digits: There is no job")
+    assert (
+        the(Label, toast)
+        .text()
+        .startswith("Moved 0 of 1 job to the trash. digits: There is no job")
+    )
     assert not the(Button, toast).isVisible()
 
 

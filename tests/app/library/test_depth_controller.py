@@ -1,13 +1,12 @@
 """The depth planner of the window: live plans, bad input, and the network in the library."""
 
-from tests.windows import button
-
 import pytest
 
 from app.library.depth_controller import DepthController
 from backend.records.library.depth_plan import plan_depth
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
+from tests.windows import button
 from widgets.common.buttons import Button
 from widgets.common.fields import Slider
 from widgets.library.library_page import LibraryPage

@@ -1,10 +1,5 @@
 """The tab Layers asks the service, and shows its answer, its graph, or why there is none."""
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.page_stack import Stack
-from widgets.library.library_detail import PreviewBanner
-from tests.windows import the
-
 import pytest
 
 from app.library.layers_controller import LayersController
@@ -13,7 +8,10 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from widgets.library.library_detail import Trial
+from tests.windows import the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.page_stack import Stack
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 TRIAL = Trial("digits", "digits", "net@1")
@@ -90,7 +88,10 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
 def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
     service.found = BackendError("The model's forward returns nothing (None).")
     detail.layers_requested.emit(TRIAL)
-    assert "returns nothing" in the(PreviewBanner, detail)._strong.text() + the(PreviewBanner, detail)._text.text()
+    assert (
+        "returns nothing"
+        in the(PreviewBanner, detail)._strong.text() + the(PreviewBanner, detail)._text.text()
+    )
 
 
 @pytest.fixture

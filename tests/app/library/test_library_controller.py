@@ -1,23 +1,12 @@
 """What a person does in Datasets reaches the real library, and its outcome reaches the page."""
 
-from PySide6.QtWidgets import QTableView
-from widgets.common.buttons import SegmentedControl
-from widgets.common.buttons import UnderlinedTabs
-from widgets.common.cards import EmptyState
-from widgets.common.fields import TextBox
-from widgets.common.task_status import TaskStatus
-from widgets.library.changes_card import ChangesCard
-from widgets.library.library_detail import PreviewBanner
-from widgets.library.source_view import SourceView
-from tests.windows import button, the
-
 import shutil
 from threading import Thread
 
 import pytest
 import torch
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QTableView
 
 from app.library import library_controller
 from app.library.library_controller import LibraryController
@@ -29,10 +18,16 @@ from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
-from widgets.common.buttons import Button
+from tests.windows import button, the
+from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.cards import EmptyState
+from widgets.common.fields import TextBox
+from widgets.common.task_status import TaskStatus
+from widgets.library.changes_card import ChangesCard
 from widgets.library.item_actions import TRASH
-from widgets.library.library_detail import Trial
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.source_view import SourceView
 
 
 @pytest.fixture
@@ -356,7 +351,9 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     dialog._source.setText("~no-such-user/plankton")
     dialog._ask()
     qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
-    assert the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
+    assert (
+        the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
+    )
     dialog.reject()
 
 
@@ -551,7 +548,9 @@ def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
     controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
-    (button,) = [one for one in the(PreviewBanner, detail).findChildren(Button) if not one.isHidden()]
+    (button,) = [
+        one for one in the(PreviewBanner, detail).findChildren(Button) if not one.isHidden()
+    ]
     assert (button.text(), the(PreviewBanner, detail)._text.text()) == ("Install Pillow", "")
     button.click()
     assert asked == (["Pillow", "again"] if works else ["Pillow"])

@@ -1,9 +1,5 @@
 """Scans and pages of samples, from the window to the service and back."""
 
-from widgets.common.banner import Banner
-from widgets.library.sample_grid import SampleGrid
-from tests.windows import the
-
 import pytest
 
 from app.library.scan_controller import ScanController
@@ -12,9 +8,12 @@ from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.sample_grid import SampleGrid
 
 
 class Scans:

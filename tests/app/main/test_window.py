@@ -1,10 +1,5 @@
 """The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs."""
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
-from tests.windows import button, the
-
 import gc
 import os
 import signal
@@ -28,6 +23,10 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.benchmarks.window import OURS, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
+from tests.windows import button, the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -233,7 +232,10 @@ def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
     qtbot.waitUntil(lambda: program.window.place == "refusal")
-    qtbot.mouseClick(button(program._pages.refusal, "Set it aside and build a new one"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(
+        button(program._pages.refusal, "Set it aside and build a new one"),
+        Qt.MouseButton.LeftButton,
+    )
     qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
     kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
     assert [p.read_bytes()[:4] for p in kept] == [b"this"]

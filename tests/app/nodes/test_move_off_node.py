@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.banner import Banner
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import button, the
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,8 +16,11 @@ from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
+from tests.windows import button, the
+from widgets.common.banner import Banner
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 NODES = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
 EIGHT = [f"GPU-{n}" for n in range(8)]

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
-from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage
-from widgets.nodes.provisioning.host_key_pages import PassphrasePage
-from widgets.nodes.provisioning.host_key_pages import TrustPage
-from widgets.nodes.provisioning.progress_dialog import SetUpDialog
-from tests.windows import the, window
-
 import re
 import time
 from dataclasses import replace
@@ -24,9 +17,12 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
+from tests.windows import the, window
 from widgets.nodes.page.node_actions import FORGET
 from widgets.nodes.page.nodes_page import NodesPage
-from widgets.nodes.provisioning.add_node_dialog import NodeRequest
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
+from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 
 KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
 ADDRESS = NodeAddress("10.0.4.23")

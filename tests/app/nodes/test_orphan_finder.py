@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.nodes.page.node_lists import FindingsCard
-from widgets.nodes.page.node_lists import ProcessesCard
-from tests.windows import the
-
 import os
 import secrets
 import subprocess
@@ -24,8 +20,10 @@ from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
 from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import Button
 from widgets.nodes.page.node_actions import CHECK
+from widgets.nodes.page.node_lists import FindingsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
 
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.nodes.provisioning.host_key_pages import KeyPlate
-from widgets.nodes.provisioning.progress_dialog import SetUpDialog
-from widgets.nodes.provisioning.step_list import SetUpView
-from tests.windows import button, the, window
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,7 +14,11 @@ from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
+from tests.windows import button, the, window
 from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.host_key_pages import KeyPlate
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.step_list import SetUpView
 
 OWN = SetUpOptions(system_mpi=True)
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.labels import Label
-from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.form_side import FormSide
-from tests.windows import button, the
-
 import pytest
 
 from backend.node.system import process_identity
@@ -27,6 +22,10 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
+from tests.windows import button, the
+from widgets.common.labels import Label
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormSide
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import the
-
 from datetime import datetime
 
 import numpy as np
@@ -28,7 +25,9 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.jobs.list.job_list_model import JobColumn
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.windows import button
-
 import itertools
 
 import numpy as np
@@ -16,6 +14,7 @@ from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.pointer import Hands, hears, place_of
 from tests.app.used_data_root import rows_of_all
 from tests.asks import menu_of
+from tests.windows import button
 from widgets.common import theme
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.buttons import UnderlinedTabs
-from widgets.common.fields import LineEdit
-from widgets.jobs.detail.job_name import JobName
-from tests.windows import the
-
 import pytest
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
@@ -15,9 +10,12 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
+from widgets.common.fields import LineEdit
 from widgets.jobs.actions import job_actions
+from widgets.jobs.detail.job_name import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import KEYS

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import ComboBox
-from widgets.jobs.detail.job_tabs import JobTabs
-from tests.windows import the
-
 from functools import partial
 
 import pytest
@@ -14,7 +10,10 @@ from PySide6.QtWidgets import QApplication, QMenu
 from tests.app import keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots
 from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
+from tests.windows import the
+from widgets.common.fields import ComboBox
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]

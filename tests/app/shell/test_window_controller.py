@@ -1,15 +1,5 @@
 """The frame by keyboard: go to anything, settings that apply at once, every key in its sheet."""
 
-from PySide6.QtWidgets import QListView
-from widgets.common.fields import ComboBox
-from widgets.common.fields import LineEdit
-from widgets.common.fields import SearchField
-from widgets.common.key_value_row import KeyValueRow
-from widgets.common.labels import Label
-from widgets.common.rich_text import RichText
-from widgets.shell.settings_rows import SettingsRow
-from tests.windows import button, the
-
 import os
 import re
 from datetime import datetime
@@ -18,7 +8,7 @@ import pytest
 import tomli_w
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QDialog, QListView, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
@@ -33,13 +23,18 @@ from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
 from tests.programs import end
 from tests.widgets import drags
+from tests.windows import button, the
 from widgets.common import formats, theme
+from widgets.common.fields import ComboBox, LineEdit, SearchField
+from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import Label
+from widgets.common.rich_text import RichText
 from widgets.common.theme_manager import ThemeChoice
 from widgets.common.ui_scale import scale_for
 from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
 from widgets.shell.overlay import RECORD_ROLE
+from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.shortcuts import KEYS
 
 
@@ -337,7 +332,10 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     program.frame.open_settings()
     ssh = program._pages.settings.ssh
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
-    assert [the(ComboBox, ssh).itemText(at) for at in range(2)] == ["gpu07.lab", "gpu07.lab, port 2222"]
+    assert [the(ComboBox, ssh).itemText(at) for at in range(2)] == [
+        "gpu07.lab",
+        "gpu07.lab, port 2222",
+    ]
     assert the(SettingsRow, ssh).sentence.text().startswith("ssh-ed25519 SHA256:")
     the(ComboBox, ssh).choose("gpu07.lab:2222")
     qtbot.mouseClick(button(ssh, "Forget"), Qt.MouseButton.LeftButton)

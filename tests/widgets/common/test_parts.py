@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.buttons import Button
-from tests.windows import button, the
-
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -23,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.pictures.flaws import flaws
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import (

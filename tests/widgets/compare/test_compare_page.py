@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QListView
-from widgets.common.buttons import IconButton
-from widgets.common.buttons import SegmentedControl
-from widgets.common.cards import EmptyState
-from widgets.common.fields import SearchField
-from widgets.common.fields import Slider
-from widgets.common.labels import Label
-from widgets.common.state_badge import StateGlyph
-from widgets.compare.job_picker import JobPicker
-from widgets.plots.curve_legend import Legend
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QListView, QWidget
 
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.services.jobs.index import JobIndex
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import IconButton, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import SearchField, Slider
+from widgets.common.labels import Label
+from widgets.common.state_badge import StateGlyph
 from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.table import row_texts
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.curve_data import XAxis
+from widgets.plots.curve_legend import Legend
 
 METRIC = RowKind.METRIC
 pytestmark = pytest.mark.usefixtures("look")

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import Field
-from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
@@ -15,7 +10,9 @@ from app.library.package_controller import PackageController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from tests.conftest import Immediately
-from tests.windows import owned
+from tests.windows import button, owned, the
+from widgets.common.fields import Field, LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.library.install_dialog import InstallDialog
 
 LEFT = Qt.MouseButton.LeftButton

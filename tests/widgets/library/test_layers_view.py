@@ -1,22 +1,18 @@
 """The tab Layers of a model: the table, the graph, the search, and the requests for them."""
 
-from PySide6.QtWidgets import QTableView
-from widgets.common.buttons import SegmentedControl
-from widgets.common.buttons import UnderlinedTabs
-from widgets.common.page_stack import Stack
-from tests.windows import the
-
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTableView
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import on_screen
+from tests.windows import elapse, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl, UnderlinedTabs
+from widgets.common.page_stack import Stack
 from widgets.library.layer_graph import LayerGraphView, colour_of
 from widgets.library.layers_view import LayersView, short_count
 from widgets.library.library_detail import Trial
@@ -90,7 +86,7 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
     the(SegmentedControl, view).choose("graph")
     view._choose("graph")
     view.search.setText("LINEAR")
-    view.search._say()
+    elapse(view.search)
     assert shown(view) == ["head", "never"]
     assert view._matches.text() == "2 of 4"
     assert [node.layer.name for node in view.graph._marked] == ["head"]

@@ -1,18 +1,10 @@
 """Datasets, Models, Loaders: what is chosen is looked at, and late answers do not mix things up."""
 
-from PySide6.QtWidgets import QTableView
-from widgets.common.buttons import SegmentedControl
-from widgets.common.buttons import UnderlinedTabs
-from widgets.common.fields import ComboBox
-from widgets.common.task_status import TaskStatus
-from widgets.library.library_detail import PreviewBanner
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QTableView
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import (
@@ -26,13 +18,15 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned, the
 from widgets.common import formats
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
+from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_groups import EntryModel, entries
-from widgets.library.library_detail import Trial
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 
@@ -178,7 +172,11 @@ def test_a_preview_shows_samples_and_what_looks_wrong(page):
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
     assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
-    assert "one class" in the(PreviewBanner, page.detail).accessibleName() + the(PreviewBanner, page.detail)._strong.text()
+    assert (
+        "one class"
+        in the(PreviewBanner, page.detail).accessibleName()
+        + the(PreviewBanner, page.detail)._strong.text()
+    )
 
 
 def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
@@ -227,7 +225,8 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     page.show_items((item("a"),))
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
     assert (
-        the(PreviewBanner, page.detail)._strong.text() == "The loader stopped at item 1000: no file 1000.png."
+        the(PreviewBanner, page.detail)._strong.text()
+        == "The loader stopped at item 1000: no file 1000.png."
     )
     assert button(page.detail, "Preview").isEnabled()
 
@@ -418,7 +417,11 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     dialog.show_error("A model needs a file bks_model.py.")
     if change == "kind":
-        model = next(b for b in the(SegmentedControl, dialog).findChildren(QAbstractButton) if b.text() == "Model")
+        model = next(
+            b
+            for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)
+            if b.text() == "Model"
+        )
         qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
         assert the(SegmentedControl, dialog).key() == "model"
     else:

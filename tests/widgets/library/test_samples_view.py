@@ -1,21 +1,12 @@
 """Samples by class, and how numbers are spread: chosen with the mouse or the keys alone."""
 
-from PySide6.QtWidgets import QStackedWidget
-from PySide6.QtWidgets import QTableView
-from widgets.common.fields import ComboBox
-from widgets.library.class_columns import ClassColumns
-from widgets.library.class_columns import ClassRows
-from widgets.library.distribution_card import ValuesCard
-from widgets.library.sample_grid import SampleGrid
-from tests.windows import the
-
 import base64
 from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QBuffer, QPoint, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QStackedWidget, QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.library.preview import (
@@ -29,12 +20,13 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
 from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
-from widgets.library.class_columns import ClassColumns
-from widgets.library.distribution_card import spread_words, titles
+from widgets.library.class_columns import ClassColumns, ClassRows
+from widgets.library.distribution_card import ValuesCard, spread_words, titles
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView

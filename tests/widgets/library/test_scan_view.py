@@ -1,20 +1,18 @@
 """The tab Scan: findings, and the samples of the selected one next to each other."""
 
-from PySide6.QtWidgets import QTableView
-from widgets.common.banner import Banner
-from widgets.common.cards import ProgressLine
-from widgets.library.sample_grid import SampleGrid
-from tests.windows import the
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
 from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
-from tests.windows import owned
+from tests.windows import owned, the
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
+from widgets.common.cards import ProgressLine
+from widgets.library.sample_grid import SampleGrid
 from widgets.library.scan_view import ScanView, _read_words
 
 
@@ -77,7 +75,10 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     assert view._where.text() == "Pairs 1 to 24 of 30; left training, right validation"
     for width in range(200, 700, 30):
         the(SampleGrid, view).resize(width, 600)
-        pairs = [(the(SampleGrid, view)._cell(n), the(SampleGrid, view)._cell(n + 1)) for n in range(0, 48, 2)]
+        pairs = [
+            (the(SampleGrid, view)._cell(n), the(SampleGrid, view)._cell(n + 1))
+            for n in range(0, 48, 2)
+        ]
         assert all(left.top() == right.top() for left, right in pairs)
         assert all(right.right() <= width for _, right in pairs)
 
@@ -121,7 +122,9 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
     where = the(QTableView, view).visualRect(view.model.index(1, 0)).center()
     with qtbot.waitSignal(view.samples_requested) as asked:
         qtbot.mouseClick(
-            the(QTableView, view).viewport(), Qt.MouseButton.LeftButton, pos=QPoint(where.x(), where.y())
+            the(QTableView, view).viewport(),
+            Qt.MouseButton.LeftButton,
+            pos=QPoint(where.x(), where.y()),
         )
     assert asked.args == [(("training", 4), ("training", 9))]
 

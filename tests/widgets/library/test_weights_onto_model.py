@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.library.library_detail import PreviewBanner
-from tests.windows import the
-
 import pytest
 from PySide6.QtCore import QMimeData, QPoint
 
@@ -14,7 +11,8 @@ from backend.services.context.container import open_services
 from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
+from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.plots.plot_view import PlotView
-from tests.windows import the
-
 import math
 
 import numpy as np
@@ -15,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -24,6 +21,7 @@ from widgets.plots.annotations import AxisSpan, Boundary, Post, text_width
 from widgets.plots.curve_data import CurveData, Gaps, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.plot_view import PlotView
 from widgets.plots.scale_button import ScaleButton
 
 pytestmark = pytest.mark.usefixtures("look")

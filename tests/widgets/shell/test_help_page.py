@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from widgets.common.rich_text import RichText
-from tests.windows import the
-
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QTextCursor
 from pytestqt.qtbot import QtBot
 
 from app.shell.help import DOCS, TOPICS, read_topics
-from tests.windows import on_screen
-from widgets.common.rich_text import _fragment_of
+from tests.windows import on_screen, the
+from widgets.common.rich_text import RichText, _fragment_of
 from widgets.shell.help_page import HelpPage, Topic
 
 LONG = "\n\n".join(f"Line {n}." for n in range(200))

@@ -1,10 +1,5 @@
 """The frame: places by click and by key, back and forward, a rail where the window is narrow."""
 
-from widgets.common.labels import IconLabel
-from widgets.common.scrim import Scrim
-from widgets.common.state_badge import RankRing
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
@@ -18,8 +13,11 @@ from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import IconButton
-from widgets.common.labels import Label
+from widgets.common.labels import IconLabel, Label
+from widgets.common.scrim import Scrim
+from widgets.common.state_badge import RankRing
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES

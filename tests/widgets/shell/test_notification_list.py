@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QListView
-from widgets.common.cards import StyledFrame
-from tests.windows import the
-
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QListView, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.windows import the
+from widgets.common.cards import StyledFrame
 from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
 from widgets.shell.notification_list import NoticeItem, NoticeList

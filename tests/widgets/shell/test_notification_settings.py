@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import ComboBox
-from widgets.common.labels import Label
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
+from tests.windows import button, the
+from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 MAIL = Mail("smtp.lab", ("a@lab", "b@lab"), "ring@lab", user="ring")
@@ -103,7 +102,10 @@ def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
     with qtbot.waitSignal(settings.test_requested) as requested:
         qtbot.mouseClick(settings._mail_test, Qt.MouseButton.LeftButton)
     assert requested.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
-    assert (button(settings, "Sending…").text(), button(settings, "Sending…").isEnabled()) == ("Sending…", False)
+    assert (button(settings, "Sending…").text(), button(settings, "Sending…").isEnabled()) == (
+        "Sending…",
+        False,
+    )
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert settings._mail_said.isVisible()
     assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Send a test", True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import ComboBox
-from widgets.shell.settings_rows import SettingsRow
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
 
 from backend.records.nodes.entry import SshFacts
 from backend.ssh.known_hosts import host_key
+from tests.windows import button, the
 from widgets.common.buttons import IconButton
+from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
+from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("look")

@@ -1,8 +1,5 @@
 """The tab Checkpoints says by what each is judged, whether it is proved, and keeps one always."""
 
-from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -11,10 +8,11 @@ from PySide6.QtCore import Qt
 from backend.records.jobs.config import CheckpointPolicy
 from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import button, the
 from widgets.common import formats
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, marks
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable, marks
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
 

@@ -1,11 +1,5 @@
 """Look inside a checkpoint: what is asked, what is shown, and what a late answer does."""
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.fields import SpinBox
-from widgets.common.page_stack import Stack
-from widgets.common.task_status import TaskStatus
-from tests.windows import button, the
-
 import base64
 from dataclasses import replace
 
@@ -26,9 +20,13 @@ from backend.records.library.inspection import (
 )
 from backend.records.library.preview import ChannelStatistics, Histogram, SamplePart
 from backend.training.tools.thumbnails import png
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import SpinBox
 from widgets.common.labels import Label
+from widgets.common.page_stack import Stack
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
@@ -176,6 +174,8 @@ def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediat
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
     the(SpinBox, dialog).setValue(1)
     dialog.ask()
-    assert "There is no sample 1. They are numbered from 0." in the(TaskStatus, dialog).message.text()
+    assert (
+        "There is no sample 1. They are numbered from 0." in the(TaskStatus, dialog).message.text()
+    )
     dialog.reject()
     assert controller.dialog.now is None

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
-from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
-from widgets.jobs.checkpoints.prediction_view import GuessBars
-from widgets.jobs.checkpoints.prediction_view import SampleAnswer
-from widgets.library.sample_grid import SampleGrid
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -22,11 +13,16 @@ from backend.records.jobs.prediction import CLASSES, VALUES, PredictedSample, Pr
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import button, the
 from widgets.common import theme
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import ColourKeys, PrecisionRecall
-from widgets.jobs.checkpoints.prediction_view import PredictionView, SampleAnswer
+from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, SampleAnswer
 from widgets.jobs.checkpoints.try_dialog import TryDialog
+from widgets.library.sample_grid import SampleGrid
 
 MADE = (checkpoint(1), checkpoint(2))
 
@@ -67,7 +63,11 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     assert request.given.files == ("/home/three.png",)
     dialog.show_answers(request, (tries.photo(),))
     (view,) = shown(dialog)
-    assert the(GuessBars, the(SampleAnswer, view)).accessibleDescription().startswith("3: 96\N{NO-BREAK SPACE}%, ")
+    assert (
+        the(GuessBars, the(SampleAnswer, view))
+        .accessibleDescription()
+        .startswith("3: 96\N{NO-BREAK SPACE}%, ")
+    )
     assert the(SampleAnswer, view)._title.text() == "a three.png"
     assert view._grid.parent() is None, "there is nothing to choose from"
     assert the(SegmentedControl, view).isHidden()

@@ -1,12 +1,5 @@
 """The curves of the open job: what the run did stands on the axis, and everything can be taken."""
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.fields import Slider
-from widgets.jobs.curves.curve_cards import LargePlot
-from widgets.jobs.curves.curves_layout import CurvesBody
-from widgets.plots.plot_view import PlotView
-from tests.windows import the
-
 import numpy as np
 import pytest
 from PySide6.QtCore import QRect
@@ -19,12 +12,18 @@ from backend.records.jobs.state import JobState
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import Slider
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import CurvesBody
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan
+from widgets.plots.plot_view import PlotView
 
 STEPS = list(range(1, 61))
 RATES = [0.1] * 30 + [0.01] * 30
@@ -60,7 +59,9 @@ def tab(qtbot, look):
 
 def said(tab, step):
     """What the read-out says happened at a step, behind where that is."""
-    return the(LargePlot, tab).read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+    return (
+        the(LargePlot, tab).read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+    )
 
 
 def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
@@ -158,7 +159,9 @@ def test_marks_go_with_the_axis(tab, axis):
 
 
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
-    the(SegmentedControl, tab)._group.button(the(SegmentedControl, tab)._keys.index("clock")).click()
+    the(SegmentedControl, tab)._group.button(
+        the(SegmentedControl, tab)._keys.index("clock")
+    ).click()
     when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
     assert the(LargePlot, tab).read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
@@ -203,7 +206,9 @@ def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
     tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
     qtbot.waitUntil(lambda: "dice" in tab._small)
     assert tab._small["dice"].panel.log_y, "what comes later, too"
-    the(SegmentedControl, tab)._group.button(the(SegmentedControl, tab)._keys.index("clock")).click()
+    the(SegmentedControl, tab)._group.button(
+        the(SegmentedControl, tab)._keys.index("clock")
+    ).click()
     qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab._panels()))
     assert all(panel.log_y for panel in tab._panels())
 

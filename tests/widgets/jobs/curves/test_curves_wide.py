@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.cards import Scroll
-from widgets.jobs.curves.curve_cards import LargePlot
-from tests.windows import the
-
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint
@@ -13,8 +9,11 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
+from tests.windows import the
+from widgets.common.cards import Scroll
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
 from widgets.jobs.curves.curves_tab import CurvesTab
 
@@ -45,13 +44,17 @@ def place(tab: CurvesTab, part: QWidget) -> QPoint:
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
     small = tab._small["accuracy"]
-    assert place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    assert (
+        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    )
     widen(tab, TWO)
     assert place(tab, small).x() > place(tab, the(LargePlot, tab)).x() + the(LargePlot, tab).width()
     assert place(tab, small).y() < place(tab, the(LargePlot, tab)).y()
     assert place(tab, tab._small["learning_rate"]).x() > place(tab, small).x()
     widen(tab, ONE)
-    assert place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    assert (
+        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    )
 
 
 def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:

@@ -1,8 +1,5 @@
 """What the head of a job says in figures is true now, and stays true."""
 
-from widgets.common.key_value_row import KeyValueRow
-from tests.windows import the
-
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,7 +13,9 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.summary import line_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs

@@ -1,18 +1,5 @@
 """The open job: one act that fits its state, curves without gaps, the first failure in front."""
 
-from widgets.common.banner import Banner
-from widgets.common.buttons import SegmentedControl
-from widgets.common.cards import EmptyState
-from widgets.common.fields import ComboBox
-from widgets.common.fields import LineEdit
-from widgets.common.key_value_row import KeyValueRow
-from widgets.common.task_status import TaskStatus
-from widgets.jobs.curves.curve_cards import LargePlot
-from widgets.jobs.detail.job_name import JobName
-from widgets.jobs.detail.job_progress import JobProgress
-from widgets.jobs.detail.job_tabs import JobTabs
-from tests.windows import button, the
-
 import math
 from dataclasses import replace
 
@@ -32,13 +19,23 @@ from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import button, the
 from widgets.common import formats
-from widgets.common.buttons import Button
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox, LineEdit
+from widgets.common.key_value_row import KeyValueRow
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_progress import JobProgress
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.page.bundle_dialog import BundleDialog
 
@@ -486,14 +483,19 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(changed(FAILED, alarms=(alarm,)))
     assert not the(Banner, detail).isVisible()
-    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == ["diverges", "failed here"]
+    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == [
+        "diverges",
+        "failed here",
+    ]
 
 
 def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == ["failed here, not a number"]
+    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == [
+        "failed here, not a number"
+    ]
 
 
 def test_each_button_that_copies_says_what(detail):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import button, the
-
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.nodes import samples
-from tests.windows import owned
+from tests.windows import button, owned, the
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -54,5 +51,7 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     assert the(PlacementPicker, dialog).value() == [{"node": "gpu01", "gpus": gpus}]
     assert button(dialog, "Resume on 8 processes").text() == "Resume on 8 processes"
     assert button(the(PlacementPicker, dialog), "Select 16 for me").text() == "Select 16 for me"
-    qtbot.mouseClick(button(the(PlacementPicker, dialog), "Select 16 for me"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(
+        button(the(PlacementPicker, dialog), "Select 16 for me"), Qt.MouseButton.LeftButton
+    )
     assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01", "gpu09"]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QStackedWidget
-from widgets.common.labels import Label
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
-from PySide6.QtWidgets import QTableView, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCommand
 from backend.records.queue.entry import Queue
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab

@@ -1,9 +1,5 @@
 """The runs of a job: a list behind the number in its head, and an earlier one to be looked at."""
 
-from widgets.common.banner import Banner
-from widgets.jobs.detail.job_tabs import JobTabs
-from tests.windows import the
-
 from datetime import UTC, datetime
 
 import pytest
@@ -16,9 +12,12 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.detail.run_history_menu import run_words
 from widgets.jobs.page.jobs_page import JobsPage
 

@@ -1,8 +1,5 @@
 """A node that slows a job is named with its cost and its cause, and is one click away."""
 
-from widgets.common.banner import Banner
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
@@ -12,7 +9,9 @@ from backend.records.jobs.state import JobState
 from tests.asks import asks
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common import theme
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from widgets.jobs.detail.job_progress import JobProgress
-from tests.windows import button, the
-
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCheck
 from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from tests.windows import button, the
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.form.job_form import JobForm
 
 LEFT = Qt.MouseButton.LeftButton

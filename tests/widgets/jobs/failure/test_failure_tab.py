@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.fields import Slider
-from tests.windows import the
-
 import math
 from dataclasses import replace
 
@@ -19,7 +16,9 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.fields import Slider
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail

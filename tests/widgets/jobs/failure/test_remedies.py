@@ -1,9 +1,5 @@
 """A failed job offers what helps against its cause, and never first what fails again."""
 
-from widgets.common.key_value_row import KeyValueRow
-from widgets.jobs.placement.placement_picker import PlacementPicker
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -18,13 +14,15 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
+from tests.windows import button, the
 from widgets.common.buttons import Button
-from widgets.common.key_value_row import Fact
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.remedies import cause_of, remedies
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 NODES = {name: samples.state(name, "ours", 2) for name in ("gpu06", "gpu07")}
 ON_GPUS = replace(
@@ -105,19 +103,27 @@ def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
     with asks(detail.job_actions, do.RESUME_WITH) as told:
-        qtbot.mouseClick(button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
     with asks(detail.job_actions, do.RESUME_WITH) as told:
-        qtbot.mouseClick(button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"optimizer.lr": 0.01}]
     with asks(detail.job_actions, do.CLONE_WITH) as told:
-        qtbot.mouseClick(button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
     with asks(detail.job_actions, do.RESUME_ELSEWHERE) as told:
-        qtbot.mouseClick(button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
+        )
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert told.args == ["a", rest]
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
@@ -206,10 +212,17 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
     detail.show_pasts({}, {}, 0.0)
     QApplication.processEvents()
     tab = detail.failure
-    buttons = (tab._changed, tab._without, button(tab, "Choose GPUs…"), button(tab, "Resume"), tab._clone, button(tab, "Log of rank 3"))
-    for button in filter(QWidget.isVisible, buttons):
-        right = button.mapTo(tab, button.rect().bottomRight()).x()
-        assert right < tab.width() - PAGE_MARGIN, button.text()
+    buttons = (
+        tab._changed,
+        tab._without,
+        button(tab, "Choose GPUs…"),
+        button(tab, "Resume"),
+        tab._clone,
+        button(tab, "Log of rank 3"),
+    )
+    for shown in filter(QWidget.isVisible, buttons):
+        right = shown.mapTo(tab, shown.rect().bottomRight()).x()
+        assert right < tab.width() - PAGE_MARGIN, shown.text()
 
 
 @pytest.mark.parametrize(

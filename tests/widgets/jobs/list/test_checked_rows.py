@@ -1,10 +1,5 @@
 """Several jobs are ticked in the list by mouse and by keys, and the bar says what fits them."""
 
-from widgets.common.buttons import SegmentedControl
-from widgets.common.labels import Label
-from widgets.jobs.detail.job_tabs import JobTabs
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
@@ -16,7 +11,11 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
 ENDED = changed(LIVE, state=JobState.FINISHED, updated="2026-11-20T11:00:00Z")

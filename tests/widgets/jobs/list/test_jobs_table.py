@@ -1,8 +1,5 @@
 """The wide table: found, sorted, filtered, changed and acted on, and nice to look at."""
 
-from widgets.common.labels import Label
-from tests.windows import the
-
 import time
 from dataclasses import astuple, replace
 
@@ -19,7 +16,8 @@ from backend.records.jobs.view import JobView
 from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen, owned
+from tests.windows import elapse, on_screen, owned, the
+from widgets.common.labels import Label
 from widgets.common.painting import text_width
 from widgets.common.theme import SIDEBAR_W
 from widgets.jobs.actions import job_actions as do
@@ -129,7 +127,7 @@ def click_head(page, column):
 
 def search(page, text):
     page.table.search.setText(text)
-    page.table.search._say()
+    elapse(page.table.search)
 
 
 @pytest.mark.parametrize(

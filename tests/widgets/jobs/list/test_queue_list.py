@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.banner import Banner
-from widgets.common.fields import LineEdit
-from widgets.common.fields import SpinBox
-from widgets.common.labels import Label
-from tests.windows import button, the
-
 from datetime import datetime, timedelta
 
 import pytest
@@ -25,7 +19,11 @@ from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from tests.windows import button, the
 from widgets.common.actions import fill_menu
+from widgets.common.banner import Banner
+from widgets.common.fields import LineEdit, SpinBox
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.form.job_form import JobForm

@@ -1,9 +1,5 @@
 """A sweep is one row among the jobs: it folds, it says how its jobs are, and it acts on all."""
 
-from widgets.common.labels import Label
-from widgets.common.state_badge import StateBadge
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
@@ -17,7 +13,10 @@ from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
+from tests.windows import elapse, the
 from widgets.common import formats
+from widgets.common.labels import Label
+from widgets.common.state_badge import StateBadge
 from widgets.common.theme import ONE_PANE_BELOW_W, RAIL_W
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
@@ -140,12 +139,12 @@ def test_what_is_folded_is_told_once_to_be_remembered_and_can_be_brought_back(pa
 
 def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_that_search(page):
     page.list.search.setText("0.05")
-    page.list.search._say()
+    elapse(page.list.search)
     assert below(page.model) == [IDS[2]]
     page.sweeps.fold(LIST, LR, True)
     assert below(page.model) == []
     page.list.search.setText("lr=0.1")
-    page.list.search._say()
+    elapse(page.list.search)
     assert below(page.model) == [IDS[1]]
     page.list.clear()
     assert below(page.model) == [], "as it was before the search"
@@ -234,7 +233,9 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
     assert button.isEnabled() is bool(stop)
     assert button.text() == (stop or "Stop")
     rests = not stop
-    assert button(page.sweep.study, "Resume study").isEnabled() is (rests and set(states) != {ENDED})
+    assert button(page.sweep.study, "Resume study").isEnabled() is (
+        rests and set(states) != {ENDED}
+    )
 
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):

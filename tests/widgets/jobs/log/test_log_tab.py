@@ -1,16 +1,11 @@
 """The tab Log: it asks for what is in sight, follows, searches, and shows text as text."""
 
-from PySide6.QtWidgets import QStackedWidget
-from widgets.common.cards import EmptyState
-from widgets.common.fields import ComboBox
-from widgets.common.fields import SearchField
-from tests.windows import button, the
-
 from dataclasses import astuple
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QStackedWidget
 
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
@@ -18,6 +13,9 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
+from tests.windows import button, the
+from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox, SearchField
 from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
 from widgets.jobs.log.log_tab import LogSearch, LogTab
 from widgets.jobs.log.log_view import CHUNK

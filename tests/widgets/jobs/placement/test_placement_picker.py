@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.cards import Scroll
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -15,9 +12,10 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
-from tests.windows import owned
+from tests.windows import button, owned, the
 from widgets.common import formats
 from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
 from widgets.common.labels import Label
 from widgets.jobs.placement.gpu_choice import choose, why_away
 from widgets.jobs.placement.placement_picker import PlacementPicker

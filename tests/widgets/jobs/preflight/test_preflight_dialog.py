@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from widgets.common.cards import ProgressLine
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -14,6 +11,8 @@ from pytestqt.qtbot import QtBot
 from backend.records.nodes.preflight import Fix, PreflightFinding, placement_after
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
+from tests.windows import button, the
+from widgets.common.cards import ProgressLine
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
@@ -97,7 +96,9 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     row = dialog._rows[MPI]
     assert row._working.text() == "Horovod…"
     assert not row.button.isVisible()
-    assert not button(dialog, "Check again").isEnabled(), "a look beside it would find what is half done"
+    assert not button(dialog, "Check again").isEnabled(), (
+        "a look beside it would find what is half done"
+    )
     assert dialog._rows[AGENT].button.isEnabled()
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]

@@ -1,17 +1,11 @@
 """S13: what the nodes did while a job ran, under its own time and in its curves."""
 
-from PySide6.QtWidgets import QTableView
-from widgets.common.buttons import SegmentedControl
-from widgets.common.fields import ComboBox
-from widgets.jobs.curves.curve_cards import LargePlot
-from tests.windows import the
-
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractSlider, QApplication
+from PySide6.QtWidgets import QAbstractSlider, QApplication, QTableView
 
 from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import HistoryWriter
@@ -29,9 +23,13 @@ from tests.job_views import changed
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common import theme
+from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Scroll
+from widgets.common.fields import ComboBox
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip

@@ -1,14 +1,11 @@
 """The tab Ranks has the columns that its job can fill, and no empty rows."""
 
-from PySide6.QtWidgets import QTableView
-from tests.windows import the
-
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTableView
 
 from tests.job_views import changed
 from tests.pictures import lab
-from tests.windows import on_screen
+from tests.windows import on_screen, the
 from widgets.jobs.ranks.ranks_tab import RanksTab
 
 OF_GPUS = {"GPU", "Process", "Memory", "Use"}

@@ -1,11 +1,5 @@
 """A node's page shows the reading it was given, and what is wrong in one sentence."""
 
-from widgets.common.cards import PageHeader
-from widgets.nodes.history.history_card import HistoryCard
-from widgets.nodes.page.node_lists import FindingsCard
-from widgets.nodes.page.node_lists import ProcessesCard
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
@@ -23,10 +17,14 @@ from backend.records.nodes.reading import (
 from tests.asks import asks
 from tests.pictures import lab
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import Button
+from widgets.common.cards import PageHeader
 from widgets.common.labels import Label
+from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.page.node_actions import CHECK, NodeActions
+from widgets.nodes.page.node_lists import FindingsCard, ProcessesCard
 from widgets.nodes.page.node_page import NodePage
 
 NOON = 1_700_000_000.0

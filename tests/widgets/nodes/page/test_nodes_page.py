@@ -1,16 +1,5 @@
 """The place Nodes: one computer by itself, several as a rack, and the ways between them."""
 
-from widgets.common.actions import MoreButton
-from widgets.common.cards import PageHeader
-from widgets.common.fields import SearchField
-from widgets.common.key_value_row import KeyValueRow
-from widgets.nodes.history.history_card import HistoryCard
-from widgets.nodes.page.attention import AttentionCards
-from widgets.nodes.page.node_lists import FindingsCard
-from widgets.nodes.page.node_lists import JobsCard
-from widgets.nodes.page.node_lists import ProcessesCard
-from tests.windows import button, the
-
 from dataclasses import replace
 
 import pytest
@@ -26,11 +15,17 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned, the
+from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button
+from widgets.common.cards import PageHeader
+from widgets.common.fields import SearchField
+from widgets.common.key_value_row import KeyValueRow
+from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import past_of
 from widgets.nodes.page import node_actions as do
-from widgets.nodes.page.attention import attentions
+from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.page.rack import DIMMED_ROLE
 from widgets.nodes.row.node_row import node_row
@@ -57,12 +52,6 @@ def page(qtbot, clock):
     page = on_screen(qtbot, NodesPage(clock), 1176, 900)
     page.show_jobs(VIEWS)
     return page
-
-
-def button(widget, text):
-    """The one visible button with this text."""
-    (found,) = (b for b in widget.findChildren(Button) if b.text() == text and b.isVisible())
-    return found
 
 
 def press(qtbot, widget, text):

@@ -1,8 +1,5 @@
 """The rack: every node at its place, repainted one by one, reachable by keys."""
 
-from widgets.nodes.page.rack import RowReadOut
-from tests.windows import the
-
 from dataclasses import replace
 
 import pytest
@@ -11,8 +8,8 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
-from tests.windows import on_screen
-from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, density_of
+from tests.windows import on_screen, the
+from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, RowReadOut, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
 

@@ -1,23 +1,20 @@
 """Add a node: faults while typing, and nobody trusts a key by pressing Enter."""
 
-from widgets.common.task_status import TaskStatus
-from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage
-from widgets.nodes.provisioning.host_key_pages import PassphrasePage
-from widgets.nodes.provisioning.host_key_pages import TrustPage
-from tests.windows import button, the
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
+from tests.windows import button, the
 from widgets.common.buttons import Button
+from widgets.common.task_status import TaskStatus
 from widgets.nodes.provisioning.add_node_dialog import (
     AddNodeDialog,
     NodeRequest,
     host_fault,
     suggested_name,
 )
+from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
 
 pytestmark = pytest.mark.usefixtures("look")
 KEY = HostKey("gpu13", 22, "ssh-ed25519", "AAAA", "SHA256:k3J9wq7Y0sJm9TgR0ePZ")
@@ -205,7 +202,10 @@ def test_a_refusal_of_what_is_hidden_shows_it(looking):
 def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
     looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
     assert the(TaskStatus, looking).message.isVisible()
-    assert the(TaskStatus, looking).message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+    assert (
+        the(TaskStatus, looking).message.text()
+        == "gpu13 did not answer for 10 s. Is it switched on?"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,5 @@
 """Setting up nodes: each step in a line, the live one with its last words, several side by side."""
 
-from widgets.nodes.provisioning.host_key_pages import KeyPlate
-from widgets.nodes.provisioning.host_key_pages import TrustedKey
-from widgets.nodes.provisioning.step_list import SetUpView
-from tests.windows import button, the
-
 import time
 from dataclasses import replace
 
@@ -15,8 +10,10 @@ from PySide6.QtWidgets import QPushButton
 
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY, default
+from tests.windows import button, the
+from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
-from widgets.nodes.provisioning.step_list import STEPS, last_lines, step_time
+from widgets.nodes.provisioning.step_list import STEPS, SetUpView, last_lines, step_time
 
 pytestmark = pytest.mark.usefixtures("look")
 DONE, RUNNING, FAILED = StepState.DONE, StepState.RUNNING, StepState.FAILED
@@ -56,7 +53,9 @@ def dialog(qtbot):
 
 def test_before_it_begins_the_plan_is_seen(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
-    assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(STEPS.values())
+    assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(
+        STEPS.values()
+    )
     assert dialog._address.text() == "mai@10.0.4.23"
     assert dialog._sentence.text() == "Not started."
 
@@ -175,7 +174,9 @@ def test_closing_cancels_nothing(dialog, qtbot, how):
     assert button(dialog, "Continue in the background").text() == "Continue in the background"
     with qtbot.assertNotEmitted(dialog.cancel_requested):
         if how == "button":
-            qtbot.mouseClick(button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton)
+            qtbot.mouseClick(
+                button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton
+            )
         elif how == "escape":
             qtbot.keyClick(dialog, Qt.Key.Key_Escape)
         else:

@@ -1,7 +1,5 @@
 """How nodes are set up: each choice says what it is for, and what does not fit says so at once."""
 
-from tests.windows import button
-
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,7 @@ from backend.records.nodes.provisioning_options import (
     SetUpOptions,
 )
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
@@ -85,7 +83,10 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._trouble.isVisible()
     dialog.show_entries((node("gpu1"),))
-    assert (button(dialog, "Set up").isEnabled(), button(dialog, "Refresh").isVisible()) == (True, False)
+    assert (button(dialog, "Set up").isEnabled(), button(dialog, "Refresh").isVisible()) == (
+        True,
+        False,
+    )
     assert not dialog._trouble.isVisible()
 
 
@@ -101,7 +102,10 @@ def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask,
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):
     names = tuple(f"gpu{number}" for number in range(64))
     dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
-    assert (dialog.ticked(), button(dialog, "Set up 2 nodes").text()) == (("gpu1", "gpu60"), "Set up 2 nodes")
+    assert (dialog.ticked(), button(dialog, "Set up 2 nodes").text()) == (
+        ("gpu1", "gpu60"),
+        "Set up 2 nodes",
+    )
     qtbot.mouseClick(button(dialog, "All"), LEFT)
     assert dialog.ticked() == names
     assert all(box.isChecked() for box in dialog._boxes.values())
