@@ -40,10 +40,15 @@ def button(place: QWidget, text: str) -> QAbstractButton:
     return found
 
 
+def windows(kind: type[W]) -> list[W]:
+    """Return the visible windows of a kind."""
+    shown = (one for one in QApplication.topLevelWidgets() if one.isVisible())
+    return [one for one in shown if isinstance(one, kind)]
+
+
 def window(kind: type[W]) -> W:
     """Return the only visible window of a kind."""
-    shown = (one for one in QApplication.topLevelWidgets() if one.isVisible())
-    (found,) = (one for one in shown if isinstance(one, kind))
+    (found,) = windows(kind)
     return found
 
 

@@ -10,11 +10,12 @@ from backend.services.context.container import open_services
 from tests.asks import menu_of
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import button, on_screen, the
+from tests.windows import button, on_screen, the, window, windows
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -92,7 +93,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
 ):
     fill(services, ids[0])
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
-    dialog = trash._dialog.now
+    dialog = window(TrashDialog)
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     button(dialog, "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
@@ -108,7 +109,7 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
-    button(trash._dialog.now, "Move to trash").click()
+    button(window(TrashDialog), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.total == 2, "what went with the other desktop, the next listing takes away"
     told = the(Label, toast).text()
@@ -123,7 +124,7 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
 def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
     page.job_actions.ask(do.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
-    button(trash._dialog.now, "Move to trash").click()
+    button(window(TrashDialog), "Move to trash").click()
     assert (
         the(Label, toast)
         .text()
@@ -134,6 +135,6 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
 
 def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
     page.job_actions.ask(do.TRASH_ALL, ids)
-    trash._dialog.now.reject()
+    window(TrashDialog).reject()
     assert len(services.jobs.queries.list()) == 3
-    assert trash._dialog.now is None
+    assert not windows(TrashDialog)

@@ -22,10 +22,11 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
-from tests.windows import button, the
+from tests.windows import button, the, window
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormSide
+from widgets.jobs.list.bulk_dialogs import TrashDialog
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 
@@ -121,7 +122,7 @@ def test_several_jobs_go_to_the_trash_when_that_was_asked(hands, table, data_roo
     choose_rows(hands, table, names)
     hands.press("Del")
     # Not before it is known how much goes along.
-    hands.wait(lambda: button(program._job_trash._dialog.now, "Move to trash").isEnabled())
+    hands.wait(lambda: button(window(TrashDialog), "Move to trash").isEnabled())
     hands.tab_to("Move to trash")
     assert all(data_root.job(job_id).path.exists() for job_id in gone), "only asked"
     hands.press("Space")
