@@ -8,12 +8,14 @@ from PySide6.QtTest import QTest
 from tests.app.keyboard_window import rows
 from tests.app.pointer import Hands
 from tests.app.used_data_root import WAITING, rows_of_all
+from tests.windows import the
 from widgets.common.cards import Card, PageHeader
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.list.job_list_model import JobColumn
 from widgets.jobs.list.job_list_view import JobListView
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.plot_view import PlotView
 
 PRESSED = {}
 """What presses a key and sees what it does, by its place and its words in the sheet."""
@@ -101,7 +103,7 @@ class Desk:
         part = next(part for part in parts if part.isVisible())
         at = QPoint(3, 3)
         if place == "plot":
-            part = part._plot.viewport()
+            part = the(PlotView, part).viewport()
             at = part.rect().center()
         elif place == "row":
             at = part.visualRect(part.currentIndex()).center()

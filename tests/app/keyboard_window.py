@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QListView, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
 from tests.app.pointer import Hands
 from tests.app.used_data_root import move_in, move_out, rows_of_all
 from tests.programs import end
+from tests.windows import the
 from widgets.common.theme_manager import ThemeChoice
 
 _CTRL = Qt.KeyboardModifier.ControlModifier
@@ -78,7 +79,7 @@ def open_job(hands, program, name):
     """By its name, as everything can be opened."""
     hands.press("Ctrl+K")
     hands.write(name)
-    found = program.frame.palette._list
+    found = the(QListView, program.frame.palette)
     hands.wait(lambda: found.currentIndex().data() == name)
     hands.press("Return")
 

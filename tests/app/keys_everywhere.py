@@ -7,6 +7,8 @@ from PySide6.QtWidgets import QApplication
 from tests.app.key_desk import presses
 from tests.app.used_data_root import FALLING
 from tests.fakes import trained
+from tests.windows import the
+from widgets.common.labels import Label
 from widgets.shell.shortcuts import KEYS
 
 
@@ -65,7 +67,7 @@ def _(desk, press):
         made = trained.job(root, f"made elsewhere {desk.jobs.total}", FALLING[:10])
         desk.window.toast.hide()
         press()
-        assert desk.window.toast._text.text() == "Refreshing…"
+        assert the(Label, desk.window.toast).text() == "Refreshing…"
         desk.wait(lambda: desk.jobs.model.line(made) is not None)
     finally:
         poller.start()

@@ -13,8 +13,11 @@ from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
 from tests.pictures import lab
+from tests.windows import the
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.list.job_list_model import JobColumn
 
 
@@ -148,14 +151,14 @@ def _(desk, press):
     detail = desk.open("slow")
     detail._choose_tab("ranks")
     press()
-    assert detail._tabs.key() == "curves"
+    assert the(JobTabs, detail).key() == "curves"
 
 
 @presses("Next tab", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
     press()
-    assert detail._tabs.key() == "ranks"
+    assert the(JobTabs, detail).key() == "ranks"
 
 
 def _logarithmic(axis, plots_of):
@@ -295,7 +298,7 @@ def _(desk, press):
     desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
     _answer = answer_file_dialog(desk.folder)
     press()
-    told = desk.window.toast._text
+    told = the(Label, desk.window.toast)
     desk.wait(lambda: told.text().startswith("Exported 0 of 2 jobs."))
     assert "no checkpoint" in told.text()
 

@@ -13,10 +13,12 @@ from backend.records.library.preview import DataSize
 from backend.services.jobs.dataset_size import DataSizes
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
-from widgets.common.fields import LineEdit
+from tests.windows import button, elapse, setting_field, the
+from widgets.common.fields import FaultLine, LineEdit
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 __all__ = ["places", "services"]
 
@@ -139,15 +141,15 @@ def form(qtbot, services, immediately, monkeypatch):
 
 def told(form):
     """What is said after the check; nothing else was said."""
-    form._request_check()
+    elapse(form)
     assert not form._start_button.isEnabled()
     assert not form._queue_button.isEnabled()
-    assert not form._save_button.isEnabled()
+    assert not button(form, "Save draft").isEnabled()
     assert form._start_button.text() == form._foot_start.text() == "1 problem to fix"
     form._start()
     form._foot_start.click()
     at_fault = {path: f.error() for path, f in form._fields._fields.items() if f.error()}
-    placed = form._picker._error.text()
+    placed = the(FaultLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
 
 
@@ -160,12 +162,12 @@ def test_faults_of_every_part_are_told_at_once(form, services):
     gone = {"dataset": "gone", "start_from": "gone/best"}
     placed = [{"node": "gone", "processes": 1}]
     form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placed, **gone)))
-    form._request_check()
+    elapse(form)
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
-    assert form._picker._error.text().startswith("There is no node “gone”")
+    assert the(FaultLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
-    form._request_check()
+    elapse(form)
     at_fault = {path for path, field in form._fields._fields.items() if field.error()}
     assert at_fault == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
 
@@ -175,13 +177,13 @@ def test_the_items_are_counted_although_something_else_is_wrong(form, services, 
     monkeypatch.setattr(DataSizes, "known", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
-    form._request_check()
+    elapse(form)
     assert asked == ["tiny"]
 
 
 def test_without_a_bad_input_it_may_start(form):
     form.show_draft(JobDraft(raw_job(1)))
-    form._request_check()
+    elapse(form)
     assert form._start_button.text() == "Start on 1 process"
     assert form._start_button.isEnabled()
 
@@ -190,7 +192,7 @@ def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
     placed = [{"node": HERE, "processes": 3}]
     strategy = {"name": "downpour", "n_push": 2}
     form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placed, strategy=strategy)))
-    form._request_check()
+    elapse(form)
     found = form._check
     assert (found.workers, found.servers) == (2, 1)
     assert (found.global_batch, found.steps_per_epoch) == (64, 8)
@@ -199,12 +201,12 @@ def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
 @pytest.mark.parametrize(("path", "typed", "sentence"), TYPED)
 def test_m2_what_is_typed_wrong_is_told_at_its_field(form, path, typed, sentence):
     form.show_draft(JobDraft(raw_job(1)))
-    control = form._fields.field(path).control
+    control = setting_field(form, path).control
     assert isinstance(control, LineEdit)
     control.setText(typed)
     assert told(form) == {path: sentence}
     assert is_one_sentence(sentence)
-    assert form._fields.field(path).control.property("bad") == "true"
+    assert setting_field(form, path).control.property("bad") == "true"
     assert form._fields.first_at_fault() is control
 
 
@@ -248,6 +250,6 @@ def test_m2_what_has_no_field_is_told_among_the_checks(form):
 
 def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
-    form._request_check()
+    elapse(form)
     assert form._start_button.text() == "2 problems to fix"
-    assert form._fields.first_at_fault() is form._fields.field("epochs").control
+    assert form._fields.first_at_fault() is setting_field(form, "epochs").control

@@ -29,6 +29,9 @@ from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
+from tests.windows import the
+from widgets.common.banner import Banner
+from widgets.common.state_badge import StateBadge
 from widgets.jobs.actions import job_actions as do
 
 pytest_plugins = [
@@ -71,7 +74,7 @@ class Seen:
 
     @property
     def word(self):
-        return self.program.jobs.detail.header._badge._word.text()
+        return the(StateBadge, self.program.jobs.detail.header)._word.text()
 
     @property
     def act(self):
@@ -80,7 +83,7 @@ class Seen:
     @property
     def said(self):
         """What stands atop the open job, "" for nothing."""
-        banner = self.program.jobs.detail._banner
+        banner = the(Banner, self.program.jobs.detail)
         return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
 
     @property

@@ -20,6 +20,10 @@ from tests.app.conftest import TRIED
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
+from tests.windows import button, elapse, setting_field, the
+from widgets.common.labels import Label
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot, FormSide
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -69,38 +73,38 @@ def form(qtbot, services, runner, monkeypatch):
 
 
 def verdict(form):
-    assert form._result.text() == form._foot.result.text()
+    assert form._result.text() == the(FormFoot, form).result.text()
     return form._result.text()
 
 
 def line(form):
-    return form._sections.trial._words.text()
+    return the(Label, the(FormSections, form).trial).text()
 
 
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
-    form._request_check()
+    elapse(form)
     assert verdict(form) == "Trying one batch…"
     assert form._start_button.isEnabled(), "a person may know better"
     runner.let_go()
     assert verdict(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
     qtbot.keyClick(form, Qt.Key.Key_F5)
-    form._request_check()
+    elapse(form)
     assert runner.waiting == [], "it is known by the hashes of the files"
 
 
 def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
-    form._request_check()
+    elapse(form)
     runner.let_go()
     assert verdict(form) == "One batch fails"
-    assert form._fields.field("model").error() == MISFIT.with_remedy
-    assert form._foot.figures.text() == MISFIT.with_remedy
+    assert setting_field(form, "model").error() == MISFIT.with_remedy
+    assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
     assert form._start_button.text() == "Start anyway"
     said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
     assert said == MISFIT.with_remedy
-    form._request_check()
+    elapse(form)
     assert runner.waiting == [], "the same files fail again"
     form._start()
     assert len(form.started) == 1, "this computer may lack what the nodes have"
@@ -108,23 +112,23 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
 
 def test_a_loader_that_fails_is_told_at_the_loader(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(ToolError("No files.", part="loader")))
-    form._request_check()
+    elapse(form)
     runner.let_go()
-    assert form._fields.field("loader").error() == "No files."
-    assert form._fields.field("model").error() == ""
+    assert setting_field(form, "loader").error() == "No files."
+    assert setting_field(form, "model").error() == ""
 
 
 def test_a_trial_that_failed_is_made_again_by_its_button(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
-    form._request_check()
+    elapse(form)
     runner.let_go()
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
-    button = form._sections.trial.button
+    button = the(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
     assert verdict(form) == "Ready to start"
-    assert form._fields.field("model").error() == ""
+    assert setting_field(form, "model").error() == ""
 
 
 def test_another_choice_ends_the_trial_and_is_tried_itself(
@@ -133,10 +137,10 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     (tmp_path / "other").mkdir()
     (tmp_path / "other/bks_model.py").write_text(f"# another\n{MODEL}")
     services.library.import_item(Kind.MODEL, tmp_path / "other", "other")
-    form._request_check()
+    elapse(form)
     first = form.controller._trial
     form.show_draft(JobDraft(raw_job(1, model="other")))
-    form._request_check()
+    elapse(form)
     assert first.is_cancelled
     tried = []
     monkeypatch.setattr(
@@ -146,19 +150,19 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     assert tried == ["other"]
     assert verdict(form) == "Ready to start"
     form.show_draft(JobDraft(raw_job(1)))
-    form._request_check()
+    elapse(form)
     runner.let_go()
     assert tried == ["other", "tiny"], "the one that was cancelled is not taken for tried"
 
 
 def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot):
-    form._request_check()
-    button = form._sections.trial.button
+    elapse(form)
+    button = the(FormSections, form).trial.button
     assert button.text() == "Cancel"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
     assert (line(form), button.text()) == ("One batch shows whether they fit", "Try one batch")
-    form._request_check()
+    elapse(form)
     assert runner.waiting == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
@@ -167,15 +171,15 @@ def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot)
 
 def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner, monkeypatch):
     monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
-    form._request_check()
+    elapse(form)
     runner.let_go()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")
-    assert form._sections.trial.button.text() == "Try one batch"
+    assert the(FormSections, form).trial.button.text() == "Try one batch"
 
 
 def test_a_form_that_nobody_sees_tries_nothing(form, runner):
     form.hide()
-    form._request_check()
+    elapse(form)
     assert runner.waiting == []
     form.show()
     assert form._pause.isActive(), "it is checked when it is seen"
@@ -184,7 +188,7 @@ def test_a_form_that_nobody_sees_tries_nothing(form, runner):
 def test_what_the_trial_warns_of_is_a_hint(form, runner, monkeypatch):
     warned = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: warned)
-    form._request_check()
+    elapse(form)
     runner.let_go()
     rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
     assert any("1 parameter is idle." in _words(one) for one in rows)
@@ -220,10 +224,10 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
         "install",
         lambda name, nodes, _progress: installed.append((name, nodes)),
     )
-    form._request_check()
+    elapse(form)
     runner.let_go()
-    trial = form._sections.trial
-    assert form._fields.field("loader").error() == str(LACKS), "the button is the way out"
+    trial = the(FormSections, form).trial
+    assert setting_field(form, "loader").error() == str(LACKS), "the button is the way out"
     assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
@@ -231,7 +235,7 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
     runner.let_go()
     assert installed == [("Pillow", ("this-computer",))]
     assert verdict(form) == "Ready to start"
-    assert form._fields.field("loader").error() == ""
+    assert setting_field(form, "loader").error() == ""
 
 
 @pytest.mark.parametrize(
@@ -242,16 +246,16 @@ def test_without_a_package_that_cannot_be_installed_its_command_can_be_copied(
 ):
     monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
     monkeypatch.setattr(form.controller._services.packages, "install", _raise(fault))
-    form._request_check()
+    elapse(form)
     runner.let_go()
-    trial = form._sections.trial
+    trial = the(FormSections, form).trial
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     runner.let_go()
     was_cancelled = isinstance(fault, Cancelled)
     assert trial.button.text() == "Install Pillow", "it can be tried again"
     assert trial.copy.isVisible() is not was_cancelled
     if not was_cancelled:
-        assert "no network" in form._fields.field("loader").error()
+        assert "no network" in setting_field(form, "loader").error()
         qtbot.mouseClick(trial.copy, Qt.MouseButton.LeftButton)
         assert (
             QGuiApplication.clipboard()
@@ -271,10 +275,10 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
 
     monkeypatch.setattr(DataSizes, "known", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
-    form._request_check()
-    assert "Counting samples" in form._side._basis.text()
+    elapse(form)
+    assert "Counting samples" in the(FormSide, form)._basis.text()
     runner.let_go()
-    assert "Counting samples" not in form._side._basis.text()
+    assert "Counting samples" not in the(FormSide, form)._basis.text()
 
 
 def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
@@ -283,14 +287,14 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     unknown = ToolError("a.py needs the module “my_lib”.", "Install it.", module="my_lib")
     monkeypatch.setattr(tool_process, "check_model", _raise(unknown))
     monkeypatch.setattr(form.controller._services.packages, "install", lambda *_: None)
-    form._request_check()
+    elapse(form)
     runner.let_go()
-    trial = form._sections.trial
+    trial = the(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     dialog = form.controller.packages.dialog.now
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
-    qtbot.mouseClick(dialog._install, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
     assert verdict(form) == "Ready to start"
 
@@ -302,7 +306,7 @@ def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
         rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
         return [_words(row) for row in rows]
 
-    form._request_check()
+    elapse(form)
     assert verdict(form) == "Trying one batch…"
     before = findings()
     runner.let_go()

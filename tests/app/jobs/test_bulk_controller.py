@@ -17,7 +17,9 @@ from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import button, window
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -78,11 +80,11 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(do.TAG_ALL, ids[:2])
-    dialog = acts._dialog.now
-    assert not dialog._save.isEnabled()
+    dialog = window(TagDialog)
+    assert not button(dialog, "Tag").isEnabled()
     dialog._add.setText("a, b")
     dialog._remove.setText("old")
-    dialog._save.click()
+    button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),
         ("a", "b"),

@@ -17,8 +17,12 @@ from tests.asks import asks, menu_of
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import button, elapse, setting_field, the
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
+from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.task_dialog import ProgressDialog
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.detail.job_detail import JobDetail
@@ -26,6 +30,7 @@ from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 
 @pytest.fixture
@@ -62,18 +67,18 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     press(page.detail, "Bundle…")
     dialog = controller.dialog
     assert isinstance(dialog, BundleDialog)
-    assert dialog._checkpoint.key() == "epoch-0001-step-000004"
-    assert Path(dialog._path.text()).name == "Täglich-1.ringmaster"
+    assert the(ComboBox, dialog).key() == "epoch-0001-step-000004"
+    assert Path(the(LineEdit, dialog).text()).name == "Täglich-1.ringmaster"
     target = tmp_path / "mine.ringmaster"
-    dialog._path.setText(str(target))
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    the(LineEdit, dialog).setText(str(target))
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.is_file()
-    assert str(target) in dialog._status.message.text()
-    assert "TOKEN" in dialog._status.message.text()
+    assert str(target) in the(TaskStatus, dialog).message.text()
+    assert "TOKEN" in the(TaskStatus, dialog).message.text()
     before = target.read_bytes()
-    dialog._with_data.setChecked(True)
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert "exists already" in dialog._status.message.text()
+    button(dialog, "Include the dataset's files").setChecked(True)
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+    assert "exists already" in the(TaskStatus, dialog).message.text()
     assert target.read_bytes() == before
     dialog.reject()
     assert controller.dialog is None
@@ -91,7 +96,7 @@ def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
         lambda *_: (str(target), ""),
     )
     dialog._choose()
-    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.read_bytes().startswith(b"PK")
     dialog.reject()
 
@@ -108,7 +113,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
-    assert "“model/bks_model.py” was changed" in dialog._status.message.text()
+    assert "“model/bks_model.py” was changed" in the(TaskStatus, dialog).message.text()
     assert made == []
     assert len(services.jobs.queries.list()) == 1
     dialog.reject()
@@ -127,7 +132,7 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     press(page.detail, "Show replay result")
     dialog = controller.dialog
     assert isinstance(dialog, ProgressDialog)
-    assert dialog._status.message.text().startswith("The same curve: all 4 steps")
+    assert the(TaskStatus, dialog).message.text().startswith("The same curve: all 4 steps")
     dialog.reject()
 
 
@@ -144,7 +149,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     page.show_view(again)
     page.open_job(again.id)
     controller.see(services.jobs.queries.poll(again.id))
-    banner = page.detail._banner
+    banner = the(Banner, page.detail)
     assert banner.isVisible()
     said = "The same curve. All 4 steps that this job and "
     assert banner.accessibleName().startswith(said)
@@ -171,12 +176,12 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
     assert draft.origin.replays == job_id
-    form._request_check()
-    assert form._banner.accessibleName().startswith("Replay of “Täglich/1”.")
+    elapse(form)
+    assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
-    form._picker.put([{"node": "this-computer", "processes": 2}])
+    the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
     assert form.draft().origin.replays == job_id
-    form._fields.field("epochs").control.setText("9")
+    setting_field(form, "epochs").control.setText("9")
     assert form.draft().origin.replays == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
@@ -205,13 +210,15 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
-        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._status.message.text())
+        qtbot.waitUntil(
+            lambda: "is neither in this data root nor" in the(TaskStatus, dialog).message.text()
+        )
         view = program.jobs.open_view
         assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
         qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
         dialog.reject()
-        banner = program.jobs.detail._banner
+        banner = the(Banner, program.jobs.detail)
         assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
         assert banner.isVisible()
         press(program.jobs.detail, "Bundle…")

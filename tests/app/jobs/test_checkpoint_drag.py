@@ -15,10 +15,13 @@ from app.runtime.background import Background
 from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
+from tests.windows import the
 from widgets.common import lazy_file_drag
+from widgets.common.buttons import SegmentedControl
 from widgets.common.lazy_file_drag import Promise, PromisedFile
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
 from widgets.jobs.detail.job_detail import JobDetail
 
 ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)
@@ -88,7 +91,7 @@ def hold(monkeypatch, is_held):
 def take(detail, one=ONE):
     """The drag begins."""
     promise = Promise()
-    detail.checkpoints._table.drag_began.emit(one, promise)
+    the(CheckpointTable, detail.checkpoints).drag_began.emit(one, promise)
     return promise
 
 
@@ -104,7 +107,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     told = []
     detail.job_actions.on(do.EXPORT_KIND, told.append)
     detail.export()
-    detail.exports.dialog.now._format.choose("pt")
+    the(SegmentedControl, detail.exports.dialog.now).choose("pt")
     detail.exports.dialog.now._request()
     (path,) = dropped(take(detail, OTHER))
     assert path.name == "digits.pt"
@@ -121,7 +124,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
 def test_a_format_that_nobody_knows_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
-    assert detail.exports.dialog.now._format.key() == "zip"
+    assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
 
 
 def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(

@@ -18,6 +18,7 @@ from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
 from tests.widgets.compare.compare_samples import draft, eight, news, three
+from tests.windows import button
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
@@ -184,7 +185,7 @@ def test_s4_the_button_writes_one_table_of_all_that_are_compared(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     controller.compare(("id0", "id1"))
-    page._csv.click()
+    button(page, "CSV").click()
     assert asked == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
     assert service.written == [(("id0", "id1"), tmp_path / "all.csv", True)]

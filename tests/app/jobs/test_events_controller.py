@@ -13,6 +13,8 @@ from backend.base.errors import BackendError
 from backend.services.jobs.inspection import NO_GRAPH
 from tests.conftest import Immediately
 from tests.fakes.command_line import call
+from tests.windows import the
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -77,7 +79,7 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
     actions.ask(do.WEIGHTS, "job-1")
     assert inspection.asked == ["job-1"]
     assert opened == [URL, URL]
-    assert controller.dialog.now._status.message.text() == NO_GRAPH
+    assert the(TaskStatus, controller.dialog.now).message.text() == NO_GRAPH
     controller.dialog.now.reject()
 
 
@@ -88,7 +90,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
     actions.ask(do.EVENTS, "job-1")
-    message = controller.dialog.now._status.message
+    message = the(TaskStatus, controller.dialog.now).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened
     controller.dialog.now.reject()

@@ -10,6 +10,8 @@ from backend.base.errors import BackendError
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
+from tests.windows import button, the
+from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]
 
@@ -53,18 +55,18 @@ def tab(page):
 
 def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
     name = checkpoint(30).name
-    tab._keep.click()
+    button(tab, "Keep always").click()
     assert jobs.done == [(RUNS.id, name, True)]
-    assert tab._keep.text() == "Stop keeping"
+    assert button(tab, "Stop keeping").text() == "Stop keeping"
     assert page.detail.notes._acts.toPlainText().endswith(f"Always kept: {name}")
-    tab._keep.click()
+    button(tab, "Stop keeping").click()
     assert jobs.done[-1] == (RUNS.id, name, False)
 
 
 def test_a_checkpoint_that_is_gone_is_told_on_the_page(jobs, page, tab):
     jobs.refusal = BackendError("The run has just removed the checkpoint.")
-    tab._keep.click()
-    assert "has just removed" in page.detail._banner.accessibleName()
+    button(tab, "Keep always").click()
+    assert "has just removed" in the(Banner, page.detail).accessibleName()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_a_checkpoint_that_is_gone_is_told_on_the_page(jobs, page, tab):
 )
 def test_the_file_of_a_checkpoint_is_checked(jobs, tab, fault, refusal, wanted):
     jobs.fault, jobs.refusal = fault, refusal
-    tab._verify.click()
+    button(tab, "Check file").click()
     assert tab._marks(checkpoint(30)) == wanted
     said = fault or getattr(refusal, "sentence", "its hash matches")
     assert said in tab._marks_tip(checkpoint(30))

@@ -17,6 +17,8 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
 from tests.fakes.mounted_root import mounted
+from tests.windows import the
+from widgets.common.fields import SearchField
 from widgets.jobs.log.log_tab import LogTab
 
 RAW = {
@@ -86,7 +88,7 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     qtbot.waitUntil(lambda: shows(tab, "the end"))
     assert tab.view.total == lines
 
-    tab._search.setText("step 0012345")
+    the(SearchField, tab).setText("step 0012345")
     qtbot.waitUntil(lambda: " of " in tab._count.text())
     assert tab._count.text().endswith(f"of {tab.view.total // 20_000}")
     tab._request_error()

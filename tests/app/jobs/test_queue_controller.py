@@ -17,6 +17,8 @@ from backend.records.queue.entry import Queue
 from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
+from tests.windows import the
+from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -134,7 +136,7 @@ def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(
 ):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(do.QUEUE, NAMES[0])
-    assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
+    assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
     page.job_actions.ask(do.TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 

@@ -11,6 +11,8 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.app.main.test_window import open_program, places
 from tests.waiting import wait_for
+from tests.windows import button, the
+from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions as do
 
 __all__ = ["open_program", "places"]
@@ -36,13 +38,13 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
 ):
     page = open_program().jobs
     qtbot.waitUntil(lambda: page.open_id == draft.id)
-    page.detail.header._wait.click()
+    button(page.detail.header, "Queue").click()
     qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
     assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
-    banner = page.detail._banner
+    banner = the(Banner, page.detail)
     qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
     assert page.list.strip.isVisible()
-    page.list.strip._button.click()
+    button(page.list.strip, "Resume").click()
     qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
     qtbot.waitUntil(lambda: not page.list.strip.isVisible())
     page.detail.job_actions.ask(do.STOP, draft.id)

@@ -8,7 +8,9 @@ from backend.records.library.item import Kind
 from backend.records.sweeps.values import parse_axis
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
+from tests.windows import setting_field, the
 from widgets.common.fields import LineEdit
+from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.swept_fields import SeveralButton
 
 LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
@@ -70,9 +72,9 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     field(program, "Arguments").setText(line)
     program.form._fields.changed.emit()
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
-    assert words in program.form._fields.field("arguments").error()
-    program.form._sections.runs.choose("model")
-    program.form._sections.runs.activated.emit(0)
+    assert words in setting_field(program.form, "arguments").error()
+    the(FormSections, program.form).runs.choose("model")
+    the(FormSections, program.form).runs.activated.emit(0)
     assert field(program, "Epochs").isVisible()
     assert "Several values of Entry" not in several(program)
     assert "Several values of Loader" in several(program)

@@ -28,6 +28,7 @@ from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
+from tests.windows import button
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 LEFT = Qt.MouseButton.LeftButton
@@ -179,7 +180,7 @@ def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
     assert list(dialog._rows) == [AGENT]
     qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
     assert requested.began == []
-    qtbot.mouseClick(dialog._start, LEFT)
+    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
     assert requested.began == [CREATED]
     assert requested.started_on == [PLACEMENT]
     assert controller.talk is None
@@ -225,7 +226,7 @@ def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
 def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot) -> None:
     controller, requested = made(MPI)
     controller.start(requested.request)
-    qtbot.mouseClick(dialog_of(controller)._smaller, LEFT)
+    qtbot.mouseClick(button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT)
     assert requested.started_on == [PLACEMENT[:1]]
     assert requested.refused == []
     assert controller.talk is None
@@ -236,7 +237,7 @@ def test_what_cannot_be_mended_says_so_and_the_rest_is_looked_at(made: Make, qtb
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._repair_all, LEFT)
+    qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT)
     assert list(dialog._rows) == [AGENT]
     assert requested.nodes.asked == [("gpu12",)]
 
@@ -247,7 +248,7 @@ def test_a_fault_that_comes_after_the_look_is_shown_too(made: Make, qtbot: QtBot
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
     requested.nodes.wrong.append(AGENT)
-    qtbot.mouseClick(dialog._start, LEFT)
+    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
     assert requested.began == []
     assert list(dialog._rows) == [AGENT]
 
@@ -261,12 +262,12 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
 
     controller, requested = made(BUSY, canary=SimpleNamespace(run=run))
     controller.check(requested.request, replace(JOB, placement=PLACEMENT[:1]))
-    qtbot.mouseClick(dialog_of(controller)._try, LEFT)
+    qtbot.mouseClick(button(dialog_of(controller), "Try one batch"), LEFT)
     assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
-    qtbot.mouseClick(dialog._try, LEFT)
+    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
     ((job_id, placement),) = tried
     assert job_id == "a"
     assert [one.slots for one in placement] == [8, 7]
@@ -286,17 +287,17 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
     controller.check(requested.request, JOB)
     dialog = dialog_of(controller)
-    assert not dialog._install.isVisible()
-    qtbot.mouseClick(dialog._try, LEFT)
-    assert dialog._install.text() == "Install Pillow…"
-    qtbot.mouseClick(dialog._install, LEFT)
+    assert not button(dialog, "Install …").isVisible()
+    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
+    assert button(dialog, "Install Pillow…").text() == "Install Pillow…"
+    qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT)
     assert controller.talk is not None
     asked = controller.talk._packages.dialog.now
     assert asked is not None
-    qtbot.mouseClick(asked._install, LEFT)
+    qtbot.mouseClick(button(asked, "Install"), LEFT)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
     assert dialog._trial_words.text() == samples.SOUND.sentence
-    assert not dialog._install.isVisible()
+    assert not button(dialog, "Install …").isVisible()
 
 
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:

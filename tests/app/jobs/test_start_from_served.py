@@ -13,6 +13,7 @@ from tests.app.test_bad_input import form
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.fakes import trained
 from tests.integration.tiny import raw_job
+from tests.windows import elapse, setting_field
 from widgets.jobs.form.job_fields import JobDraft
 
 __all__ = ["form", "places", "services"]
@@ -46,14 +47,14 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     choice = form.start_from.choice
     assert rows(form)[3:] == ["other", "kept"]
     choice.search.setText("kept")
-    choice.search._say()
+    elapse(choice.search)
     assert rows(form) == ["kept", "Use “kept”"]
     choice._take(choice.rows.index(0, 0))
     assert rows(form) == ["Back to all jobs", "Epoch 3, step 30"]
     choice._take(choice.rows.index(1, 0))
     assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
-    form._request_check()
-    assert form._fields.field("start_from").error() == ""
+    elapse(form)
+    assert setting_field(form, "start_from").error() == ""
 
 
 def test_a_draft_that_starts_from_a_checkpoint_shows_the_name_of_its_job(form, places, services):

@@ -18,10 +18,11 @@ from tests.job_views import changed
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
-from tests.windows import on_screen
-from widgets.common.buttons import Button
+from tests.windows import button, on_screen, the
+from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.studies.study_plot import StudyPlot
 
 LEFT = Qt.MouseButton.LeftButton
 FOUR = ["epoch-time", "speed-up", "split", "staleness"]
@@ -106,9 +107,9 @@ def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     dialog = controller.dialog.now
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR
-    assert dialog._go.text() == "Start 20 jobs"
+    assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
     dialog.view.selectRow(names.index("split"))
-    dialog._forms.choose(FormName.FULL.value)
+    the(SegmentedControl, dialog).choose(FormName.FULL.value)
     dialog._fit()
     with qtbot.waitSignal(controller.made) as made:
         press(dialog, "Start")
@@ -126,8 +127,8 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     dialog = controller.dialog.now
     press(dialog, "Start")
     assert dialog._error.text() == "The disk is full. Free some space."
-    assert dialog._go.text() == "Start 20 jobs"
-    assert dialog._go.isEnabled()
+    assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
+    assert button(dialog, "Start 20 jobs").isEnabled()
 
 
 def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
@@ -153,11 +154,11 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
     assert texts == [
         *("downpour, 12 nodes", "3 of 3", "1.90 ± 0.55", "0.52 to 3.28", "0.80", "2.99 ± 0.00")
     ]
-    pane._parts._group.button(1).click()
+    the(SegmentedControl, pane)._group.button(1).click()
     assert pane.view.isVisible()
     page.open_sweep(LONG)
     assert not pane.study.isVisible()
-    assert not pane._parts.isVisible()
+    assert not the(SegmentedControl, pane).isVisible()
 
 
 def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):
@@ -178,7 +179,7 @@ def test_resume_and_export_act_on_the_open_study(controller, page, studies, aske
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study
-    assert not result._resume.isEnabled(), "two jobs still run"
+    assert not button(result, "Resume study").isEnabled(), "two jobs still run"
     result.show_acts(rests=True, is_finished=False)
     press(result, "Resume study")
     assert asked == [("resume", LR)]
@@ -198,7 +199,7 @@ def test_a_new_study_is_opened_when_its_row_is_known(controller, page):
 def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
-    plot = page.sweep.study._plot
+    plot = the(StudyPlot, page.sweep.study)
     assert (
         "downpour, 12 nodes: 1.90 ± 0.55; dc-asgd, 4 nodes: 0.00 ± 0.08"
         in plot.accessibleDescription()

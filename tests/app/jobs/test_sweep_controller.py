@@ -20,7 +20,7 @@ from tests.backend.services.sweeps.test_sweep_service import (
 )
 from tests.integration.tiny import raw_job
 from tests.job_views import changed
-from tests.windows import on_screen
+from tests.windows import on_screen, setting_field
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -79,7 +79,7 @@ def test_a_value_that_cannot_be_is_told_at_its_field(controller, form):
     batch = replace(BATCH, values=(8, 0))
     form.show_draft(JobDraft(raw_job(1), (batch,)))
     form.show_check(controller.check(form.draft()))
-    assert form._fields.field("batch_size").error().startswith("Batch size “0” must be between 1")
+    assert setting_field(form, "batch_size").error().startswith("Batch size “0” must be between 1")
 
 
 def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(

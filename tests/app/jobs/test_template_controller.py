@@ -17,7 +17,13 @@ from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
+from tests.windows import button, elapse, setting_field, the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import Field, LineEdit, SearchField
 from widgets.jobs.form import form_side
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormSide
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import LoadDialog
@@ -61,12 +67,12 @@ def kept(form, name):
     form._keep_menu.actions()[0].trigger()
     asked = dialog(form)
     assert isinstance(asked, NameDialog)
-    asked._edit.setText(name)
-    asked._go.click()
+    the(LineEdit, asked).setText(name)
+    button(asked, "Save").click()
 
 
 def chips(form):
-    return [one for one in form._sections.templates._buttons if not one.isHidden()]
+    return [one for one in the(FormSections, form).templates._buttons if not one.isHidden()]
 
 
 def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
@@ -75,7 +81,7 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     (chip,) = chips(form)
     assert chip.text() == "night run"
     qtbot.mouseClick(chip, LEFT)
-    form._request_check()
+    elapse(form)
     assert form.draft().raw["epochs"] == 7
     assert form.draft().raw["name"] == "tiny 1", "its name is its own"
     qtbot.mouseClick(form._start_button, LEFT)
@@ -131,14 +137,14 @@ def test_a_job_is_named_after_its_model_until_a_person_names_it(form, services, 
     services.library.import_item(Kind.MODEL, model, "resnet")
     form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
     form.controller.new_job_with(Kind.MODEL, "tiny@1")
-    name = form._fields.field("name").control
+    name = setting_field(form, "name").control
     assert name.text() == "tiny 1"
-    form._fields.field("model").control.choose("resnet")
-    form._request_check()
+    setting_field(form, "model").control.choose("resnet")
+    elapse(form)
     assert name.text() == "resnet 1"
     name.setText("my job")
-    form._fields.field("model").control.choose("tiny")
-    form._request_check()
+    setting_field(form, "model").control.choose("tiny")
+    elapse(form)
     assert name.text() == "my job"
 
 
@@ -164,17 +170,17 @@ def test_a_template_is_written_over_only_by_the_button_that_says_so(form, servic
     form.show_draft(JobDraft(raw_job(1, epochs=5)))
     form._keep_menu.actions()[0].trigger()
     asked = dialog(form)
-    asked._edit.setText("night")
-    assert asked._go.text() == "Replace"
+    the(LineEdit, asked).setText("night")
+    assert button(asked, "Replace").text() == "Replace"
     assert (
-        asked._field._below.text()
+        the(Field, asked)._below.text()
         == "A template named “night” already exists and will be replaced."
     )
-    asked._edit.setText("a/b")
-    assert not asked._go.isEnabled()
-    assert "contains /" in asked._field.error()
-    asked._edit.setText("night")
-    asked._go.click()
+    the(LineEdit, asked).setText("a/b")
+    assert not button(asked, "Save").isEnabled()
+    assert "contains /" in the(Field, asked).error()
+    the(LineEdit, asked).setText("night")
+    button(asked, "Replace").click()
     assert services.templates.load("night")["epochs"] == 5
 
 
@@ -201,25 +207,25 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
     shown = dialog(form)
     assert isinstance(shown, LoadDialog)
     assert [one.name for one in shown.templates.rows] == ["bad", "day", "night"]
-    assert not shown._load.isEnabled(), "the damaged one is chosen"
+    assert not button(shown, "Load").isEnabled(), "the damaged one is chosen"
     shown._template_table.selectRow(1)
-    shown._rename.click()
-    shown._names._edit.setText("night")
-    assert not shown._names._go.isEnabled()
-    shown._names._edit.setText("Tag")
-    shown._names._go.click()
+    button(shown, "Rename…").click()
+    the(LineEdit, the(NameDialog, shown)).setText("night")
+    assert not button(the(NameDialog, shown), "Rename").isEnabled()
+    the(LineEdit, the(NameDialog, shown)).setText("Tag")
+    button(the(NameDialog, shown), "Rename").click()
     assert [one.name for one in shown.templates.rows] == ["bad", "night", "Tag"]
     shown._template_table.selectRow(0)
-    shown._remove.click()
+    button(shown, "Move to trash").click()
     assert [one.name for one in services.templates.list()] == ["night", "Tag"]
     assert [one.text() for one in chips(form)] == ["night", "Tag"]
-    shown._search.setText("nig")
-    shown._search._say()
+    the(SearchField, shown).setText("nig")
+    elapse(the(SearchField, shown))
     assert [one.name for one in shown.templates.rows] == ["night"]
-    shown._search.setText("nothing")
-    shown._search._say()
-    assert shown._nothing.isVisible()
-    shown._search.clear()
+    the(SearchField, shown).setText("nothing")
+    elapse(the(SearchField, shown))
+    assert the(EmptyState, shown).isVisible()
+    the(SearchField, shown).clear()
     shown._template_table.selectRow(0)
     QTest.keyClick(shown, Qt.Key.Key_Return)
     assert dialog(form) is None
@@ -233,12 +239,12 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     ]
     form.load_requested.emit()
     shown = dialog(form)
-    assert shown._kinds.key() == "jobs", "there is no template"
+    assert the(SegmentedControl, shown).key() == "jobs", "there is no template"
     assert len(shown.jobs.rows) == 3
-    shown._search.setText("beta")
-    shown._search._say()
+    the(SearchField, shown).setText("beta")
+    elapse(the(SearchField, shown))
     assert [one.id for one in shown.jobs.rows] == [made[1].id]
-    shown._load.click()
+    button(shown, "Load").click()
     assert form.draft().raw["epochs"] == 2
     assert form.draft().origin.words == "“beta”"
     assert form.draft().raw["model"] == "tiny@1", "the very version"
@@ -247,16 +253,19 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
 def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
-    assert form._side._changed_head.text() == "Same settings as “digits 3”"
+    assert the(FormSide, form)._changed_head.text() == "Same settings as “digits 3”"
     for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
-        form._fields.field(path).control.setText(typed)
-    form._request_check()
-    assert form._side._changed_head.text() == "Differs from “digits 3”"
-    rows = [form._side._changes.itemAt(n).layout() for n in range(form._side._changes.count())]
+        setting_field(form, path).control.setText(typed)
+    elapse(form)
+    assert the(FormSide, form)._changed_head.text() == "Differs from “digits 3”"
+    rows = [
+        the(FormSide, form)._changes.itemAt(n).layout()
+        for n in range(the(FormSide, form)._changes.count())
+    ]
     words = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
     assert words == [("Epochs", "4 → 9"), ("Learning rate", "0.05 → 0.1")]
     form.controller.new_job()
-    assert form._side._differences.isHidden()
+    assert the(FormSide, form)._differences.isHidden()
 
 
 def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
@@ -273,7 +282,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form.controller.open_job_file(path)
     again = form.draft()
     assert (again.axes, again.draws, again.seed) == ((axis,), 4, 9)
-    form._request_check()
+    elapse(form)
     assert form._start_button.text() == "Queue 4 jobs"
     form._start_button.click()
     assert len(services.queue.read().places) == 4
@@ -284,17 +293,17 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
 
 def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     form.show_draft(JobDraft(raw_job(1), (RATE,), 2, 1))
-    card = form._sections.sweep
+    card = the(FormSections, form).sweep
     assert card.isVisible()
     card._draws.control.setText("many")
-    form._request_check()
+    elapse(form)
     assert card._draws.error() == "Jobs must be 1 to 200, not 0."
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
-    form._request_check()
-    assert "these values give only 2 different ones" in form._fields.field("optimizer.lr").error()
-    card._kind._group.button(0).click()
-    form._request_check()
+    elapse(form)
+    assert "these values give only 2 different ones" in setting_field(form, "optimizer.lr").error()
+    the(SegmentedControl, card)._group.button(0).click()
+    elapse(form)
     assert form._start_button.text() == "Queue 2 jobs"
     assert form.draft().draws is None
 
@@ -308,7 +317,7 @@ def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
     )
     form.show_draft(JobDraft(raw_job(1)))
     for _ in range(3):
-        form._request_check()
+        elapse(form)
     assert asked == ["tiny"]
 
 
@@ -319,7 +328,7 @@ def test_every_term_of_the_form_is_explained_in_the_help(form):
     assert terms["rank"].startswith("One training process of a job")
     for table, known in OPTIONS.items():
         for name in known:
-            form._fields.field(f"{table}.name").control.choose(name)
+            setting_field(form, f"{table}.name").control.choose(name)
             for path, field in form._fields._fields.items():
                 term = SETTINGS[path].term
                 assert path == "name" or term, f"{path} is not explained"

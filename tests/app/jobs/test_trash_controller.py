@@ -10,9 +10,12 @@ from backend.services.context.container import open_services
 from tests.asks import menu_of
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the, window, windows
+from widgets.common.buttons import Button
+from widgets.common.labels import Label
 from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -74,15 +77,15 @@ def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(
     folder = services.data_root.job(ids[0])
     before = content(folder)
     move_from_header(page, ids[0])
-    assert toast._text.text() == "Moved 1 job to the trash, 5.0\u00a0MB."
+    assert the(Label, toast).text() == "Moved 1 job to the trash, 5.0\u00a0MB."
     assert not folder.path.exists()
     assert page.model.row_of(ids[0]) < 0
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert content(folder) == before
     assert page.model.row_of(ids[0]) >= 0
     assert page.open_id == ids[0]
-    assert toast._text.text() == "Moved 1 job out of the trash."
-    assert not toast._undo.isVisible()
+    assert the(Label, toast).text() == "Moved 1 job out of the trash."
+    assert not the(Button, toast).isVisible()
 
 
 def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
@@ -90,12 +93,12 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
 ):
     fill(services, ids[0])
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
-    dialog = trash._dialog.now
+    dialog = window(TrashDialog)
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
-    dialog._go.click()
+    button(dialog, "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
-    assert toast._text.text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert the(Label, toast).text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
+    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert {view.id for view in services.jobs.queries.list()} == set(ids)
     assert all(page.model.row_of(job_id) >= 0 for job_id in ids)
 
@@ -106,13 +109,13 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
-    trash._dialog.now._go.click()
+    button(window(TrashDialog), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.total == 2, "what went with the other desktop, the next listing takes away"
-    told = toast._text.text()
+    told = the(Label, toast).text()
     assert told.startswith("Moved 1 of 2 jobs to the trash, 7")
     assert "digits: There is no job" in told
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert {view.id for view in services.jobs.queries.list()} == {ids[0], ids[2]}, (
         "theirs stays away"
     )
@@ -121,13 +124,17 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
 def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
     page.job_actions.ask(do.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
-    trash._dialog.now._go.click()
-    assert toast._text.text().startswith("Moved 0 of 1 job to the trash. digits: There is no job")
-    assert not toast._undo.isVisible()
+    button(window(TrashDialog), "Move to trash").click()
+    assert (
+        the(Label, toast)
+        .text()
+        .startswith("Moved 0 of 1 job to the trash. digits: There is no job")
+    )
+    assert not the(Button, toast).isVisible()
 
 
 def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
     page.job_actions.ask(do.TRASH_ALL, ids)
-    trash._dialog.now.reject()
+    window(TrashDialog).reject()
     assert len(services.jobs.queries.list()) == 3
-    assert trash._dialog.now is None
+    assert not windows(TrashDialog)

@@ -6,6 +6,7 @@ from app.library.depth_controller import DepthController
 from backend.records.library.depth_plan import plan_depth
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
+from tests.windows import button
 from widgets.common.buttons import Button
 from widgets.common.fields import Slider
 from widgets.library.library_page import LibraryPage
@@ -77,13 +78,13 @@ def test_bad_input_is_a_sentence_and_no_network(dialog, shown, side, kernel, lea
     dialog.least.setValue(least)
     dialog.grab()
     assert sentence in dialog._error.text()
-    assert not dialog._go.isEnabled()
+    assert not button(dialog, "Use this network").isEnabled()
     assert drawn(dialog) == ""
     dialog._use()
     assert shown == []
     for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.least, 6)):
         box.setValue(value)
-    assert (dialog._error.text(), dialog._go.isEnabled()) == ("", True)
+    assert (dialog._error.text(), button(dialog, "Use this network").isEnabled()) == ("", True)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, shown):
     dialog.channels.choose("3")
     dialog.classes.setValue(4)
     dialog.name.setText(" deep ")
-    dialog._go.click()
+    button(dialog, "Use this network").click()
     (item,) = shown
     assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
@@ -112,7 +113,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, shown):
 
 def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown):
     dialog.name.setText("a/b")
-    dialog._go.click()
+    button(dialog, "Use this network").click()
     assert dialog._error.text()
     assert page.controller.dialog.now is dialog
     assert shown == []

@@ -16,7 +16,9 @@ from backend.services.context.container import open_services
 from backend.services.library.gallery import GalleryService
 from tests.widgets.library.gallery_samples import LENET, graph_of
 from tests.widgets.library.test_gallery_dialog import button, click_row, line, titles, write
+from tests.windows import button, window
 from widgets.library.gallery_dialog import GalleryPreset
+from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage
 
 LEFT = Qt.MouseButton.LeftButton
@@ -84,7 +86,7 @@ def flowers(tmp_path):
 
 def import_folder(library, folder):
     library.drop(folder)
-    QTest.mouseClick(button(library._dialog.now, "Import"), LEFT)
+    QTest.mouseClick(button(window(ImportDialog), "Import"), LEFT)
 
 
 def seen(page):

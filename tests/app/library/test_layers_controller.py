@@ -8,7 +8,10 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from widgets.library.library_detail import Trial
+from tests.windows import the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.page_stack import Stack
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 TRIAL = Trial("digits", "digits", "net@1")
@@ -77,15 +80,18 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
     detail.layers_requested.emit(TRIAL)
     view = detail._trial.layers
     assert view._model.rows == LAYERS.layers
-    view._as.choose("graph")
+    the(SegmentedControl, view).choose("graph")
     view._choose("graph")
-    assert view._pages.currentWidget() is view._no_graph
+    assert the(Stack, view).currentWidget() is view._no_graph
 
 
 def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
     service.found = BackendError("The model's forward returns nothing (None).")
     detail.layers_requested.emit(TRIAL)
-    assert "returns nothing" in detail._banner._strong.text() + detail._banner._text.text()
+    assert (
+        "returns nothing"
+        in the(PreviewBanner, detail)._strong.text() + the(PreviewBanner, detail)._text.text()
+    )
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ def opened(service, detail):
 
 
 def choose(view, key):
-    view._as.choose(key)
+    the(SegmentedControl, view).choose(key)
     view._choose(key)
 
 
@@ -108,18 +114,18 @@ def test_variances_are_measured_once_when_their_page_is_opened(service, opened):
     for key in ("variance", "table", "variance"):
         choose(opened, key)
     assert service.asked == [("net@1", "digits", "digits")]
-    assert opened._pages.currentWidget() is opened.variance
+    assert the(Stack, opened).currentWidget() is opened.variance
     assert "shrinks about 16 times a layer" in opened.variance.sentence.text()
 
 
 def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, opened):
     service.variances = BackendError("The model's loss raised ValueError: no.", "Change it.")
     choose(opened, "variance")
-    assert opened._pages.currentWidget() is opened.no_variance
+    assert the(Stack, opened).currentWidget() is opened.no_variance
     assert "no. Change it." in opened.no_variance.accessibleName()
     service.variances = VARIANCE
     opened.no_variance.pressed.emit()
-    assert opened._pages.currentWidget() is opened.variance
+    assert the(Stack, opened).currentWidget() is opened.variance
 
 
 def test_variances_of_another_trial_are_not_shown(service, opened, detail):

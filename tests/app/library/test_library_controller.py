@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 import torch
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QTableView
 
 from app.library import library_controller
 from app.library.library_controller import LibraryController
@@ -18,10 +18,17 @@ from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
-from widgets.common.buttons import Button
+from tests.windows import button, the, window, windows
+from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.cards import EmptyState
+from widgets.common.fields import TextBox
+from widgets.common.task_status import TaskStatus
+from widgets.library.changes_card import ChangesCard
+from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_actions import TRASH
-from widgets.library.library_detail import Trial
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.source_view import SourceView
 
 
 @pytest.fixture
@@ -61,7 +68,7 @@ def pictures(tmp_path):
 
 def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pictures, qtbot):
     controller.drop(pictures)
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     told = []
     controller.offered.connect(lambda offer: told.append((offer.text, offer.button, offer.act)))
@@ -69,20 +76,20 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     assert told[1][0].startswith("Imported pictures @ 2. Left out 1 ")
     assert pages[Kind.DATASET].shown_name == "pictures"
-    assert controller._dialog.now is None
+    assert not windows(ImportDialog)
 
 
 def test_importing_the_name_again_makes_a_version_and_says_so_before(
     controller, pages, pictures, qtbot
 ):
     controller.drop(pictures)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     dialog._source.setText(str(pictures))
     assert "version 2" in dialog._name_field._below.text()
     dialog._request()
@@ -91,9 +98,9 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
     controller.drop(tmp_path / "nothing-here")
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     dialog._request()
-    assert dialog._answer.message.text()
+    assert the(TaskStatus, dialog).message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
 
@@ -103,11 +110,11 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     page = pages[Kind.MODEL]
     page.show()
-    assert page.detail._source._model.stringList() == ["bks_model.py"]
-    assert page.detail._source._text.toPlainText() == "class UserModel: ...\n"
+    assert the(SourceView, page.detail)._model.stringList() == ["bks_model.py"]
+    assert the(TextBox, the(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
 
 
 def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
@@ -121,9 +128,9 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    assert detail._source._text.toPlainText() == "# the 2.\n"
+    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 2.\n"
     detail.open_version("1")
-    assert detail._source._text.toPlainText() == "# the 1.\n"
+    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 1.\n"
 
 
 def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
@@ -135,16 +142,16 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    card = detail.versions._changes
+    card = the(ChangesCard, detail.versions)
     assert card._title.text() == "", "nobody looks at it yet"
-    detail._tabs.choose("versions")
+    the(UnderlinedTabs, detail).choose("versions")
     detail._tab_chosen("versions")
     assert card._title.text() == "Changes from @ 2 to @ 3"
     assert card._files.text() == "1 file changed: bks_model.py"
-    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
-    detail.versions._table.selectRow(1)
-    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
-    detail.versions._table.selectRow(2)
+    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
+    the(QTableView, detail.versions).selectRow(1)
+    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
+    the(QTableView, detail.versions).selectRow(2)
     assert not card.isVisible(), "there was none before the first"
 
 
@@ -161,15 +168,15 @@ def test_files_that_cannot_be_read_are_told_where_they_would_stand(
     monkeypatch.setattr(library, "files", away)
     controller.refresh()
     pages[Kind.MODEL].show()
-    source = pages[Kind.MODEL].detail._source
-    assert source._words.isVisible()
+    source = the(SourceView, pages[Kind.MODEL].detail)
+    assert the(EmptyState, source).isVisible()
     told = "/lab/ring does not answer. Mount the share again."
-    assert told in source._words.accessibleName()
+    assert told in the(EmptyState, source).accessibleName()
 
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""
@@ -212,7 +219,7 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
     page.show()
     page.detail._trial.questions[0].import_requested.emit()
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     dialog._source.setText(str(tmp_path / "bks_dataset.py"))
     dialog._name.setText("reader")
     dialog._request()
@@ -229,12 +236,12 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     controller.offered.connect(lambda offer: offers.append((offer.button, offer.act)))
     controller.job_requested.connect(lambda *job: requested.append(job))
     controller.drop(pictures)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
         offers[-1][1]()
-        controller._dialog.now._source.setText(str(tmp_path / source))
-        controller._dialog.now._name.setText("mine")
-        controller._dialog.now._request()
+        window(ImportDialog)._source.setText(str(tmp_path / source))
+        window(ImportDialog)._name.setText("mine")
+        button(window(ImportDialog), "Import").click()
     assert [button for button, _ in offers] == [
         "Import its loader…",
         "Import a model…",
@@ -263,7 +270,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     controller.new_job_requested.connect(requested.append)
     controller.drop(project)
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     dialog._request()
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
     assert [offer[:2] for offer in offers] == [
@@ -305,11 +312,11 @@ def test_of_a_folder_imported_again_what_is_new_is_named(controller, project, ch
     offers = []
     controller.offered.connect(lambda offer: offers.append(offer.text))
     controller.drop(project)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     for part in changed:
         (project / part / "more.txt").write_text("more")
     controller.drop(project)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     assert offers[1].partition(" Left out")[0] == words
 
 
@@ -318,34 +325,36 @@ def test_code_without_data_asks_for_the_data_next(controller, project):
     offers = []
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     controller.drop(project)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     assert offers[-1][1] == "Import its data…"
     offers[-1][2]()
-    assert controller._dialog.now._name.text() == "plankton"
-    controller._dialog.now.reject()
+    assert window(ImportDialog)._name.text() == "plankton"
+    window(ImportDialog).reject()
 
 
 def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
     controller, pages, project, monkeypatch, qtbot
 ):
     pages[Kind.MODEL].import_requested.emit("")
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
     dialog._choose_folder()
-    assert dialog._kind.key() == "all"
-    assert dialog._import.isEnabled()
+    assert the(SegmentedControl, dialog).key() == "all"
+    assert button(dialog, "Import").isEnabled()
     dialog.reject()
 
 
 def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, pages, qtbot):
     pages[Kind.DATASET].import_requested.emit("")
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     dialog._source.setText("~no-such-user/plankton")
     dialog._ask()
-    qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
-    assert dialog._answer.message.text().startswith("~no-such-user/plankton does not exist.")
+    qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
+    assert (
+        the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
+    )
     dialog.reject()
 
 
@@ -353,13 +362,13 @@ def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all
     controller, pages, pictures, project, monkeypatch, qtbot
 ):
     controller.drop(pictures)
-    controller._dialog.now._request()
+    button(window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
     dialog._choose_folder()
-    assert dialog._kind.key() == "loader"
+    assert the(SegmentedControl, dialog).key() == "loader"
     dialog.reject()
 
 
@@ -372,12 +381,12 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
 
     monkeypatch.setattr(library, "import_project", fail)
     controller.drop(project)
-    dialog = controller._dialog.now
+    dialog = window(ImportDialog)
     dialog._request()
-    assert dialog._answer.message.text() == (
+    assert the(TaskStatus, dialog).message.text() == (
         "The loader cannot be imported: it went away. The dataset stays."
     )
-    assert dialog._import.isEnabled()
+    assert button(dialog, "Import").isEnabled()
     assert names(controller)[Kind.DATASET] == ["plankton@1"]
     dialog.reject()
 
@@ -511,17 +520,17 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.drop(source)
-    controller._dialog.now._request()
-    view = pages[Kind.MODEL].detail._source
+    button(window(ImportDialog), "Import").click()
+    view = the(SourceView, pages[Kind.MODEL].detail)
     pages[Kind.MODEL].show()
-    assert view._remove.isHidden()
+    assert button(view, "Remove added files").isHidden()
     (library.content(Kind.MODEL, "net") / "cache.pt").write_text("x")
     pages[Kind.MODEL].detail.files_requested.emit("net@1")
-    assert not view._remove.isHidden()
-    assert "cache.pt" in view._remove.toolTip()
-    view._remove.click()
+    assert not button(view, "Remove added files").isHidden()
+    assert "cache.pt" in button(view, "Remove added files").toolTip()
+    button(view, "Remove added files").click()
     assert view._model.stringList() == ["bks_model.py"]
-    assert view._remove.isHidden()
+    assert button(view, "Remove added files").isHidden()
     assert library.added_files(Kind.MODEL, "net") == ()
 
 
@@ -540,10 +549,12 @@ def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
     controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
-    (button,) = [one for one in detail._banner.findChildren(Button) if not one.isHidden()]
-    assert (button.text(), detail._banner._text.text()) == ("Install Pillow", "")
+    (button,) = [
+        one for one in the(PreviewBanner, detail).findChildren(Button) if not one.isHidden()
+    ]
+    assert (button.text(), the(PreviewBanner, detail)._text.text()) == ("Install Pillow", "")
     button.click()
     assert asked == (["Pillow", "again"] if works else ["Pillow"])
     if not works:
-        assert "no network" in detail._banner.accessibleName()
-        assert "Install it with pip." in detail._banner.accessibleName()
+        assert "no network" in the(PreviewBanner, detail).accessibleName()
+        assert "Install it with pip." in the(PreviewBanner, detail).accessibleName()

@@ -8,9 +8,12 @@ from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.sample_grid import SampleGrid
 
 
 class Scans:
@@ -68,7 +71,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         "reader",
         {"places": [["training", 0], ["training", 5]]},
     )
-    assert [one.index for one in view._grid.samples] == [0, 5]
+    assert [one.index for one in the(SampleGrid, view).samples] == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +108,13 @@ def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks
 def test_a_scan_that_fails_says_why(detail, scans):
     scans.answer = BackendError("The dataset moved.", "Import it again.")
     detail.results.scan.scan_requested.emit()
-    assert not detail.results.scan._banner.isHidden()
+    assert not the(Banner, detail.results.scan).isHidden()
 
 
 def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
     scans.answer = Cancelled()
     detail.results.scan.scan_requested.emit()
-    assert detail.results.scan._banner.isHidden()
+    assert the(Banner, detail.results.scan).isHidden()
     assert "Not scanned yet" in detail.results.scan._empty.accessibleName()
 
 
@@ -119,7 +122,7 @@ def test_without_a_loader_a_scan_asks_for_one(detail, scans):
     detail._loader_box.choose("")
     detail.results.scan.scan_requested.emit()
     assert scans.asked == []
-    assert not detail.results.scan._banner.isHidden()
+    assert not the(Banner, detail.results.scan).isHidden()
 
 
 def test_s08_a_page_of_samples_is_read_with_the_selected_loader(detail, scans):

@@ -23,6 +23,10 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.benchmarks.window import OURS, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
+from tests.windows import button, the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,11 +104,11 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     dialog = detail.exports.dialog.now
-    dialog._format.choose("pt")
-    dialog._path.setText(str(target))
-    qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    the(SegmentedControl, dialog).choose("pt")
+    the(LineEdit, dialog).setText(str(target))
+    qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(target.exists)
-    qtbot.waitUntil(lambda: dialog._answer.message.isVisible())
+    qtbot.waitUntil(lambda: the(TaskStatus, dialog).message.isVisible())
     dialog.reject()
     script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
     loaded = subprocess.run(
@@ -228,7 +232,10 @@ def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
     qtbot.waitUntil(lambda: program.window.place == "refusal")
-    qtbot.mouseClick(program._pages.refusal._button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(
+        button(program._pages.refusal, "Set it aside and build a new one"),
+        Qt.MouseButton.LeftButton,
+    )
     qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
     kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
     assert [p.read_bytes()[:4] for p in kept] == [b"this"]

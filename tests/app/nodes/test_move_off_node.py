@@ -16,8 +16,11 @@ from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
+from tests.windows import button, the
+from widgets.common.banner import Banner
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 NODES = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
 EIGHT = [f"GPU-{n}" for n in range(8)]
@@ -108,9 +111,9 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     over(poller)
     dialog = page.detail._elsewhere.now
     qtbot.addWidget(dialog)
-    assert [one["node"] for one in dialog._picker.value()] == ["gpu01"]
-    dialog._picker._choose.click()
-    dialog._resume.click()
+    assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01"]
+    button(the(PlacementPicker, dialog), "Select 16 for me").click()
+    button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     over(poller)
     assert page.detail._elsewhere.now is None, "it is asked once"
@@ -129,7 +132,7 @@ def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, 
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
     assert page.detail._elsewhere.now is None
-    assert "has no checkpoint to resume from" in page.detail._banner.accessibleName()
+    assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
 
 
 def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(

@@ -17,9 +17,12 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
+from tests.windows import the, window
 from widgets.nodes.page.node_actions import FORGET
 from widgets.nodes.page.nodes_page import NodesPage
-from widgets.nodes.provisioning.add_node_dialog import NodeRequest
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
+from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 
 KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
 ADDRESS = NodeAddress("10.0.4.23")
@@ -114,35 +117,35 @@ def controller(cluster, woken, pasts, immediately, qtbot):
 @pytest.fixture
 def dialog(controller, qtbot):
     controller.add()
-    qtbot.addWidget(controller._adding)
-    return controller._adding
+    qtbot.addWidget(window(AddNodeDialog))
+    return window(AddNodeDialog)
 
 
 def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert dialog._trust.fingerprint.text() == "SHA256:new"
+    assert the(TrustPage, dialog).fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
     told = controller._runner.heard
     dialog.trusted.emit(KEY)
     assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
     assert controller._adding is None
     # What was added is set up at once, and its steps are shown.
-    qtbot.addWidget(controller.set_ups._dialog)
-    assert controller.set_ups._dialog.chosen == "gpu13"
+    qtbot.addWidget(window(SetUpDialog))
+    assert window(SetUpDialog).chosen == "gpu13"
 
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
-    qtbot.addWidget(controller.set_ups._dialog)
+    qtbot.addWidget(window(SetUpDialog))
     assert [entry.no_share for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
     cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert dialog._changed.isVisible()
+    assert the(ChangedKeyPage, dialog).isVisible()
     assert cluster.trusted == []
 
 
@@ -150,9 +153,9 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert dialog._passphrase.isVisible()
+    assert the(PassphrasePage, dialog).isVisible()
     dialog.passphrase_given.emit("wrong", False)
-    assert dialog._passphrase.isVisible()
+    assert the(PassphrasePage, dialog).isVisible()
     dialog.passphrase_given.emit("right", False)
     assert cluster.passphrases == ["", "wrong", "right"]
     assert cluster.kept == []
@@ -171,7 +174,7 @@ def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(di
 def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    page = dialog._passphrase
+    page = the(PassphrasePage, dialog)
     assert not page.keep.isEnabled()
     assert page._why_not.text() == "This computer has no system keyring."
     dialog.show_keyring("")

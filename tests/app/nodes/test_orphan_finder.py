@@ -20,8 +20,10 @@ from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
 from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import Button
 from widgets.nodes.page.node_actions import CHECK
+from widgets.nodes.page.node_lists import FindingsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
 
 
@@ -74,7 +76,7 @@ def test_s14_what_a_run_left_behind_is_a_finding_with_a_button_and_is_ended(
     page.open_node("gpu7")
     assert list(buttons(page)) == ["End python, pid 4711"]
     sentence = (
-        page.detail._findings_card._rows[0]._sentence.text().replace("\N{NO-BREAK SPACE}", " ")
+        the(FindingsCard, page.detail)._rows[0]._sentence.text().replace("\N{NO-BREAK SPACE}", " ")
     )
     assert sentence == "python, pid 4711 was left behind by job j9, 3 h old, 2.0 GiB."
     nodes.found.append(())
@@ -154,8 +156,8 @@ def test_s14_a_real_orphan_is_ended_and_a_foreign_process_never_offered(
     page.show_nodes((here, samples.state("gpu7")))
     page.open_node(THIS_COMPUTER)
     assert [name.rpartition(" ")[2] for name in buttons(page)] == [str(over.pid)]
-    assert page.detail._processes_card.isVisible()
-    assert page.detail._processes_card.findChildren(Button) == []
+    assert the(ProcessesCard, page.detail).isVisible()
+    assert the(ProcessesCard, page.detail).findChildren(Button) == []
     press(qtbot, page, over.pid)
     assert over.wait(LIMIT_S) is not None
     assert (buttons(page), foreign.poll()) == ({}, None)

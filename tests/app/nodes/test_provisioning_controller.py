@@ -14,7 +14,11 @@ from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
+from tests.windows import button, the, window
 from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.host_key_pages import KeyPlate
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.step_list import SetUpView
 
 OWN = SetUpOptions(system_mpi=True)
 
@@ -97,7 +101,7 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
     dialog = controller._choosing.now
     assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.below(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
-    dialog._begin.click()
+    button(dialog, "Set up").click()
     assert set_ups.begun == [(("gpu3",), SetUpOptions())]
 
 
@@ -105,9 +109,9 @@ def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(contro
     controller.set_up("gpu1")
     dialog = controller._choosing.now
     assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
-    dialog._all.click()
+    button(dialog, "All").click()
     dialog.choices.switch(SYSTEM_MPI).click()
-    dialog._begin.click()
+    button(dialog, "Set up 3 nodes").click()
     # Nodes whose key opens more keep that, until the switch is set.
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), replace(OWN, limits_key=False))]
     assert controller._choosing.now is None
@@ -115,13 +119,13 @@ def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(contro
 
 def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
     controller.set_up_added("gpu3", SetUpOptions(limits_key=True))
-    controller._dialog.retry_requested.emit("gpu3", "Inspect")
+    window(SetUpDialog).retry_requested.emit("gpu3", "Inspect")
     assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
 
 
 def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
     controller.set_up("gpu3")
-    controller._dialog.choices_requested.emit("gpu3")
+    window(SetUpDialog).choices_requested.emit("gpu3")
     assert controller._choosing.now.ticked() == ("gpu3",)
     assert len(set_ups.begun) == 1
 
@@ -131,9 +135,9 @@ def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
     controller.set_up_added("gpu3", OWN)
     dialog = controller._choosing.now
     cluster.entries = (node("gpu3", ready=False),)
-    dialog._refresh.click()
+    button(dialog, "Refresh").click()
     assert cluster.looked_at == ["gpu3"]
-    assert dialog._begin.isEnabled()
+    assert button(dialog, "Set up").isEnabled()
 
 
 def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
@@ -165,7 +169,7 @@ def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
 ):
     set_ups.key = KEY
     controller.set_up("gpu3")
-    plate = controller._dialog._plate
+    plate = the(KeyPlate, window(SetUpDialog))
     assert plate.trust.fingerprint.isVisible()
     assert plate.trust.fingerprint.text() == KEY.fingerprint
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
@@ -179,19 +183,19 @@ def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
 def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster, qtbot):
     set_ups.key = KEY
     controller.set_up("gpu3")
-    dialog = controller._dialog
-    dialog._plate.trust.default.click()
-    assert not dialog._plate.isVisible()
-    qtbot.waitUntil(dialog._view.step("Reach").details.retry.isVisible)
+    dialog = window(SetUpDialog)
+    the(KeyPlate, dialog).trust.default.click()
+    assert not the(KeyPlate, dialog).isVisible()
+    qtbot.waitUntil(the(SetUpView, dialog).step("Reach").details.retry.isVisible)
     assert cluster.trusted == []
-    dialog._view.step("Reach").details.retry.click()
-    assert dialog._plate.isVisible()
+    the(SetUpView, dialog).step("Reach").details.retry.click()
+    assert the(KeyPlate, dialog).isVisible()
 
 
 def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_ups, cluster):
     set_ups.key, set_ups.accepted = KEY, "SHA256:old"
     controller.set_up("gpu3")
-    plate = controller._dialog._plate
+    plate = the(KeyPlate, window(SetUpDialog))
     assert plate.changed.isVisible()
     assert not plate.trust.isVisible()
     plate.changed.default.click()
@@ -207,12 +211,12 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, 
     told = controller._runner.heard
     controller.set_up("gpu1")
     dialog = controller._choosing.now
-    dialog._all.click()
-    dialog._begin.click()
+    button(dialog, "All").click()
+    button(dialog, "Set up 3 nodes").click()
     assert (told, set_ups.begun) == ([], [])
-    assert controller._dialog.chosen == "gpu1"
+    assert window(SetUpDialog).chosen == "gpu1"
     set_ups.refusal = None
-    controller._dialog._plate.trust.trust.click()
+    the(KeyPlate, window(SetUpDialog)).trust.trust.click()
     assert cluster.trusted == [KEY]
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
@@ -224,7 +228,7 @@ def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
     controller._begin(("gpu1", "gpu2"), OWN)
     assert set(controller._under_way) == {"gpu1", "gpu2"}
     controller._show_states()
-    controller._dialog.retry_requested.emit("gpu2", "Inspect")
+    window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
     assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
 
 
@@ -233,16 +237,16 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", OWN)
     dialog = controller._choosing.now
-    dialog._refresh.click()
-    assert dialog._plate.trust.isVisible()
-    dialog._plate.trust.trust.click()
+    button(dialog, "Refresh").click()
+    assert the(KeyPlate, dialog).trust.isVisible()
+    the(KeyPlate, dialog).trust.trust.click()
     assert cluster.trusted == [KEY]
     assert cluster.looked_at == ["gpu3", "gpu3"]
-    assert not dialog._plate.isVisible()
+    assert not the(KeyPlate, dialog).isVisible()
 
     cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
-    dialog._refresh.click()
-    assert dialog._plate.changed.isVisible()
-    dialog._plate.changed.default.click()
+    button(dialog, "Refresh").click()
+    assert the(KeyPlate, dialog).changed.isVisible()
+    the(KeyPlate, dialog).changed.default.click()
     assert controller._choosing.now is None
     assert cluster.trusted == [KEY]

@@ -13,6 +13,8 @@ from backend.records.notifications.notification import Channels
 from backend.services.notifications.service import DeliveryAttempt
 from tests.app.jobs.test_status_poller import LIVE
 from tests.job_views import changed
+from tests.windows import the
+from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
@@ -78,7 +80,9 @@ def controller(service, page, immediately):
 
 
 def said(page):
-    return [one._words.text() for one in (page._webhook_said, page._mail_said) if one.isVisible()]
+    return [
+        the(Label, one).text() for one in (page._webhook_said, page._mail_said) if one.isVisible()
+    ]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):

@@ -22,6 +22,11 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
+from tests.windows import button, the, window
+from widgets.common.labels import Label
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormSide
+from widgets.jobs.list.bulk_dialogs import TrashDialog
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 
@@ -54,7 +59,7 @@ def tags_of(program, job_id):
 
 
 def said(program):
-    return program.window.toast._text.text()
+    return the(Label, program.window.toast).text()
 
 
 # Several
@@ -117,7 +122,7 @@ def test_several_jobs_go_to_the_trash_when_that_was_asked(hands, table, data_roo
     choose_rows(hands, table, names)
     hands.press("Del")
     # Not before it is known how much goes along.
-    hands.wait(lambda: program._job_trash._dialog.now._go.isEnabled())
+    hands.wait(lambda: button(window(TrashDialog), "Move to trash").isEnabled())
     hands.tab_to("Move to trash")
     assert all(data_root.job(job_id).path.exists() for job_id in gone), "only asked"
     hands.press("Space")
@@ -256,7 +261,7 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("3")
-    templates = program.form._sections.templates
+    templates = the(FormSections, program.form).templates
     hands.wait(lambda: "long one" in [button.text() for button in templates._buttons])
     hands.tab_to("long one", back=True)
     hands.press("Space")
@@ -274,7 +279,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.write("0.1, 0.2")
     hands.press("Return")
     # A sweep can only be queued, so the one button says so.
-    start = program.form._side.acts.start
+    start = the(FormSide, program.form).acts.start
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")

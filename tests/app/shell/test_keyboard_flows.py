@@ -25,7 +25,9 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.jobs.list.job_list_model import JobColumn
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 
@@ -280,7 +282,7 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         assert chosen["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
-        hands.wait(lambda: list(program.form._picker._rows) == ["this-computer"])
+        hands.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
 
 
 def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):

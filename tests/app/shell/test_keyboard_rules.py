@@ -14,6 +14,7 @@ from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.pointer import Hands, hears, place_of
 from tests.app.used_data_root import rows_of_all
 from tests.asks import menu_of
+from tests.windows import button
 from widgets.common import theme
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
@@ -216,6 +217,6 @@ def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
     page.detail.job_actions.ask(do.TRASH, job_id)
-    hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    hands.wait(lambda: page.model.row_of(job_id) < 0 and button(toast, "Undo").isVisible())
+    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -10,9 +10,12 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
+from widgets.common.fields import LineEdit
 from widgets.jobs.actions import job_actions
+from widgets.jobs.detail.job_name import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import KEYS
@@ -140,8 +143,8 @@ def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
     program._open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
     for tab in page.detail._by_key:
-        if tab in page.detail._tabs._keys:
-            page.detail._tabs.choose(tab)
+        if tab in the(UnderlinedTabs, page.detail)._keys:
+            the(UnderlinedTabs, page.detail).choose(tab)
             page.detail._tab_chosen(tab)
             assert missing(program) == [], tab
 
@@ -194,8 +197,8 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
-    name = program.jobs.detail.header._name
-    assert name.currentWidget() is name._edit
+    name = the(JobName, program.jobs.detail.header)
+    assert name.currentWidget() is the(LineEdit, name)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from PySide6.QtWidgets import QApplication, QMenu
 from tests.app import keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots
 from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
+from tests.windows import the
+from widgets.common.fields import ComboBox
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -69,13 +72,13 @@ def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, plac
 def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
     detail = desk.open("slow")
     detail._choose_tab("log")
-    search, picker = desk.jobs.list.search, detail.log._picker
+    search, picker = desk.jobs.list.search, the(ComboBox, detail.log)
     for field in (search, picker):
         field.setFocus()
         desk.press(key)
         assert desk.hands.focus() is field
         assert desk.jobs.open_id == desk.ids["slow"]
-        assert detail._tabs.key() == "log"
+        assert the(JobTabs, detail).key() == "log"
     assert search.text().upper() == key[-1]
     search.clear()
 

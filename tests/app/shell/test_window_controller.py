@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractButton, QDialog, QSystemTrayIcon
+from PySide6.QtWidgets import QAbstractButton, QDialog, QListView, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
@@ -23,13 +23,18 @@ from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
 from tests.programs import end
 from tests.widgets import drags
+from tests.windows import button, the
 from widgets.common import formats, theme
+from widgets.common.fields import ComboBox, LineEdit, SearchField
+from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import Label
+from widgets.common.rich_text import RichText
 from widgets.common.theme_manager import ThemeChoice
 from widgets.common.ui_scale import scale_for
 from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
 from widgets.shell.overlay import RECORD_ROLE
+from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.shortcuts import KEYS
 from widgets.shell.verify_section import RepairDialog
 
@@ -60,20 +65,20 @@ def look(program):
 def type_into_palette(qtbot, program, text):
     program.frame.open_palette()
     palette = program.frame.palette
-    qtbot.keyClicks(palette._field, text)
+    qtbot.keyClicks(the(LineEdit, palette), text)
     return palette
 
 
 def test_ctrl_k_goes_to_a_place_by_a_few_letters_and_enter(qtbot, program):
     palette = type_into_palette(qtbot, program, "load")
-    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
     assert program.window.place == "loaders"
     assert not palette.isVisible()
 
 
 def test_ctrl_k_opens_a_node_by_its_name(qtbot, program):
     palette = type_into_palette(qtbot, program, "this-comp")
-    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
     assert program.window.place == "nodes"
 
 
@@ -81,9 +86,9 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
     here = program.window.place
     palette = type_into_palette(qtbot, program, "")
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
-        qtbot.keyClick(palette._field, key)
-    assert palette._list.currentIndex().row() == 1
-    qtbot.keyClick(palette._field, Qt.Key.Key_Escape)
+        qtbot.keyClick(the(LineEdit, palette), key)
+    assert the(QListView, palette).currentIndex().row() == 1
+    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Escape)
     assert not palette.isVisible()
     assert program.window.place == here
 
@@ -188,25 +193,25 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
     page = program._pages.help
     assert program.window.place == "help"
     qtbot.waitUntil(lambda: page._model.rowCount() == len(TOPICS))
-    assert page._text.document().firstBlock().text().startswith("Train your own model")
-    page._text.anchorClicked.emit(QUrl("first-node.md"))
-    assert page._text.document().firstBlock().text() == "Add your first node"
+    assert the(RichText, page).document().firstBlock().text().startswith("Train your own model")
+    the(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
+    assert the(RichText, page).document().firstBlock().text() == "Add your first node"
 
 
 def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
     palette = type_into_palette(qtbot, program, "what the words")
-    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
     page = program._pages.help
-    qtbot.waitUntil(lambda: page._list.currentIndex().data() == "What the words mean")
+    qtbot.waitUntil(lambda: the(QListView, page).currentIndex().data() == "What the words mean")
 
 
 def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
     program.frame.open_help("terms.md")
     page = program._pages.help
     qtbot.waitUntil(lambda: page._model.rowCount() > 0)
-    qtbot.keyClicks(page._search, "allreduce")
-    qtbot.waitUntil(lambda: page._text.textCursor().selectedText() == "allreduce")
-    page._search.setText("zeppelin")
+    qtbot.keyClicks(the(SearchField, page), "allreduce")
+    qtbot.waitUntil(lambda: the(RichText, page).textCursor().selectedText() == "allreduce")
+    the(SearchField, page).setText("zeppelin")
     qtbot.waitUntil(lambda: page._nothing.text() == "No match on this page for “zeppelin”.")
 
 
@@ -291,14 +296,14 @@ def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path
     assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._takes
     drags.drop(program.window, drags.file(*paths))
-    assert program.window.toast._text.text() == "3 files: drop them one by one"
+    assert the(Label, program.window.toast).text() == "3 files: drop them one by one"
     assert program.window.place == here
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
 def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
-    assert program.window.toast._text.text().endswith("drop “best.pt” on a model in Models")
+    assert the(Label, program.window.toast).text().endswith("drop “best.pt” on a model in Models")
 
 
 # Units, contrast, SSH
@@ -309,10 +314,10 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = program._pages.settings
     node = program.nodes.detail
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in node._facts._facts))
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node)._facts))
 
     def left():
-        return next(fact.value for fact in node._facts._facts if "free" in fact.value)
+        return next(fact.value for fact in the(KeyValueRow, node)._facts if "free" in fact.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in left()
@@ -347,13 +352,16 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     program.window.go("jobs")
     program.frame.open_settings()
     ssh = program._pages.settings.ssh
-    qtbot.waitUntil(lambda: ssh._hosts.count() == 2)
-    assert [ssh._hosts.itemText(at) for at in range(2)] == ["gpu07.lab", "gpu07.lab, port 2222"]
-    assert ssh._hosts_line.sentence.text().startswith("ssh-ed25519 SHA256:")
-    ssh._hosts.choose("gpu07.lab:2222")
-    qtbot.mouseClick(ssh._forget, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: ssh._hosts.count() == 1)
-    assert program.window.toast._text.text() == (
+    qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
+    assert [the(ComboBox, ssh).itemText(at) for at in range(2)] == [
+        "gpu07.lab",
+        "gpu07.lab, port 2222",
+    ]
+    assert the(SettingsRow, ssh).sentence.text().startswith("ssh-ed25519 SHA256:")
+    the(ComboBox, ssh).choose("gpu07.lab:2222")
+    qtbot.mouseClick(button(ssh, "Forget"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 1)
+    assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
     assert [key.port for key in cluster.ssh_facts().accepted] == [22]

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.pictures.flaws import flaws
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import (
@@ -516,11 +516,11 @@ def test_a_toast_offers_the_next_step_in_a_button(qtbot):
     window = on_screen(qtbot, QWidget(), 900, 600)
     toast, taken = Toast(window), []
     toast.offer(Offer("Imported digits @ 1", "New job with it", lambda: taken.append("job")))
-    assert toast._undo.text() == "New job with it"
-    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert button(toast, "New job with it").text() == "New job with it"
+    qtbot.mouseClick(button(toast, "New job with it"), Qt.MouseButton.LeftButton)
     assert (taken, toast.isVisible()) == (["job"], False)
     toast.show_message("Saved.")
-    assert not toast._undo.isVisible()
+    assert not the(Button, toast).isVisible()
 
 
 TEXTS: dict[str, Callable[[], QWidget]] = {

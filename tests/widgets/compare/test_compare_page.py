@@ -6,21 +6,27 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QListView, QWidget
 
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.services.jobs.index import JobIndex
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import IconButton, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import SearchField, Slider
+from widgets.common.labels import Label
+from widgets.common.state_badge import StateGlyph
 from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.table import row_texts
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.curve_data import XAxis
+from widgets.plots.curve_legend import Legend
 
 METRIC = RowKind.METRIC
 pytestmark = pytest.mark.usefixtures("look")
@@ -79,14 +85,14 @@ def test_there_are_two_plots_what_the_jobs_are_judged_by_and_the_loss(page):
 @pytest.mark.parametrize("metric", [MAP, "loss", "learning_rate"])
 def test_a_plot_says_if_the_values_at_its_ends_are_smoothed(page, share, metric):
     show(page, three())
-    page._smoothing.set_share(share)
+    the(Slider, page).set_share(share)
     plot = page.findChildren(_Plot)[0]
     plot._choose(metric)
     panel = plot.panel
     ends = [curve.last for curve in panel._curves.values()]
     differs = any(last.smoothed != last.raw for last in ends)
-    assert plot._smoothed.isVisible() or not differs
-    assert plot._smoothed.isVisible() is (share > 0 and metric == "loss")
+    assert the(Label, plot).isVisible() or not differs
+    assert the(Label, plot).isVisible() is (share > 0 and metric == "loss")
 
 
 def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
@@ -182,7 +188,7 @@ def test_the_table_keeps_its_rows_while_the_jobs_go_on(page):
 
 def test_whoever_shows_all_rows_by_keys_can_hide_them_by_the_same_key(page, qtbot):
     show(page, three())
-    page.table._all.setFocus()
+    button(page.table, "Show all").setFocus()
     for is_shown in (True, False):
         qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Space)
         assert ("batch_size" in page.table.texts()) is is_shown
@@ -192,7 +198,7 @@ def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
     show(page, three())
     head = page.table._heads[1]
     head.setFocus()
-    page.table._all.toggle()
+    button(page.table, "Show all").toggle()
     now = QApplication.focusWidget()
     assert now is not head
     assert now is page.table._heads[1]
@@ -216,7 +222,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
     other = on_screen(qtbot, QWidget())
     other.activateWindow()
     qtbot.waitUntil(other.isActiveWindow)
-    page.table._all.toggle()
+    button(page.table, "Show all").toggle()
     assert head is not page.table._heads[1], "other rows, so other heads"
     page.activateWindow()
     qtbot.waitUntil(page.isActiveWindow)
@@ -227,7 +233,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
 def test_a_job_that_is_taken_out_gives_the_focus_to_the_one_in_its_place(page, taken_out):
     looks = three()
     show(page, looks)
-    page.table._heads[taken_out]._remove.setFocus()
+    the(IconButton, page.table._heads[taken_out]).setFocus()
     show(page, [one for place, one in enumerate(looks) if place != taken_out])
     assert [head.job_id for head in page.table._heads if head.hasFocus()] == ["id1"]
 
@@ -237,7 +243,7 @@ def test_the_focus_ring_of_a_head_leaves_its_glyph_free(page):
     head = page.table._heads[1]
 
     def glyph():
-        return head.grab(head._glyph.geometry()).toImage()
+        return head.grab(the(StateGlyph, head).geometry()).toImage()
 
     before = glyph()
     head.setFocus()
@@ -250,16 +256,16 @@ def test_equal_rows_are_counted_and_shown_on_a_click(page, qtbot):
     hidden = table._equal.text()
     assert hidden.endswith(" equal rows hidden")
     assert "batch_size" not in table.texts()
-    qtbot.mouseClick(table._all, Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    qtbot.mouseClick(button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
     assert table.texts()["batch_size"] == ["32", "32", "32"]
-    qtbot.mouseClick(table._all, Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    qtbot.mouseClick(button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
     assert "batch_size" not in table.texts()
 
 
 @pytest.mark.parametrize("key", ["step", "epoch", "time", "clock"])
 def test_all_plots_have_one_axis(page, key):
     show(page, three())
-    page._axes._group.button(page._axes._keys.index(key)).click()
+    the(SegmentedControl, page)._group.button(the(SegmentedControl, page)._keys.index(key)).click()
     for panel in plots(page).values():
         assert panel.axis is XAxis(key)
     low, high = plots(page)["loss"].x_range()
@@ -304,10 +310,10 @@ def test_names_that_all_begin_alike_are_shortened():
 
 def test_nothing_compared_says_what_belongs_here(page, qtbot):
     assert page._empty.isVisible()
-    assert not page._csv.isVisible()
+    assert not button(page, "Save CSV").isVisible()
     with qtbot.waitSignal(page.rows_requested):
-        qtbot.mouseClick(page._empty._button, Qt.MouseButton.LeftButton)
-    assert isinstance(page._picker, JobPicker)
+        qtbot.mouseClick(button(page._empty, "Add a job"), Qt.MouseButton.LeftButton)
+    assert isinstance(the(JobPicker, page), JobPicker)
 
 
 def test_a_job_that_never_ran_has_settings_and_no_curve(page):
@@ -337,12 +343,12 @@ def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
 def test_eight_jobs_have_a_legend_and_no_more_can_be_added(page):
     show(page, eight())
     panel = plots(page)["loss"]
-    assert panel._legend.isVisible()
-    assert not page._add.isEnabled()
+    assert the(Legend, panel).isVisible()
+    assert not button(page, "Add job").isEnabled()
     heads = page.table._heads
     assert len(heads) == 8
     assert "frozen batch norm" in heads[2].toolTip() or "frozen batch norm" in (
-        heads[2]._name.toolTip()
+        the(Label, heads[2]).toolTip()
     )
 
 
@@ -353,7 +359,7 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
         qtbot.mouseClick(head, Qt.MouseButton.LeftButton)
     assert opened.args == ["id1"]
     with qtbot.waitSignal(page.remove_requested) as removed:
-        qtbot.mouseClick(head._remove, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(the(IconButton, head), Qt.MouseButton.LeftButton)
     assert removed.args == ["id1"]
 
 
@@ -377,20 +383,20 @@ def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot)
     answer_picker(page, *eight())
     show(page, eight()[:2])
     page.open_picker()
-    picker = page._picker
+    picker = the(JobPicker, page)
     assert picker._model.rowCount() == 6
-    picker._search.setText("deform")
+    the(SearchField, picker).setText("deform")
     with qtbot.waitSignal(page.add_requested) as added:
-        QTest.keyClick(picker._search, Qt.Key.Key_Return)
+        QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Return)
     assert added.args == ["id4"]
     page.set_jobs(("id0", "id1", "id4"))
     assert picker._model.rowCount() == 0
-    assert picker._nothing.isVisible()
-    picker._search.clear()
+    assert the(EmptyState, picker).isVisible()
+    the(SearchField, picker).clear()
     assert picker._model.rowCount() == 5
-    QTest.keyClick(picker._search, Qt.Key.Key_Down)
+    QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Down)
     with qtbot.waitSignal(page.add_requested):
-        QTest.keyClick(picker._search, Qt.Key.Key_Return)
+        QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Return)
 
 
 def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
@@ -399,8 +405,8 @@ def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
     page.add_requested.connect(added.append)
     show(page, eight()[:2])
     page.open_picker()
-    page._picker._search.setText("deform")
-    QTest.keyClick(page._picker._search, Qt.Key.Key_Return)
+    the(SearchField, the(JobPicker, page)).setText("deform")
+    QTest.keyClick(the(SearchField, the(JobPicker, page)), Qt.Key.Key_Return)
     answer(asked[0])
     assert (asked[0].text, added) == ("", [])
     answer(asked[-1])
@@ -411,8 +417,8 @@ def test_eight_jobs_are_the_most_in_the_picker_too(page):
     answer_picker(page, *eight(), draft())
     show(page, eight())
     page.open_picker()
-    assert not page._picker._list.isEnabled()
-    assert page._picker._count.text() == "8 of 8"
+    assert not the(QListView, the(JobPicker, page)).isEnabled()
+    assert the(JobPicker, page)._count.text() == "8 of 8"
 
 
 def test_a_state_that_changes_is_news(page):

@@ -10,7 +10,9 @@ from app.library.package_controller import PackageController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from tests.conftest import Immediately
-from tests.windows import owned
+from tests.windows import button, owned, the
+from widgets.common.fields import Field, LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.library.install_dialog import InstallDialog
 
 LEFT = Qt.MouseButton.LeftButton
@@ -27,20 +29,20 @@ LEFT = Qt.MouseButton.LeftButton
 )
 def test_the_name_is_proposed_and_can_be_changed(qtbot: QtBot, module: str, package: str) -> None:
     dialog = owned(qtbot, InstallDialog(module, ("this-computer", "gpu01")))
-    assert dialog._name.text() == package
-    dialog._name.setText("other-name")
+    assert the(LineEdit, dialog).text() == package
+    the(LineEdit, dialog).setText("other-name")
     with qtbot.waitSignal(dialog.install_requested) as asked:
-        qtbot.mouseClick(dialog._install, LEFT)
+        qtbot.mouseClick(button(dialog, "Install"), LEFT)
     assert asked.args == ["other-name"]
-    assert not dialog._install.isEnabled(), "it is under way"
+    assert not button(dialog, "Install").isEnabled(), "it is under way"
 
 
 @pytest.mark.parametrize("name", ["", " ", "-r x", "--index-url=x", "a b", "../a", "é"])
 def test_what_is_no_name_cannot_be_installed(qtbot: QtBot, name: str) -> None:
     dialog = owned(qtbot, InstallDialog("x", ("gpu01",)))
-    dialog._name.setText(name)
-    assert not dialog._install.isEnabled()
-    assert bool(dialog._field.error()) is bool(name.strip())
+    the(LineEdit, dialog).setText(name)
+    assert not button(dialog, "Install").isEnabled()
+    assert bool(the(Field, dialog).error()) is bool(name.strip())
 
 
 class Packages:
@@ -66,13 +68,13 @@ def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
     assert dialog is not None
     for fault in (BackendError("No such package.", "Look its name up."), Cancelled()):
         packages.fault = fault
-        qtbot.mouseClick(dialog._install, LEFT)
+        qtbot.mouseClick(button(dialog, "Install"), LEFT)
         assert controller.dialog.now is dialog
-        assert dialog._install.isEnabled(), "it can be tried again"
+        assert button(dialog, "Install").isEnabled(), "it can be tried again"
         assert again == []
-    assert dialog._status.message.text() == ""
+    assert the(TaskStatus, dialog).message.text() == ""
     packages.fault = None
-    qtbot.mouseClick(dialog._install, LEFT)
+    qtbot.mouseClick(button(dialog, "Install"), LEFT)
     assert packages.asked == 3 * [("my_lib", ("gpu01",))]
     assert (controller.dialog.now, again) == (None, [True])
     assert immediately.heard == ["Installed my_lib."]

@@ -3,14 +3,16 @@
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTableView
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import on_screen
+from tests.windows import elapse, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl, UnderlinedTabs
+from widgets.common.page_stack import Stack
 from widgets.library.layer_graph import LayerGraphView, colour_of
 from widgets.library.layers_view import LayersView, short_count
 from widgets.library.library_detail import Trial
@@ -58,7 +60,7 @@ def test_the_table_has_every_layer_in_the_order_in_which_they_ran(view, qtmodelt
 
 
 def test_a_click_on_a_column_sorts_and_a_third_brings_the_order_back(view):
-    header = view._table.horizontalHeader()
+    header = the(QTableView, view).horizontalHeader()
     header.setSortIndicator(3, Qt.SortOrder.DescendingOrder)
     assert shown(view) == ["head", "stem", "never", "act"]
     header.setSortIndicator(3, Qt.SortOrder.AscendingOrder)
@@ -81,10 +83,10 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
         for one, place in zip(("stem", "head"), ((110, 40), (110, 900)), strict=True)
     )
     view.show_graph(LayerGraph(220, 960, nodes, graph.edges[:1]))
-    view._as.choose("graph")
+    the(SegmentedControl, view).choose("graph")
     view._choose("graph")
     view.search.setText("LINEAR")
-    view.search._say()
+    elapse(view.search)
     assert shown(view) == ["head", "never"]
     assert view._matches.text() == "2 of 4"
     assert [node.layer.name for node in view.graph._marked] == ["head"]
@@ -96,13 +98,13 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
 
 
 def test_without_a_graph_the_reason_stands_in_its_place(view):
-    view._as.choose("graph")
+    the(SegmentedControl, view).choose("graph")
     view._choose("graph")
-    assert view._pages.currentWidget() is view._no_graph
+    assert the(Stack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
-    assert view._pages.currentWidget() is view._no_graph
+    assert the(Stack, view).currentWidget() is view._no_graph
     view.show_graph(chain(1)[0])
-    assert view._pages.currentWidget() is view.graph
+    assert the(Stack, view).currentWidget() is view.graph
 
 
 def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
@@ -139,7 +141,7 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     one = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
     page.show_items((one,))
     detail.show_companions(("digits",), ("digits",))
-    detail._tabs.choose("layers")
+    the(UnderlinedTabs, detail).choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):
         detail._tab_chosen("layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
@@ -169,7 +171,7 @@ def variances(*values):
 )
 def test_any_variances_are_a_plot_and_a_sentence(view, values):
     found = variances(*values)
-    view._as.choose("variance")
+    the(SegmentedControl, view).choose("variance")
     view._choose("variance")
     view.show_variance(found)
     view.grab()

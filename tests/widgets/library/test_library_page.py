@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QTableView
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import (
@@ -18,13 +18,15 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned, the
 from widgets.common import formats
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
+from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_groups import EntryModel, entries
-from widgets.library.library_detail import Trial
+from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 
@@ -67,12 +69,12 @@ def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
     qtbot.waitUntil(lambda: page.detail._name.text() == "digits")
-    page.detail._tabs.choose("versions")
+    the(UnderlinedTabs, page.detail).choose("versions")
     with qtbot.waitSignal(page.detail.changes_requested) as asked:
         page.detail._tab_chosen("versions")
     assert asked.args == ["digits@400", "digits@399"]
     page.show_items(versions[:-1])
-    assert page.detail.versions._table.model().rowCount() == 399
+    assert the(QTableView, page.detail.versions).model().rowCount() == 399
 
 
 def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
@@ -132,11 +134,11 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
         place.detail.show_companions(("digits",), ("digits",), (Together("digits", "digits"),))
         place.show_items((item("other", kind=kind),))
         place.show()
-    loader.detail._tabs.choose("samples")
+    the(UnderlinedTabs, loader.detail).choose("samples")
     with qtbot.assertNotEmitted(loader.detail.preview_requested):
         loader.detail._tab_chosen("samples")
     assert loader.detail._trial.questions[0].accessibleName() == "Which dataset does it read?"
-    model.detail._tabs.choose("check")
+    the(UnderlinedTabs, model.detail).choose("check")
     with qtbot.waitSignal(model.detail.check_requested) as requested:
         model.detail._tab_chosen("check")
     assert requested.args[0] == Trial(model="other@1")
@@ -153,8 +155,8 @@ def test_choosing_a_loader_in_the_list_looks_at_once(page, qtbot):
 def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page, qtbot):
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("digits"),))
-        qtbot.mouseClick(page.detail._go, Qt.MouseButton.LeftButton)
-    assert page.detail._banner.isVisible()
+        qtbot.mouseClick(button(page.detail, "Preview"), Qt.MouseButton.LeftButton)
+    assert the(PreviewBanner, page.detail).isVisible()
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
@@ -170,7 +172,11 @@ def test_a_preview_shows_samples_and_what_looks_wrong(page):
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
     assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
-    assert "one class" in page.detail._banner.accessibleName() + page.detail._banner._strong.text()
+    assert (
+        "one class"
+        in the(PreviewBanner, page.detail).accessibleName()
+        + the(PreviewBanner, page.detail)._strong.text()
+    )
 
 
 def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
@@ -179,20 +185,20 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     classes = (ClassCount("7", 990), ClassCount("8", 10))
     shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
     page.detail.show_preview(Trial("a@1", "any"), shown)
-    banner, samples = page.detail._banner, page.detail._trial.samples
+    banner, samples = the(PreviewBanner, page.detail), page.detail._trial.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
         f"A model can reach 99{formats.GAP}% accuracy without predicting it. "
         "1 more finding."
     )
     assert "One more." in banner.toolTip()
-    page.detail._tabs.choose("statistics")
+    the(UnderlinedTabs, page.detail).choose("statistics")
     page.detail._tab_chosen("statistics")
     [show] = banner.findChildren(Button)
     qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
-    assert page.detail._tabs.key() == "samples"
+    assert the(UnderlinedTabs, page.detail).key() == "samples"
     assert samples.isVisible()
-    assert samples.filter._list.currentText().startswith("8 ")
+    assert the(ComboBox, samples.filter).currentText().startswith("8 ")
     page.detail.show_trial_error("The loader stopped.")
     assert not show.isVisible()
 
@@ -202,7 +208,7 @@ def test_progress_moves_nothing_on_the_page(page, key):
     page.show_items((item("digits"),))
     detail = page.detail
     key = {"files": "source"}.get(key, key)
-    detail._tabs.choose(key)
+    the(UnderlinedTabs, detail).choose(key)
     detail._tab_chosen(key)
     QApplication.processEvents()
     before = detail._pages.geometry()
@@ -219,9 +225,10 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     page.show_items((item("a"),))
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
     assert (
-        page.detail._banner._strong.text() == "The loader stopped at item 1000: no file 1000.png."
+        the(PreviewBanner, page.detail)._strong.text()
+        == "The loader stopped at item 1000: no file 1000.png."
     )
-    assert page.detail._go.isEnabled()
+    assert button(page.detail, "Preview").isEnabled()
 
 
 def test_a_model_is_checked_with_what_is_chosen(qtbot):
@@ -231,7 +238,7 @@ def test_a_model_is_checked_with_what_is_chosen(qtbot):
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
     with qtbot.waitSignal(page.detail.check_requested) as requested:
-        page.detail._tabs.choose("check")
+        the(UnderlinedTabs, page.detail).choose("check")
         page.detail._tab_chosen("check")
     assert requested.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
@@ -249,7 +256,7 @@ def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(
     taken = {Kind.DATASET: {"plankton": 2}}
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken))
     with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (requested.args[0].name, requested.args[0].source) == (
         "plankton",
         "/home/mai/plankton.zip",
@@ -260,7 +267,7 @@ def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(
 def test_a_name_that_cannot_be_is_told_at_its_field(qtbot):
     dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
     assert "reserved" in dialog._name_field.error()
-    assert not dialog._import.isEnabled()
+    assert not button(dialog, "Import").isEnabled()
 
 
 def test_closing_during_an_import_cancels_it(qtbot):
@@ -288,7 +295,7 @@ def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
 
 
 def choices(dialog):
-    return {b.text(): b for b in dialog._kind.findChildren(QAbstractButton)}
+    return {b.text(): b for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)}
 
 
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
@@ -296,7 +303,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     assert not choices(dialog)["All three"].isEnabled()
     dialog.show_found("/home/mai/plankton", THREE)
     assert choices(dialog)["All three"].isChecked()
-    assert dialog._answer.message.text() == (
+    assert the(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
         "Not imported: README.md."
     )
@@ -304,7 +311,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
         "“plankton” exists; changed parts become its next version."
     )
     with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert requested.args[0].project is THREE.project
     assert requested.args[0].name == "plankton"
 
@@ -314,11 +321,11 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     dialog.show_found("/home/mai/plankton", BOTH)
     assert "All three" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
-    assert dialog._answer.message.text() == (
+    assert the(TaskStatus, dialog).message.text() == (
         "It has a model and a loader: choose “Both” to import them together."
     )
     with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (requested.args[0].kind, requested.args[0].project) == (Kind.LOADER, None)
 
 
@@ -333,17 +340,17 @@ def test_where_one_thing_is_wished_for_all_three_are_only_offered(qtbot, only_on
 def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
     dialog = import_dialog(qtbot, "")
     qtbot.keyClicks(dialog._source, "/home/mai/net")
-    assert not dialog._import.isEnabled(), "it may be all three"
+    assert not button(dialog, "Import").isEnabled(), "it may be all three"
     qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
     dialog.show_found("/home/mai/ne", THREE)
-    assert not dialog._import.isEnabled(), "that is said of another path"
+    assert not button(dialog, "Import").isEnabled(), "that is said of another path"
     dialog.show_found("/home/mai/net", THREE)
-    assert dialog._import.isEnabled()
+    assert button(dialog, "Import").isEnabled()
     dialog._source.setText("/home/mai/other")
     dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All three"].isEnabled()
-    assert dialog._answer.message.text() == ""
+    assert the(TaskStatus, dialog).message.text() == ""
     dialog.show_found("/home/mai/other", THREE)
     dialog._source.clear()
     assert choices(dialog)["Dataset"].isChecked()
@@ -396,7 +403,7 @@ def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
 
 def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
-    answer = dialog._answer
+    answer = the(TaskStatus, dialog)
     dialog.show_progress(0.4, "Copying train/0412.png")
     assert not dialog._close.isVisible()
     assert answer.progress.isVisible()
@@ -410,12 +417,16 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     dialog.show_error("A model needs a file bks_model.py.")
     if change == "kind":
-        model = next(b for b in dialog._kind.findChildren(QAbstractButton) if b.text() == "Model")
+        model = next(
+            b
+            for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)
+            if b.text() == "Model"
+        )
         qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
-        assert dialog._kind.key() == "model"
+        assert the(SegmentedControl, dialog).key() == "model"
     else:
         (dialog._source if change == "from" else dialog._name).setText("fish")
-    assert dialog._answer.message.isHidden()
+    assert the(TaskStatus, dialog).message.isHidden()
 
 
 # Before it is known what there is

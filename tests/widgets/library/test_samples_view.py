@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import QBuffer, QPoint, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QStackedWidget, QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.library.preview import (
@@ -20,12 +20,13 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
 from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
-from widgets.library.class_columns import ClassColumns
-from widgets.library.distribution_card import spread_words, titles
+from widgets.library.class_columns import ClassColumns, ClassRows
+from widgets.library.distribution_card import ValuesCard, spread_words, titles
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
@@ -71,7 +72,7 @@ def show(qtbot: QtBot) -> Shown:
 
 
 def indices(view: SamplesView) -> list[int]:
-    return [one.index for one in view._grid.samples]
+    return [one.index for one in the(SampleGrid, view).samples]
 
 
 def segment(view: SamplesView, text: str) -> QAbstractButton:
@@ -99,17 +100,17 @@ def test_a_class_is_chosen_by_the_arrow_keys(show: Shown, qtbot: QtBot) -> None:
     first = segment(view, "All")
     first.setFocus()
     qtbot.keyClick(first, Qt.Key.Key_Right)
-    assert {one.of_class for one in view._grid.samples} == {"cat"}
+    assert {one.of_class for one in the(SampleGrid, view).samples} == {"cat"}
 
 
 def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> None:
     view = show(preview())
-    columns = view._columns
+    columns = the(ClassColumns, view)
     assert columns.isVisible()
     assert not view._rows_scroll.isVisible()
     last = QPoint(columns.width() - 20, columns.height() // 2)
     qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
-    assert {one.of_class for one in view._grid.samples} == {"owl"}
+    assert {one.of_class for one in the(SampleGrid, view).samples} == {"owl"}
     assert segment(view, "owl").isChecked()
     qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
     assert segment(view, "All").isChecked()
@@ -118,25 +119,25 @@ def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> N
 def test_many_classes_are_a_list_with_counts_that_the_keys_walk(show: Shown, qtbot: QtBot) -> None:
     names = tuple(f"kind of thing {n}" for n in range(300))
     view = show(preview(names))
-    assert not view._columns.isVisible()
-    assert view._rows_scroll.height() < view._rows.height()
-    assert view.filter._list.count() == 301
-    assert view.filter._list.itemText(300) == "kind of thing 299 · 5"
-    view._rows.setFocus()
+    assert not the(ClassColumns, view).isVisible()
+    assert view._rows_scroll.height() < the(ClassRows, view).height()
+    assert the(ComboBox, view.filter).count() == 301
+    assert the(ComboBox, view.filter).itemText(300) == "kind of thing 299 · 5"
+    the(ClassRows, view).setFocus()
     for _ in range(2):
-        qtbot.keyClick(view._rows, Qt.Key.Key_Down)
-    assert {one.of_class for one in view._grid.samples} == {"kind of thing 1"}
+        qtbot.keyClick(the(ClassRows, view), Qt.Key.Key_Down)
+    assert {one.of_class for one in the(SampleGrid, view).samples} == {"kind of thing 1"}
     for _ in range(2):
-        qtbot.keyClick(view._rows, Qt.Key.Key_Up)
+        qtbot.keyClick(the(ClassRows, view), Qt.Key.Key_Up)
     assert len(indices(view)) == 12
 
 
 def test_where_the_segments_have_no_room_the_list_takes_their_place(show: Shown) -> None:
     view = show(preview())
-    assert not view.filter._list.isVisible()
+    assert not the(ComboBox, view.filter).isVisible()
     view.filter.setMaximumWidth(120)
     view.window().layout().activate()
-    assert view.filter._list.isVisible()
+    assert the(ComboBox, view.filter).isVisible()
     assert [b.text() for b in view.filter.findChildren(QAbstractButton) if b.isVisible()] == []
 
 
@@ -144,7 +145,7 @@ def test_a_class_may_be_called_all(show: Shown, qtbot: QtBot) -> None:
     view = show(preview(("all", "All", "owl")))
     found = [b for b in view.filter.findChildren(QAbstractButton) if b.text() == "all"]
     qtbot.mouseClick(found[0], Qt.MouseButton.LeftButton)
-    assert {one.of_class for one in view._grid.samples} == {"all"}
+    assert {one.of_class for one in the(SampleGrid, view).samples} == {"all"}
 
 
 def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
@@ -237,7 +238,7 @@ def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: ThemeManag
 
 def test_without_a_sample_the_grid_says_so(show: Shown) -> None:
     view = show(Preview("training", "UserDataset", 5000, 5000))
-    assert view._grid.accessibleDescription() == "No sample could be read"
+    assert the(SampleGrid, view).accessibleDescription() == "No sample could be read"
     assert not view._sample_card.isVisible()
 
 
@@ -252,10 +253,10 @@ SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "floa
 def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
     shown = preview(statistics=STATISTICS, shapes=SHAPES)
     assert titles(shown) == ["Column 0", "Column 1", "Target"]
-    card = show(shown)._values
-    assert card._picker.currentText() == "Column 1"
+    card = the(ValuesCard, show(shown))
+    assert the(ComboBox, card).currentText() == "Column 1"
     assert (card._odd.text(), card._odd.tone()) == ("14 NaN, 1 infinite", "warn")
-    card._picker.setCurrentIndex(0)
+    the(ComboBox, card).setCurrentIndex(0)
     assert card._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
     assert (card._odd.text(), card._odd.tone()) == ("none NaN, none infinite", "text3")
 
@@ -299,13 +300,13 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
         ["Column 1", "7.00", "7.00", "7.00", "0", "15"],
         ["Target", "–", "–", "–", "–", "7"],
     ]
-    assert view._values._words.text() == "All values are 7.00"
-    widths = [view._table.columnWidth(n) for n in range(6)]
+    assert the(ValuesCard, view)._words.text() == "All values are 7.00"
+    widths = [the(QTableView, view).columnWidth(n) for n in range(6)]
     assert widths[0] > 2 * max(widths[1:]), "what is left over belongs to the titles"
-    view._table.selectRow(0)
-    assert view._values._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
+    the(QTableView, view).selectRow(0)
+    assert the(ValuesCard, view)._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
     view.show_preview(Preview("training", "UserDataset", 9, 9))
-    assert isinstance(view._pages.currentWidget(), EmptyState)
+    assert isinstance(the(QStackedWidget, view).currentWidget(), EmptyState)
 
 
 def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
@@ -322,7 +323,7 @@ def test_s08_all_samples_can_be_paged_through(show: Shown, qtbot: QtBot) -> None
     view._next.click()
     assert asked[-1] == {"split": "training", "start": 0, "count": 48, "of_class": ""}
     view.show_page(asked[-1], page_of(*range(47), end=48, faults=1))
-    assert [one.index for one in view._grid.samples] == list(range(47))
+    assert [one.index for one in the(SampleGrid, view).samples] == list(range(47))
     assert view._shown_words.text() == "Samples, numbers 0 to 47 of 175, 1 could not be read"
     assert "Item 0 is torn." in view._shown_words.toolTip()
     view._next.click()
@@ -333,7 +334,7 @@ def test_s08_all_samples_can_be_paged_through(show: Shown, qtbot: QtBot) -> None
     assert asked[-1]["start"] == 0
     view.show_page(asked[-1], page_of(0, end=48))
     view._previous.click()
-    assert len(view._grid.samples) == 12
+    assert len(the(SampleGrid, view).samples) == 12
     assert not view._previous.isEnabled()
 
 
@@ -359,10 +360,10 @@ def test_a_page_that_comes_late_is_not_shown(show: Shown) -> None:
     view.page_requested.connect(asked.append)
     view._next.click()
     view.show_class("dog")
-    before = view._grid.samples
+    before = the(SampleGrid, view).samples
     view.show_page(asked[-1], page_of(0, end=48))
     view.show_page_error(asked[-1], "The share is gone.")
-    assert view._grid.samples == before
+    assert the(SampleGrid, view).samples == before
     assert "share" not in view._shown_words.text()
 
 
@@ -374,4 +375,4 @@ def test_a_page_that_cannot_be_read_says_why(show: Shown) -> None:
     view.show_page_error(asked[-1], "The share is gone.")
     assert view._shown_words.text() == "The share is gone."
     view._previous.click()
-    assert len(view._grid.samples) == 12
+    assert len(the(SampleGrid, view).samples) == 12

@@ -2,13 +2,17 @@
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
 from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
-from tests.windows import owned
+from tests.windows import owned, the
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
+from widgets.common.cards import ProgressLine
+from widgets.library.sample_grid import SampleGrid
 from widgets.library.scan_view import ScanView, _read_words
 
 
@@ -36,19 +40,19 @@ def view(qtbot: QtBot) -> ScanView:
 
 
 def shown(view: ScanView) -> list[int]:
-    return [one.index for one in view._grid.samples]
+    return [one.index for one in the(SampleGrid, view).samples]
 
 
 def test_s08_one_press_scans(view: ScanView, qtbot: QtBot) -> None:
     (button,) = (b for b in view.findChildren(Button) if b.text() == "Scan all samples")
     with qtbot.waitSignal(view.scan_requested):
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert view._progress.isVisible()
+    assert the(ProgressLine, view).isVisible()
 
 
 def test_s08_a_running_scan_can_be_cancelled(view: ScanView, qtbot: QtBot) -> None:
     view.show_progress(0.5, "Reading training samples")
-    (button,) = view._progress.findChildren(Button)
+    (button,) = the(ProgressLine, view).findChildren(Button)
     with qtbot.waitSignal(view.cancel_requested):
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
@@ -70,8 +74,11 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     assert shown(view)[:6] == [0, 0, 3, 1, 6, 2]
     assert view._where.text() == "Pairs 1 to 24 of 30; left training, right validation"
     for width in range(200, 700, 30):
-        view._grid.resize(width, 600)
-        pairs = [(view._grid._cell(n), view._grid._cell(n + 1)) for n in range(0, 48, 2)]
+        the(SampleGrid, view).resize(width, 600)
+        pairs = [
+            (the(SampleGrid, view)._cell(n), the(SampleGrid, view)._cell(n + 1))
+            for n in range(0, 48, 2)
+        ]
         assert all(left.top() == right.top() for left, right in pairs)
         assert all(right.right() <= width for _, right in pairs)
 
@@ -112,10 +119,12 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
         "1 training sample was not read: Item 7 is torn.",
         "2 training samples have NaN or infinite values, so the loss will be NaN too.",
     ]
-    where = view._table.visualRect(view.model.index(1, 0)).center()
+    where = the(QTableView, view).visualRect(view.model.index(1, 0)).center()
     with qtbot.waitSignal(view.samples_requested) as asked:
         qtbot.mouseClick(
-            view._table.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(where.x(), where.y())
+            the(QTableView, view).viewport(),
+            Qt.MouseButton.LeftButton,
+            pos=QPoint(where.x(), where.y()),
         )
     assert asked.args == [(("training", 4), ("training", 9))]
 
@@ -129,10 +138,10 @@ def test_a_dataset_without_findings_says_so(view: ScanView) -> None:
 def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot) -> None:
     view.show_progress(0.5, "Reading training samples")
     view.show_error("A sample hangs.", "Find it.")
-    assert view._banner.isVisible()
+    assert the(Banner, view).isVisible()
     with qtbot.waitSignal(view.scan_requested):
         view._empty.pressed.emit()
-    assert not view._banner.isVisible()
+    assert not the(Banner, view).isVisible()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from backend.services.context.container import open_services
 from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
+from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
 
@@ -131,8 +132,8 @@ def test_they_are_copied_beside_the_model_and_its_page_tells_it(
 def test_what_is_refused_is_said_on_the_page_of_the_model(controller, page, services, file):
     file.write_bytes(b"hello")
     page.weights_dropped.emit("cats@1", str(file))
-    assert page.detail._banner.isVisible()
-    assert page.detail._banner.accessibleName() == (
+    assert the(PreviewBanner, page.detail).isVisible()
+    assert the(PreviewBanner, page.detail).accessibleName() == (
         "“best.pt” contains no weights, despite its name. Save them with "
         "torch.save(model.state_dict(), …)."
     )

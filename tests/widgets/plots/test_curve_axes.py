@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -21,6 +21,7 @@ from widgets.plots.annotations import AxisSpan, Boundary, Post, text_width
 from widgets.plots.curve_data import CurveData, Gaps, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.plot_view import PlotView
 from widgets.plots.scale_button import ScaleButton
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -81,7 +82,7 @@ def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: Curve
     low, high = panel.x_range()
     assert low == 0
     assert 6 < high < 9, "the name has its room"
-    texts = [text for _, text in panel._plot.bottom._tickLevels[0]]
+    texts = [text for _, text in the(PlotView, panel).bottom._tickLevels[0]]
     assert texts[0] == "1"
     assert "1k" in texts or "100" in texts
     assert pixels(panel, theme.LIGHT.curves[0]) > 300
@@ -243,8 +244,8 @@ def test_an_outlier_has_an_arrow_at_the_edge_and_the_pointer_says_its_value(
     assert panel.y_range()[1] < 50
     frame = panel._frame()
     top = panel.grab().toImage()
-    x = round(frame.px(120_000)) + panel._plot.x()
-    y = round(frame.rect.top()) + panel._plot.y()
+    x = round(frame.px(120_000)) + the(PlotView, panel).x()
+    y = round(frame.rect.top()) + the(PlotView, panel).y()
     arrow = [top.pixelColor(x + dx, y + 3).name() for dx in (-1, 0, 1)]
     assert theme.LIGHT.curves[0].lower() in arrow
     # A pixel is 300 steps; the pointer need not be on the one.
@@ -276,9 +277,9 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     panel.set_marks(posts=[Post(600, "diverges")])
     settle()
     image = panel.grab().toImage()
-    left = round(frame.px(600)) + 6 + panel._plot.x()
+    left = round(frame.px(600)) + 6 + the(PlotView, panel).x()
     blue = theme.LIGHT.curves[0].lower()
-    row = round(y) + panel._plot.y()
+    row = round(y) + the(PlotView, panel).y()
     words = text_width("diverges", "small_strong")
     seen = [
         blue in {image.pixelColor(left + dx, row + dy).name() for dy in (-1, 0, 1)}
@@ -296,7 +297,7 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     link.point(100.0)
     settle()
     shown = small.grab().toImage()
-    beside = QRect(round(small._frame().px(100)) + small._plot.x() + 20, 10, 60, 20)
+    beside = QRect(round(small._frame().px(100)) + the(PlotView, small).x() + 20, 10, 60, 20)
     assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
     assert dict(small.read(100)[0]).keys() == {"train"}
     link.leave()

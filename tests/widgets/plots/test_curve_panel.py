@@ -16,7 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, the
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import EndsOf
@@ -26,6 +26,7 @@ from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span
 from widgets.plots.growable_array import Floats
 from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.plot_view import PlotView
 from widgets.plots.sparkline import Sparkline
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,7 +75,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 
 def viewport(panel: CurvePanel) -> QWidget:
     """What receives the mouse."""
-    view: QWidget = panel._plot.viewport()
+    view: QWidget = the(PlotView, panel).viewport()
     return view
 
 
@@ -324,9 +325,10 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     settle()
     image = panel.grab().toImage()
     frame = panel._frame()
-    height = round(frame.py(1.0)) + panel._plot.y()
+    height = round(frame.py(1.0)) + the(PlotView, panel).y()
     blue = sum(
-        image.pixelColor(round(frame.px(x)) + panel._plot.x(), height).name() == BLUE.lower()
+        image.pixelColor(round(frame.px(x)) + the(PlotView, panel).x(), height).name()
+        == BLUE.lower()
         for x in range(700, 960, 10)
     )
     assert blue > 20

@@ -8,8 +8,8 @@ from PySide6.QtGui import QTextCursor
 from pytestqt.qtbot import QtBot
 
 from app.shell.help import DOCS, TOPICS, read_topics
-from tests.windows import on_screen
-from widgets.common.rich_text import _fragment_of
+from tests.windows import on_screen, the
+from widgets.common.rich_text import RichText, _fragment_of
 from widgets.shell.help_page import HelpPage, Topic
 
 LONG = "\n\n".join(f"Line {n}." for n in range(200))
@@ -27,7 +27,7 @@ def page(qtbot: QtBot) -> HelpPage:
 
 
 def heading_at_top(page: HelpPage) -> str:
-    cursor = page._text.cursorForPosition(page._text.viewport().rect().topLeft())
+    cursor = the(RichText, page).cursorForPosition(the(RichText, page).viewport().rect().topLeft())
     cursor.movePosition(QTextCursor.MoveOperation.StartOfBlock)
     if not cursor.block().blockFormat().headingLevel():
         cursor.movePosition(QTextCursor.MoveOperation.NextBlock)
@@ -46,7 +46,7 @@ def heading_at_top(page: HelpPage) -> str:
     ],
 )
 def test_a_link_leads_to_its_heading(page: HelpPage, link: str, shown: str, heading: str) -> None:
-    page._text.anchorClicked.emit(QUrl(link))
+    the(RichText, page).anchorClicked.emit(QUrl(link))
     assert page._wanted == shown
     assert heading_at_top(page).startswith(heading)
 

@@ -13,8 +13,11 @@ from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import IconButton
-from widgets.common.labels import Label
+from widgets.common.labels import IconLabel, Label
+from widgets.common.scrim import Scrim
+from widgets.common.state_badge import RankRing
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES
@@ -138,14 +141,14 @@ def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
     window.resize(1100, 700)
-    assert bar._jobs[0]._ring._with_figure
+    assert the(RankRing, bar._jobs[0])._with_figure
     assert not bar._trouble.isVisible()
-    assert bar._trouble_mark.isVisible()
-    assert "does not answer" in bar._trouble_mark.toolTip()
+    assert the(IconLabel, bar).isVisible()
+    assert "does not answer" in the(IconLabel, bar).toolTip()
     window.resize(1400, 700)
-    assert not bar._jobs[0]._ring._with_figure
+    assert not the(RankRing, bar._jobs[0])._with_figure
     assert bar._trouble.isVisible()
-    assert not bar._trouble_mark.isVisible()
+    assert not the(IconLabel, bar).isVisible()
 
 
 def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
@@ -159,11 +162,11 @@ def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_v
 def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
     dialog = QDialog(window)
     dialog.open()
-    qtbot.waitUntil(window._scrim.isVisible)
+    qtbot.waitUntil(the(Scrim, window).isVisible)
     window.resize(1100, 700)
-    assert window._scrim.geometry() == window.rect()
+    assert the(Scrim, window).geometry() == window.rect()
     dialog.reject()
-    qtbot.waitUntil(window._scrim.isHidden)
+    qtbot.waitUntil(the(Scrim, window).isHidden)
 
 
 def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QListView, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.windows import the
+from widgets.common.cards import StyledFrame
 from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
 from widgets.shell.notification_list import NoticeItem, NoticeList
@@ -62,9 +64,9 @@ def test_a_click_on_a_notice_closes_the_list_and_opens_its_place(
 ) -> None:
     notices = shown(window, ITEMS)
     qtmodeltester.check(notices._model)
-    place = notices._list.visualRect(notices._model.index(1, 0)).center()
+    place = the(QListView, notices).visualRect(notices._model.index(1, 0)).center()
     with qtbot.waitSignal(notices.opened) as opened:
-        qtbot.mouseClick(notices._list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseClick(the(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert opened.args == [1]
     assert not notices.isVisible()
 
@@ -73,15 +75,15 @@ def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
     window: MainWindow, qtbot: QtBot
 ) -> None:
     notices = shown(window, ITEMS)
-    qtbot.keyClick(notices._list, Qt.Key.Key_Return)
+    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Return)
     assert notices.isVisible(), "nothing is chosen yet"
-    qtbot.keyClick(notices._list, Qt.Key.Key_Down)
-    qtbot.keyClick(notices._list, Qt.Key.Key_Down)
+    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
+    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
     with qtbot.waitSignal(notices.opened) as opened:
-        qtbot.keyClick(notices._list, Qt.Key.Key_Return)
+        qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Return)
     assert opened.args == [1]
     notices.open(window.side_bar.bell)
-    qtbot.keyClick(notices._list, Qt.Key.Key_Escape)
+    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Escape)
     assert not notices.isVisible()
     notices.open(window.side_bar.bell)
     qtbot.mouseClick(notices, Qt.MouseButton.LeftButton, pos=window.rect().topRight())
@@ -100,7 +102,7 @@ def test_an_empty_list_says_what_comes_here(window: MainWindow) -> None:
     notices = shown(window, [])
     assert notices._nothing.isVisible()
     assert notices._why.text().startswith("Ended and stalled jobs")
-    assert not notices._list.isVisible()
+    assert not the(QListView, notices).isVisible()
 
 
 def test_the_bell_counts_and_is_there_in_the_rail_too(window: MainWindow, qtbot: QtBot) -> None:
@@ -120,9 +122,9 @@ def test_the_list_stays_inside_the_window(
 ) -> None:
     window.resize(*size)
     notices = shown(window, [ITEMS[n % 5] for n in range(rows)])
-    assert window.rect().contains(notices._plate.geometry())
+    assert window.rect().contains(the(StyledFrame, notices).geometry())
     window.resize(1200, 700)
-    assert window.rect().contains(notices._plate.geometry())
+    assert window.rect().contains(the(StyledFrame, notices).geometry())
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 99, 1000])

@@ -8,6 +8,9 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
+from tests.windows import button, the
+from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 MAIL = Mail("smtp.lab", ("a@lab", "b@lab"), "ring@lab", user="ring")
@@ -52,7 +55,7 @@ def test_a_webhook_applies_when_its_field_is_left(settings, chosen) -> None:
 def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, chosen) -> None:
     leave(settings._to, "a@lab, b@lab")
     assert chosen == []
-    assert settings._mail_said._words.text() == (
+    assert the(Label, settings._mail_said).text() == (
         "Not used yet: Enter the mail server's host name, such as smtp.lab.example."
     )
     leave(settings._host, "smtp.lab")
@@ -64,10 +67,10 @@ def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, c
     settings._password.setText("secret")
     settings._password.editingFinished.emit()
     assert chosen[-1] == (Channels(mail=MAIL), "secret")
-    settings._security.choose(PLAIN)
-    assert "over TLS only" in settings._mail_said._words.text()
+    the(ComboBox, settings).choose(PLAIN)
+    assert "over TLS only" in the(Label, settings._mail_said).text()
     assert chosen[-1][0].mail == MAIL
-    settings._security.choose(TLS)
+    the(ComboBox, settings).choose(TLS)
     assert settings._port.placeholderText() == "465"
     leave(settings._port, "2525")
     assert chosen[-1][0].mail is not None
@@ -99,7 +102,10 @@ def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
     with qtbot.waitSignal(settings.test_requested) as requested:
         qtbot.mouseClick(settings._mail_test, Qt.MouseButton.LeftButton)
     assert requested.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
-    assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Sending…", False)
+    assert (button(settings, "Sending…").text(), button(settings, "Sending…").isEnabled()) == (
+        "Sending…",
+        False,
+    )
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert settings._mail_said.isVisible()
     assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Send a test", True)

@@ -8,8 +8,11 @@ import pytest
 
 from backend.records.nodes.entry import SshFacts
 from backend.ssh.known_hosts import host_key
+from tests.windows import button, the
 from widgets.common.buttons import IconButton
+from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
+from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -69,17 +72,17 @@ def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_f
 ):
     page.show_facts(replace(FACTS, accepted=KEYS))
     for key in KEYS:
-        page._hosts.choose(f"{key.host}:{key.port}")
-        assert page._hosts_line.sentence.text() == f"ssh-ed25519 {key.fingerprint}"
+        the(ComboBox, page).choose(f"{key.host}:{key.port}")
+        assert the(SettingsRow, page).sentence.text() == f"ssh-ed25519 {key.fingerprint}"
         with qtbot.waitSignal(page.forget_requested) as requested:
-            page._forget.click()
+            button(page, "Forget").click()
         assert requested.args == [key]
 
 
 def test_where_no_machine_is_trusted_there_is_nothing_to_forget(page):
     page.show_facts(FACTS)
-    assert not page._forget.isVisible()
-    assert page._hosts_line.sentence.text().startswith("None yet.")
+    assert not button(page, "Forget").isVisible()
+    assert the(SettingsRow, page).sentence.text().startswith("None yet.")
 
 
 def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):

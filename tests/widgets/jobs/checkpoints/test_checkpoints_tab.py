@@ -8,10 +8,11 @@ from PySide6.QtCore import Qt
 from backend.records.jobs.config import CheckpointPolicy
 from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import button, the
 from widgets.common import formats
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, marks
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable, marks
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
@@ -63,24 +64,24 @@ def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
 
 
 def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
-    tab._table.selectRow(1)
+    the(CheckpointTable, tab).selectRow(1)
     with asks(tab._actions, do.KEEP) as told:
-        tab._keep.click()
+        button(tab, "Keep always").click()
     assert told.args == [LIVE.id, MADE[0]]
     kept = replace(MADE[0], is_kept=True)
     tab.show_checkpoints(judged(BY_ACCURACY), (kept, MADE[1]))
     assert marks(replace(MADE[0], is_kept=True)) == "kept"
     assert "and 1 that you chose" in tab._policy.text()
-    assert tab._keep.text() == "Stop keeping"
+    assert button(tab, "Stop keeping").text() == "Stop keeping"
     with asks(tab._actions, do.KEEP) as told:
-        tab._keep.click()
+        button(tab, "Stop keeping").click()
     assert told.args == [LIVE.id, kept]
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
     with asks(tab._actions, do.VERIFY) as told:
-        tab._verify.click()
+        button(tab, "Check file").click()
     assert told.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
@@ -91,14 +92,14 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
 
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
-    tab._table.selectRow(1)
+    the(CheckpointTable, tab).selectRow(1)
     with asks(tab._actions, do.TRY) as asked:
-        tab._try.click()
+        button(tab, "Try it").click()
     view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
     tab.model.put(())
     tab._fit_buttons()
-    assert not tab._try.isEnabled()
+    assert not button(tab, "Try it").isEnabled()
 
 
 @pytest.mark.parametrize(
@@ -135,5 +136,5 @@ def test_a_job_resumes_from_what_is_not_its_end(tab, epoch, epoch_step, live, ab
     view = replace(view, config=replace(view.config, epochs=20))
     tab.show_checkpoints(view, (replace(MADE[0], epoch=epoch, epoch_step=epoch_step),))
     tab.set_live(live)
-    assert tab._resume.isEnabled() is able
-    assert bool(tab._resume.toolTip()) is not able
+    assert button(tab, "Resume from this").isEnabled() is able
+    assert bool(button(tab, "Resume from this").toolTip()) is not able

@@ -20,9 +20,13 @@ from backend.records.library.inspection import (
 )
 from backend.records.library.preview import ChannelStatistics, Histogram, SamplePart
 from backend.training.tools.thumbnails import png
-from tests.windows import on_screen
+from tests.windows import button, on_screen, the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import SpinBox
 from widgets.common.labels import Label
+from widgets.common.page_stack import Stack
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
@@ -72,21 +76,21 @@ def words(widget):
 
 def test_it_asks_for_two_checkpoints_and_a_sample(dialog, qtbot):
     dialog._against.choose("epoch-2")
-    dialog._sample.setValue(7)
+    the(SpinBox, dialog).setValue(7)
     with qtbot.waitSignal(dialog.requested) as asked:
-        dialog._go.click()
+        button(dialog, "Show").click()
     assert asked.args == [InspectionRequest("epoch-3", "epoch-2", 7)]
-    assert not dialog._go.isEnabled()
-    assert dialog._status.progress.isVisible()
+    assert not button(dialog, "Show").isEnabled()
+    assert the(TaskStatus, dialog).progress.isVisible()
     dialog.show_found(FOUND)
-    assert dialog._go.isEnabled()
-    assert not dialog._status.progress.isVisible()
+    assert button(dialog, "Show").isEnabled()
+    assert not the(TaskStatus, dialog).progress.isVisible()
 
 
 def test_a_result_and_progress_move_no_button(dialog):
     def places():
         QApplication.processEvents()
-        parts = dialog._go, dialog._tabs, dialog._pages
+        parts = button(dialog, "Show"), the(SegmentedControl, dialog), the(Stack, dialog)
         return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
 
     before = places()
@@ -126,12 +130,12 @@ def test_weights_are_listed_with_their_change_and_gradient(dialog):
 
 def test_activations_and_saliency_are_shown_as_pictures(dialog):
     dialog.show_found(FOUND)
-    dialog._tabs.choose("activations")
+    the(SegmentedControl, dialog).choose("activations")
     dialog._choose("activations")
     assert cells(dialog._activations, 5) == [formats.percent(0.5)]
     assert any(f"{formats.percent(0.5)} zeros" in one for one in words(dialog._activations))
     dialog._choose("saliency")
-    assert words(dialog._pages.currentWidget()) == [
+    assert words(the(Stack, dialog).currentWidget()) == [
         "Sample 7, target 3",
         "Input gradient for output 2",
         "Grad-CAM of stem for output 2",
@@ -168,8 +172,10 @@ def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediat
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
-    dialog._sample.setValue(1)
+    the(SpinBox, dialog).setValue(1)
     dialog.ask()
-    assert "There is no sample 1. They are numbered from 0." in dialog._status.message.text()
+    assert (
+        "There is no sample 1. They are numbered from 0." in the(TaskStatus, dialog).message.text()
+    )
     dialog.reject()
     assert controller.dialog.now is None

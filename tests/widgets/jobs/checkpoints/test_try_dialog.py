@@ -13,11 +13,16 @@ from backend.records.jobs.prediction import CLASSES, VALUES, PredictedSample, Pr
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import button, the
 from widgets.common import theme
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import LineEdit
+from widgets.common.task_status import TaskStatus
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import ColourKeys, PrecisionRecall
-from widgets.jobs.checkpoints.prediction_view import PredictionView, SampleAnswer
+from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, SampleAnswer
 from widgets.jobs.checkpoints.try_dialog import TryDialog
+from widgets.library.sample_grid import SampleGrid
 
 MADE = (checkpoint(1), checkpoint(2))
 
@@ -51,17 +56,21 @@ def shown(dialog):
 
 
 def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
-    assert not dialog._try.isEnabled()
+    assert not button(dialog, "Try it").isEnabled()
     drop(dialog, "/home/three.png")
     (request,) = dialog.asked
     assert (request.job_id, request.checkpoints) == (LIVE.id, (MADE[1].name,))
     assert request.given.files == ("/home/three.png",)
     dialog.show_answers(request, (tries.photo(),))
     (view,) = shown(dialog)
-    assert view._answer._bars.accessibleDescription().startswith("3: 96\N{NO-BREAK SPACE}%, ")
-    assert view._answer._title.text() == "a three.png"
+    assert (
+        the(GuessBars, the(SampleAnswer, view))
+        .accessibleDescription()
+        .startswith("3: 96\N{NO-BREAK SPACE}%, ")
+    )
+    assert the(SampleAnswer, view)._title.text() == "a three.png"
     assert view._grid.parent() is None, "there is nothing to choose from"
-    assert view._groups.isHidden()
+    assert the(SegmentedControl, view).isHidden()
 
 
 def test_nothing_is_tried_twice_at_a_time(dialog):
@@ -71,31 +80,31 @@ def test_nothing_is_tried_twice_at_a_time(dialog):
 
 
 def test_some_samples_of_a_set_are_asked_for(dialog):
-    dialog._what.choose("training")
-    dialog._what.chosen.emit("training")
-    dialog._samples.setText("3, 10-20")
-    dialog._try.click()
+    the(SegmentedControl, dialog).choose("training")
+    the(SegmentedControl, dialog).chosen.emit("training")
+    the(LineEdit, dialog).setText("3, 10-20")
+    button(dialog, "Try it").click()
     (request,) = dialog.asked
     assert (request.given.split, request.given.samples) == ("training", "3, 10-20")
     assert (request.given.dataset, request.given.files) == ("", ())
 
 
 def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
-    dialog._what.choose("validation")
+    the(SegmentedControl, dialog).choose("validation")
     dialog._fit()
-    dialog._samples.setText("ten")
-    dialog._try.click()
+    the(LineEdit, dialog).setText("ten")
+    button(dialog, "Try it").click()
     assert dialog.asked == []
-    assert "“ten” is no number of a sample" in dialog._status.message.text()
+    assert "“ten” is no number of a sample" in the(TaskStatus, dialog).message.text()
 
 
 def test_another_dataset_is_tried_through_a_loader(dialog):
-    dialog._what.choose("other")
+    the(SegmentedControl, dialog).choose("other")
     dialog._fit()
-    assert not dialog._try.isEnabled(), "none is known yet"
+    assert not button(dialog, "Try it").isEnabled(), "none is known yet"
     dialog.show_library(["plankton@2"], ["nets@1"])
     dialog._loader.choose("nets@1")
-    dialog._try.click()
+    button(dialog, "Try it").click()
     assert dialog.asked[0].given.dataset == "plankton@2"
     assert dialog.asked[0].given.loader == "nets@1"
 
@@ -116,19 +125,19 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
     found = tries.whole()
     one = found.mistakes[0]
-    view._matrix.chosen.emit(int(one.sample.target), int(one.prediction))
-    grid = view._grid.samples
+    the(ConfusionMatrix, view).chosen.emit(int(one.sample.target), int(one.prediction))
+    grid = the(SampleGrid, view).samples
     assert grid
     assert {sample.target for sample in grid} == {f"{one.sample.target} → {one.prediction}"}
     assert f"samples of {one.sample.target} predicted as {one.prediction}" in view._words.text()
-    view._groups.chosen.emit("best")
-    assert len(view._grid.samples) == len(found.best)
+    the(SegmentedControl, view).chosen.emit("best")
+    assert len(the(SampleGrid, view).samples) == len(found.best)
 
 
 def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, look):
     view = PredictionView("", tries.whole(), False)
     qtbot.addWidget(view)
-    matrix = view._matrix
+    matrix = the(ConfusionMatrix, view)
     qtbot.keyClick(matrix, Qt.Key.Key_Down)
     qtbot.keyClick(matrix, Qt.Key.Key_Right)
     counts = tries.whole().confusion
@@ -144,7 +153,7 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, look):
     view = PredictionView("", Prediction(VALUES, 1, shown=(one,)), False)
     qtbot.addWidget(view)
     view.show()
-    labels = [view._answer._outputs.itemAt(n).widget() for n in range(4)]
+    labels = [the(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
     assert labels[0].text() == "Output, float32"
     assert labels[1].text() == "0.250"
     assert labels[3].accessibleName() == "Sketch of output.curve"
@@ -154,7 +163,7 @@ def test_without_any_sample_to_show_there_are_the_measures(qtbot, look):
     view = PredictionView("", Prediction(CLASSES, 900, {"validation/loss": 0.5}), False)
     qtbot.addWidget(view)
     view.show()
-    assert not view._answer.isVisible()
+    assert not the(SampleAnswer, view).isVisible()
 
 
 def test_closing_it_cancels(dialog, qtbot):

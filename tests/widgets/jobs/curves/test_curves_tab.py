@@ -14,12 +14,18 @@ from backend.records.jobs.status import Continued
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import Slider
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import CurvesBody
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan
+from widgets.plots.plot_view import PlotView
 
 STEPS = list(range(1, 61))
 RATES = [0.1] * 30 + [0.01] * 30
@@ -55,7 +61,9 @@ def tab(qtbot, look):
 
 def said(tab, step):
     """What the read-out says happened at a step, behind where that is."""
-    return tab._loss.read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+    return (
+        the(LargePlot, tab).read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+    )
 
 
 def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
@@ -70,7 +78,7 @@ def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     assert said(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
     assert said(tab, 50) == ["checkpoint of epoch 5, step 50"]
     tab.clear("another")
-    assert tab._loss.read(10) == ([], "")
+    assert the(LargePlot, tab).read(10) == ([], "")
 
 
 def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
@@ -127,10 +135,10 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         view = changed(LIVE, state=state, step=step)
         tab.clear("a job")
         tab.show_view(view)
-        assert tab._loss._empty_text == words
+        assert the(LargePlot, tab)._empty_text == words
         tab.append(nothing)
         tab.show_view(view)
-        assert tab._loss._empty_text == (then or words)
+        assert the(LargePlot, tab)._empty_text == (then or words)
 
 
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
@@ -139,11 +147,11 @@ def test_marks_go_with_the_axis(tab, axis):
     alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
     tab.show_view(changed(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
-    tab._axes._group.button(tab._axes._keys.index(axis)).click()
+    the(SegmentedControl, tab)._group.button(the(SegmentedControl, tab)._keys.index(axis)).click()
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
-    assert tab._loss.read(place)[1].endswith("checkpoint of epoch 5, step 50")
+    assert the(LargePlot, tab).read(place)[1].endswith("checkpoint of epoch 5, step 50")
     begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
-    marks = tab._loss._marks
+    marks = the(LargePlot, tab)._marks
     assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
     assert [one.x for one in marks.posts] == pytest.approx(
         [begin + 30 * a_step, begin + 60 * a_step]
@@ -153,9 +161,11 @@ def test_marks_go_with_the_axis(tab, axis):
 
 
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
-    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    the(SegmentedControl, tab)._group.button(
+        the(SegmentedControl, tab)._keys.index("clock")
+    ).click()
     when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
-    assert tab._loss.read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+    assert the(LargePlot, tab).read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
 
 def test_staleness_is_one_plot_with_three_named_lines(tab):
@@ -185,7 +195,7 @@ def test_staleness_is_one_plot_with_three_named_lines(tab):
     stale = tab._small["staleness"]
     assert stale.panel.read(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
     assert (stale._kind.text(), stale._value.text()) == ("mean", "3.00")
-    assert tab._body._order[0] is tab._small["mine"], "the user's metrics come first"
+    assert the(CurvesBody, tab)._order[0] is tab._small["mine"], "the user's metrics come first"
 
 
 def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
@@ -198,7 +208,9 @@ def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
     tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
     qtbot.waitUntil(lambda: "dice" in tab._small)
     assert tab._small["dice"].panel.log_y, "what comes later, too"
-    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    the(SegmentedControl, tab)._group.button(
+        the(SegmentedControl, tab)._keys.index("clock")
+    ).click()
     qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab._panels()))
     assert all(panel.log_y for panel in tab._panels())
 
@@ -207,10 +219,10 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     """Not only the loss: the small ones had a line and a dot, and no number."""
     plot = tab._small["learning_rate"]
     calm = plot.panel.grab().toImage()
-    tab._loss.point_at(20.0)
+    the(LargePlot, tab).point_at(20.0)
     QApplication.processEvents()
     frame = plot.panel._frame()
-    beside = QRect(round(frame.px(20)) + plot.panel._plot.x() + 16, 10, 40, 20)
+    beside = QRect(round(frame.px(20)) + the(PlotView, plot.panel).x() + 16, 10, 40, 20)
     assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
     assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
     assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
@@ -218,7 +230,7 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
 
 
 def test_validation_is_shown_as_it_was_measured(tab):
-    rows = dict(tab._loss.read(40)[0])
+    rows = dict(the(LargePlot, tab).read(40)[0])
     assert rows["validation"] == "0.0250"
 
 
@@ -255,11 +267,11 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
 
 def test_many_changes_are_drawn_once(tab, qtbot):
     drawn = []
-    tab._loss.redrawn.connect(lambda: drawn.append(1))
-    with tab._loss.drawn_once():
-        tab._loss.set_marks(thresholds=())
-        tab._loss.fit()
-        tab._loss.refresh()
+    the(LargePlot, tab).redrawn.connect(lambda: drawn.append(1))
+    with the(LargePlot, tab).drawn_once():
+        the(LargePlot, tab).set_marks(thresholds=())
+        the(LargePlot, tab).fit()
+        the(LargePlot, tab).refresh()
         assert drawn == []
     assert drawn == [1]
 
@@ -267,8 +279,8 @@ def test_many_changes_are_drawn_once(tab, qtbot):
 def test_another_smoothing_reaches_every_plot(tab):
     tab.append(accuracy(0.5))
     others = [plot.panel for plot in tab._small.values()]
-    tab._smoothing.set_share(0.8)
-    assert tab._loss.smoothing == pytest.approx(0.8)
+    the(Slider, tab).set_share(0.8)
+    assert the(LargePlot, tab).smoothing == pytest.approx(0.8)
     assert all(panel.smoothing == pytest.approx(0.8) for panel in others)
 
 

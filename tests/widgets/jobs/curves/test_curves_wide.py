@@ -9,8 +9,11 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
+from tests.windows import the
+from widgets.common.cards import Scroll
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
 from widgets.jobs.curves.curves_tab import CurvesTab
 
@@ -36,40 +39,44 @@ def widen(tab: CurvesTab, width: int) -> None:
 
 def place(tab: CurvesTab, part: QWidget) -> QPoint:
     """Of a part in what is seen of the tab."""
-    return part.mapTo(tab._scroll.viewport(), QPoint(0, 0))
+    return part.mapTo(the(Scroll, tab).viewport(), QPoint(0, 0))
 
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
     small = tab._small["accuracy"]
-    assert place(tab, small).y() > place(tab, tab._loss).y() + tab._loss.height()
+    assert (
+        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    )
     widen(tab, TWO)
-    assert place(tab, small).x() > place(tab, tab._loss).x() + tab._loss.width()
-    assert place(tab, small).y() < place(tab, tab._loss).y()
+    assert place(tab, small).x() > place(tab, the(LargePlot, tab)).x() + the(LargePlot, tab).width()
+    assert place(tab, small).y() < place(tab, the(LargePlot, tab)).y()
     assert place(tab, tab._small["learning_rate"]).x() > place(tab, small).x()
     widen(tab, ONE)
-    assert place(tab, small).y() > place(tab, tab._loss).y() + tab._loss.height()
+    assert (
+        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+    )
 
 
 def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
-    bar = tab._scroll.verticalScrollBar()
+    bar = the(Scroll, tab).verticalScrollBar()
     assert bar.maximum() > 80
     bar.setValue(60)
-    loss = place(tab, tab._loss).y()
+    loss = place(tab, the(LargePlot, tab)).y()
     widen(tab, TWO)
-    assert place(tab, tab._loss).y() == loss
+    assert place(tab, the(LargePlot, tab)).y() == loss
     widen(tab, ONE)
-    assert place(tab, tab._loss).y() == loss
+    assert place(tab, the(LargePlot, tab)).y() == loss
 
 
 def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
-    bar = tab._scroll.verticalScrollBar()
+    bar = the(Scroll, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
     last = tab._small["samples_per_second"]
-    assert 0 <= place(tab, last).y() + last.height() <= tab._scroll.viewport().height()
+    assert 0 <= place(tab, last).y() + last.height() <= the(Scroll, tab).viewport().height()
     widen(tab, TWO)
     at = place(tab, last)
     assert at.y() + last.height() > 0
-    assert at.y() < tab._scroll.viewport().height()
+    assert at.y() < the(Scroll, tab).viewport().height()
 
 
 def test_another_job_with_fewer_metrics_is_laid_out_anew(tab: CurvesTab) -> None:

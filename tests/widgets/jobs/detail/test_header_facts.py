@@ -15,7 +15,9 @@ from backend.records.jobs.summary import line_of
 from backend.records.queue.entry import Cause, QueueEntry, QueuePlace, Waiting
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs
@@ -93,7 +95,7 @@ def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
     tab.show_view(changed(FAILED, **unknown))
-    assert {f.caption: f.value for f in tab._facts._facts}["At step"] == wanted
+    assert {f.caption: f.value for f in the(KeyValueRow, tab)._facts}["At step"] == wanted
 
 
 def test_while_it_stops_no_time_is_left():

@@ -19,13 +19,23 @@ from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import button, the
 from widgets.common import formats
-from widgets.common.buttons import Button
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox, LineEdit
+from widgets.common.key_value_row import KeyValueRow
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_progress import JobProgress
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.log.log_ansi import plain
 from widgets.jobs.page.bundle_dialog import BundleDialog
 
@@ -133,7 +143,7 @@ def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export
 
 def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(detail, qtbot):
     detail.open_job(FAILED)
-    again = detail.failure._again
+    again = button(detail.failure, "Resume")
     assert again.text() == "Resume"
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
@@ -149,7 +159,7 @@ def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(deta
     detail.show_view(changed(LIVE, run=2))
     detail.show_view(changed(FAILED, run=2))
     assert detail.header.act.text() == "Resume"
-    assert detail.failure._again.text() == "Resume"
+    assert button(detail.failure, "Resume").text() == "Resume"
 
 
 @pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
@@ -182,7 +192,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail._stopping_since_s -= STOP_GRACE_S + 1
     detail.show_view(changed(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
-    caption = detail._progress._caption
+    caption = the(JobProgress, detail)._caption
     assert "loses everything after epoch 2, " in caption.text()
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
@@ -243,7 +253,7 @@ def test_news_of_another_job_change_nothing(detail):
 
 def test_m14_a_failed_job_shows_first_what_happened(detail):
     detail.open_job(FAILED)
-    assert detail._tabs.key() == "failure"
+    assert the(JobTabs, detail).key() == "failure"
     assert detail.failure._sentence.text().startswith("Rank 1 on this computer was killed")
     assert detail.failure._trace.toPlainText() == "Traceback"
     assert detail.log.source == "1"
@@ -252,13 +262,13 @@ def test_m14_a_failed_job_shows_first_what_happened(detail):
 def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(detail):
     detail.open_job(LIVE)
     detail.show_view(FAILED)
-    assert detail._tabs.key() == "failure"
+    assert the(JobTabs, detail).key() == "failure"
 
 
 def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
     detail.open_job(FAILED)
     detail.show_view(changed(LIVE, run=2))
-    assert detail._tabs.key() == "curves"
+    assert the(JobTabs, detail).key() == "curves"
 
 
 def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
@@ -271,7 +281,7 @@ def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes
 def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(detail):
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20)))
-    tab = detail._tabs.bar._group.button(2)
+    tab = the(JobTabs, detail).bar._group.button(2)
     assert tab.accessibleName() == "Checkpoints 2"
     detail.open_job(replace(LIVE, id="b"))
     assert tab.accessibleName() == "Checkpoints"
@@ -282,25 +292,25 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert "epoch 2, step 20" in detail.failure._from.text()
     with asks(detail.job_actions, do.RESUME_FROM) as requested:
-        qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(detail.failure, "Resume"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "epoch-0002-step-000020"]
 
 
 def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
     detail.open_job(LIVE)
     detail.show_error("a", "The checkpoint was changed.", "Resume from the one before.")
-    assert detail._banner._strong.text() == "The checkpoint was changed."
+    assert the(Banner, detail)._strong.text() == "The checkpoint was changed."
     detail.show_busy("a", "Starting…")
-    assert not detail._banner.isVisible()
+    assert not the(Banner, detail).isVisible()
 
 
 def test_doubt_is_no_state(detail):
     detail.open_job(LIVE)
     detail.show_stale("a", "no news since 14:02")
-    assert detail._banner._strong.text() == "No news since 14:02"
+    assert the(Banner, detail)._strong.text() == "No news since 14:02"
     assert detail.header.act.text() == "Stop"
     detail.show_update(update(LIVE, 1, [1.0]))
-    assert not detail._banner.isVisible()
+    assert not the(Banner, detail).isVisible()
 
 
 def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
@@ -308,9 +318,9 @@ def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
     names = []
     detail.job_actions.on(do.SET_NAME, lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
-        detail.header._name.edit()
-        detail.header._name._edit.setText(typed)
-        qtbot.keyClick(detail.header._name._edit, Qt.Key.Key_Return)
+        the(JobName, detail.header).edit()
+        the(LineEdit, the(JobName, detail.header)).setText(typed)
+        qtbot.keyClick(the(LineEdit, the(JobName, detail.header)), Qt.Key.Key_Return)
     assert names == ["night run"]
 
 
@@ -329,23 +339,23 @@ def test_checkpoints_are_listed_newest_first(detail, qtmodeltester):
 def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(10),))
-    assert not detail.checkpoints._resume.isEnabled()
-    assert detail.checkpoints._export.isEnabled()
+    assert not button(detail.checkpoints, "Resume from this").isEnabled()
+    assert button(detail.checkpoints, "Export…").isEnabled()
 
 
 def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
     actions, view = JobActions(), replace(LIVE, name="digits, 2/workers")
     dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
-    dialog._format.choose("onnx")
+    the(SegmentedControl, dialog).choose("onnx")
     dialog._format_chosen("onnx")
     with asks(actions, do.EXPORT_TO) as requested:
-        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
     dialog.show_error("No.")
-    dialog._checkpoint.choose("epoch-0001-step-000010")
+    the(ComboBox, dialog).choose("epoch-0001-step-000010")
     with asks(actions, do.EXPORT_TO) as requested:
-        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == "epoch-0001-step-000010"
 
 
@@ -353,7 +363,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     dialog = ExportDialog(JobActions(), LIVE, (checkpoint(10),), folder="/home/mai")
     qtbot.addWidget(dialog)
     dialog.show()
-    before = dialog._export.geometry()
+    before = button(dialog, "Export").geometry()
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
@@ -362,7 +372,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
         answer()
         dialog.layout().activate()
         QCoreApplication.sendPostedEvents()
-        assert dialog._export.geometry() == before
+        assert button(dialog, "Export").geometry() == before
 
 
 def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detail, qtbot):
@@ -370,7 +380,7 @@ def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detai
     detail.show_checkpoints("a", (checkpoint(20),))
     detail.export()
     dialog = detail.exports.dialog.now
-    show = dialog._answer.show_in_folder
+    show = the(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
     detail.exports.show_done("a", "/home/mai/digits.zip")
     with asks(detail.job_actions, do.SHOW_FILE) as asked:
@@ -378,7 +388,7 @@ def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detai
     assert asked.args == ["/home/mai/digits.zip"]
     dialog._format_chosen("onnx")
     assert not show.isVisible()
-    assert not dialog._answer.message.isVisible()
+    assert not the(TaskStatus, dialog).message.isVisible()
     dialog.reject()
 
 
@@ -386,7 +396,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.bundle_requested) as requested:
-        qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert requested.args[0].checkpoint == "latest"
 
 
@@ -408,11 +418,11 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(
     detail.show_checkpoints("a", before)
     detail.exports.ask(LIVE, before, had)
     dialog = detail.exports.dialog.now
-    assert dialog._checkpoint.key() == had
+    assert the(ComboBox, dialog).key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
-    assert dialog._checkpoint.key() == has
+    assert the(ComboBox, dialog).key() == has
     with asks(detail.job_actions, do.EXPORT_TO) as requested:
-        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == wanted
     dialog.reject()
 
@@ -424,19 +434,19 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     )
     detail.open_job(changed(FAILED, error=error))
     failure = detail.failure
-    assert failure.first_act is failure._changed
-    assert failure._usual.indexOf(failure._clone) == 0
-    assert failure._again.isHidden()
+    assert failure.first_act is button(failure, "Resume with batch size 4")
+    assert failure._usual.indexOf(button(failure, "Clone and change")) == 0
+    assert button(failure, "Resume").isHidden()
     assert failure._remedy.text() == "Try a smaller one."
     assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
-    assert failure._log.text() == "Log of rank 1"
+    assert button(failure, "Log of rank 1").text() == "Log of rank 1"
     with qtbot.waitSignal(failure.log_requested) as requested:
-        qtbot.mouseClick(failure._log, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(failure, "Log of rank 1"), Qt.MouseButton.LeftButton)
     assert requested.args == ["1", 214]
-    assert detail._tabs.key() == "log"
+    assert the(JobTabs, detail).key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(changed(FAILED, error=disk))
-    assert failure.first_act is failure._again
+    assert failure.first_act is button(failure, "Resume")
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
@@ -468,19 +478,24 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
     detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
-    assert detail._banner._strong.text() == alarm.sentence
-    posts = detail.curves._loss._marks.posts
+    assert the(Banner, detail)._strong.text() == alarm.sentence
+    posts = the(LargePlot, detail.curves)._marks.posts
     assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(changed(FAILED, alarms=(alarm,)))
-    assert not detail._banner.isVisible()
-    assert [post.text for post in detail.curves._loss._marks.posts] == ["diverges", "failed here"]
+    assert not the(Banner, detail).isVisible()
+    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == [
+        "diverges",
+        "failed here",
+    ]
 
 
 def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]
+    assert [post.text for post in the(LargePlot, detail.curves)._marks.posts] == [
+        "failed here, not a number"
+    ]
 
 
 def test_each_button_that_copies_says_what(detail):
@@ -501,7 +516,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.STOPPED)
-    nothing = detail.checkpoints._nothing
+    nothing = the(EmptyState, detail.checkpoints)
     assert nothing.accessibleName() == "Reading checkpoints…"
     detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
     assert nothing.accessibleName() == "Could not read the checkpoints The share does not answer."
@@ -521,7 +536,7 @@ def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
     try:
         look.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert "iB." in detail.checkpoints._policy.text()
-        when = next(f.value for f in detail.failure._facts._facts if f.caption == "When")
+        when = next(f.value for f in the(KeyValueRow, detail.failure)._facts if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:
         look.write_in(formats.Units())

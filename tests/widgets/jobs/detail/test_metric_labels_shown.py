@@ -10,7 +10,10 @@ from backend.records.jobs.summary import line_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from tests.windows import setting_field, the
+from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import facts
 from widgets.jobs.form.job_fields import JobDraft
@@ -59,9 +62,12 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
         )
     )
     assert len(tab._small) == 2
-    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train, smoothed", "train, raw"]
-    tab._smoothing.set_share(0)
-    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train"]
+    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == [
+        "train, smoothed",
+        "train, raw",
+    ]
+    the(Slider, tab).set_share(0)
+    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train"]
     tab._show_values()
     beside = {name: plot._kind.text() for name, plot in tab._small.items()}
     assert beside == {"accuracy": "raw", "dice": "val."}
@@ -69,9 +75,9 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
 
 def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811
     form.show_draft(JobDraft(DIGITS))
-    best = form._fields.field("checkpoint.best_mode").control
+    best = setting_field(form, "checkpoint.best_mode").control
     assert best.currentText() == "lowest (default)"
-    metric = form._fields.field("checkpoint.best_metric").control
+    metric = setting_field(form, "checkpoint.best_metric").control
     metric.setText("validation/accuracy")
     metric.textEdited.emit(metric.text())
     assert best.currentText() == "highest (default)"
@@ -83,7 +89,7 @@ def test_another_metric_in_a_clone_takes_direction_and_early_stop_along(form):  
     raw = parse_job({**DIGITS, "early_stop": {"patience_epochs": 3}}).config.to_dict()
     form.show_draft(JobDraft(raw))
     assert parse_job(form.draft().raw).config.to_dict() == raw
-    metric = form._fields.field("checkpoint.best_metric").control
+    metric = setting_field(form, "checkpoint.best_metric").control
     metric.setText("validation/accuracy")
     metric.textEdited.emit(metric.text())
     config = parse_job(form.draft().raw).config
@@ -94,12 +100,12 @@ def test_another_metric_in_a_clone_takes_direction_and_early_stop_along(form):  
 def test_an_emptied_early_stop_is_off(form):  # noqa: F811
     stop = {"metric": "validation/accuracy", "mode": "max", "patience_epochs": 3}
     form.show_draft(JobDraft({**DIGITS, "early_stop": stop}))
-    form._fields.field("early_stop.patience_epochs").control.setText("")
+    setting_field(form, "early_stop.patience_epochs").control.setText("")
     assert parse_job(form.draft().raw).config.early_stop is None
 
 
 def test_known_metrics_are_offered(form):  # noqa: F811
     form.show_metrics(["validation/loss", "validation/mAP"])
-    completer = form._fields.field("checkpoint.best_metric").control.completer()
+    completer = setting_field(form, "checkpoint.best_metric").control.completer()
     completer.setCompletionPrefix("map")
     assert completer.currentCompletion() == "validation/mAP"

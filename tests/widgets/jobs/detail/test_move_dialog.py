@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.nodes import samples
-from tests.windows import owned
+from tests.windows import button, owned, the
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -16,18 +16,18 @@ NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3
 def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
     before = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
     dialog = owned(qtbot, ElsewhereDialog("long", before, NODES))
-    assert dialog._resume.text() == "Resume on 4 processes"
-    dialog._picker.put([{"node": "node3", "processes": 1}])
+    assert button(dialog, "Resume on 4 processes").text() == "Resume on 4 processes"
+    the(PlacementPicker, dialog).put([{"node": "node3", "processes": 1}])
     dialog._fit()
-    assert dialog._resume.text() == "Resume on 1 process"
+    assert button(dialog, "Resume on 1 process").text() == "Resume on 1 process"
     with qtbot.waitSignal(dialog.resume_requested) as requested:
-        qtbot.mouseClick(dialog._resume, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Resume on 1 process"), Qt.MouseButton.LeftButton)
     assert requested.args == [[{"node": "node3", "processes": 1}]]
 
 
 def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:
     dialog = owned(qtbot, ElsewhereDialog("long", [], NODES))
-    assert not dialog._resume.isEnabled()
+    assert not button(dialog, "Resume").isEnabled()
 
 
 def test_m06_a_node_that_goes_away_takes_no_choice_along(qtbot: QtBot) -> None:
@@ -48,8 +48,10 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     gpus = [f"GPU-{n}" for n in range(8)]
     before = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
     dialog = owned(qtbot, ElsewhereDialog("long", before, nodes, without="gpu07"))
-    assert dialog._picker.value() == [{"node": "gpu01", "gpus": gpus}]
-    assert dialog._resume.text() == "Resume on 8 processes"
-    assert dialog._picker._choose.text() == "Select 16 for me"
-    qtbot.mouseClick(dialog._picker._choose, Qt.MouseButton.LeftButton)
-    assert [one["node"] for one in dialog._picker.value()] == ["gpu01", "gpu09"]
+    assert the(PlacementPicker, dialog).value() == [{"node": "gpu01", "gpus": gpus}]
+    assert button(dialog, "Resume on 8 processes").text() == "Resume on 8 processes"
+    assert button(the(PlacementPicker, dialog), "Select 16 for me").text() == "Select 16 for me"
+    qtbot.mouseClick(
+        button(the(PlacementPicker, dialog), "Select 16 for me"), Qt.MouseButton.LeftButton
+    )
+    assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01", "gpu09"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtWidgets import QTableView, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCommand
 from backend.records.queue.entry import Queue
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
@@ -42,7 +43,7 @@ def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> Non
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
     strip.resize(300, 60)
     strip.show()
-    told = strip._words
+    told = the(Label, strip)
     assert super(Label, told).text() == "Paused by mai: no job starts by itself."
     qtbot.waitUntil(lambda: told.height() >= told.heightForWidth(told.width()))
 
@@ -82,7 +83,7 @@ def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -
     tab.resize(900, 1400)
     tab.show()
     qtbot.waitUntil(lambda: tab._file.height() == tab._file.maximumHeight())
-    scroll = tab._pages.widget(0)
+    scroll = the(QStackedWidget, tab).widget(0)
     assert scroll.verticalScrollBar().maximum() == 0, "all of it is seen"
     assert tab._file.height() < 1000
     tab.show_file("epochs = 50\n", JobCommand())

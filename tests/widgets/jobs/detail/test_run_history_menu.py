@@ -12,9 +12,12 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.detail.run_history_menu import run_words
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -86,20 +89,20 @@ def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, pa
     assert told.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
-    assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3, of 12 Nov ")
+    assert the(Banner, detail)._strong.text().startswith("Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job == "a/runs/2"
     # News of the newest run go on in its head, and change nothing of the earlier one's curves.
     page.show_update(update(changed(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
     assert losses(detail) == [5.0, 4.0]
-    assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3")
+    assert the(Banner, detail)._strong.text().startswith("Runs 1 and 2 of 3")
 
 
 def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
     detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
-    (back,) = (b for b in detail._banner.findChildren(Button) if b.text() == "Show newest run")
+    (back,) = (b for b in the(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
     with qtbot.waitSignal(page.opened) as told:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
@@ -107,7 +110,7 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
     assert losses(detail) == [0.9, 0.8]
     assert detail.log._job == "a"
-    assert not detail._banner.isVisible()
+    assert not the(Banner, detail).isVisible()
 
 
 def test_of_a_job_that_fails_meanwhile_nothing_is_torn_away(page):
@@ -116,7 +119,7 @@ def test_of_a_job_that_fails_meanwhile_nothing_is_torn_away(page):
     detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))
     detail.show_view(changed(FAILED, run=3))
     assert losses(detail) == [5.0]
-    assert detail._tabs.key() == "curves"
+    assert the(JobTabs, detail).key() == "curves"
 
 
 def test_a_run_that_is_asked_for_too_late_shows_nothing(page):

@@ -9,7 +9,9 @@ from backend.records.jobs.state import JobState
 from tests.asks import asks
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common import theme
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
@@ -72,7 +74,7 @@ def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
     qtbot.addWidget(detail)
     detail.open_job(SLOWED)
     detail.show_nodes(lab.nodes())
-    banner = detail._banner
+    banner = the(Banner, detail)
     assert words(banner._strong.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
     with asks(detail.job_actions, do.SHOW_NODE) as asked:
@@ -135,8 +137,8 @@ def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(changed(SLOWED, slow_ranks=(), slow_cause=NETWORK))
-    assert detail._banner._strong.text().startswith("The network slows this job: ")
-    assert not detail._banner.findChildren(Button)
+    assert the(Banner, detail)._strong.text().startswith("The network slows this job: ")
+    assert not the(Banner, detail).findChildren(Button)
 
 
 def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):

@@ -16,7 +16,9 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import changed
 from tests.pictures import lab
+from tests.windows import the
 from widgets.common import formats
+from widgets.common.fields import Slider
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
@@ -255,13 +257,13 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail: JobDetail,
 ) -> None:
     detail.open_job(FAILED)
-    detail.curves._smoothing.set_share(0.9)
+    the(Slider, detail.curves).set_share(0.9)
     detail.show_update(lab.history(FAILED))
     data = detail.curves.curve("loss")
     assert data is not None
     assert data.smoothing == 0.9
     detail._choose_tab("curves")
-    detail.curves._smoothing.set_share(0.3)
+    the(Slider, detail.curves).set_share(0.3)
     detail._choose_tab("failure")
     assert data.smoothing == 0.3
 

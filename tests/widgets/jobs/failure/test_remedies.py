@@ -14,13 +14,15 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
+from tests.windows import button, the
 from widgets.common.buttons import Button
-from widgets.common.key_value_row import Fact
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.remedies import cause_of, remedies
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 NODES = {name: samples.state(name, "ours", 2) for name in ("gpu06", "gpu07")}
 ON_GPUS = replace(
@@ -101,22 +103,30 @@ def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
     with asks(detail.job_actions, do.RESUME_WITH) as told:
-        qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
     with asks(detail.job_actions, do.RESUME_WITH) as told:
-        qtbot.mouseClick(detail.failure._changed, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"optimizer.lr": 0.01}]
     with asks(detail.job_actions, do.CLONE_WITH) as told:
-        qtbot.mouseClick(detail.failure._clone, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
+        )
     assert told.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
     with asks(detail.job_actions, do.RESUME_ELSEWHERE) as told:
-        qtbot.mouseClick(detail.failure._without, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
+        )
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert told.args == ["a", rest]
-    qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     assert detail._elsewhere.now is not None
     detail._elsewhere.now.reject()
 
@@ -127,8 +137,8 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
-    qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
-    chosen = [one["node"] for one in detail._elsewhere.now._picker.value()]
+    qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
+    chosen = [one["node"] for one in the(PlacementPicker, detail._elsewhere.now).value()]
     assert "gpu07" not in chosen
     detail._elsewhere.now.reject()
 
@@ -187,7 +197,7 @@ def test_clipping_is_offered_once():
 )
 def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
     detail.open_job(failed(""))
-    facts = detail.failure._facts
+    facts = the(KeyValueRow, detail.failure)
     assert "Lost" not in [fact.caption for fact in facts._facts], "not known yet"
     detail.show_checkpoints("a", kept)
     assert Fact("Lost", wanted) in facts._facts
@@ -202,10 +212,17 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
     detail.show_pasts({}, {}, 0.0)
     QApplication.processEvents()
     tab = detail.failure
-    buttons = (tab._changed, tab._without, tab._choose, tab._again, tab._clone, tab._log)
-    for button in filter(QWidget.isVisible, buttons):
-        right = button.mapTo(tab, button.rect().bottomRight()).x()
-        assert right < tab.width() - PAGE_MARGIN, button.text()
+    buttons = (
+        tab._changed,
+        tab._without,
+        button(tab, "Choose GPUs…"),
+        button(tab, "Resume"),
+        tab._clone,
+        button(tab, "Log of rank 3"),
+    )
+    for shown in filter(QWidget.isVisible, buttons):
+        right = shown.mapTo(tab, shown.rect().bottomRight()).x()
+        assert right < tab.width() - PAGE_MARGIN, shown.text()
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,13 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from tests.widgets.nodes import samples
-from tests.windows import owned
+from tests.windows import elapse, owned, setting_field, the
+from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
-from widgets.jobs.form.form_sections import Details
+from widgets.jobs.form.form_sections import Details, FormSections
+from widgets.jobs.form.form_side import FormFoot, FormSide
 from widgets.jobs.form.job_fields import (
     JobDraft,
     Origin,
@@ -80,7 +82,7 @@ def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
     window.resize(width, 700)
     window.show()
     QApplication.processEvents()
-    header, card = form.findChild(PageHeader), form._sections.findChild(Card)
+    header, card = form.findChild(PageHeader), the(FormSections, form).findChild(Card)
     left = card.mapTo(form, QPoint(0, 0)).x()
     ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
     form.setParent(None)
@@ -134,7 +136,7 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
         Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
     )
     form.show_check(JobCheck(faults=faults))
-    assert form._fields.field("epochs").error() == "Epochs must be between 1 and 100."
+    assert setting_field(form, "epochs").error() == "Epochs must be between 1 and 100."
     assert form._start_button.text() == "2 problems to fix"
     assert not form._start_button.isEnabled()
 
@@ -142,7 +144,7 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
 def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(form):
     form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
     form.show_draft(JobDraft(DIGITS))
-    assert form._fields.field("model").error() == ""
+    assert setting_field(form, "model").error() == ""
     assert not form._start_button.isEnabled(), "it is checked first"
 
 
@@ -156,24 +158,24 @@ def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
-    assert {form._result.text(), form._foot.result.text()} == {"A GPU is in use"}
-    assert form._foot.result.tone() == "warn"
+    assert {form._result.text(), the(FormFoot, form).result.text()} == {"A GPU is in use"}
+    assert the(FormFoot, form).result.tone() == "warn"
     assert form._queue_button.isEnabled()
     form.show_check(free)
-    assert (form._result.text(), form._foot.result.tone()) == ("Ready to start", "text")
+    assert (form._result.text(), the(FormFoot, form).result.tone()) == ("Ready to start", "text")
 
 
 def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
     forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
     check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
     form.show_check(check)
-    said = form._side._basis.text().replace("\xa0", " ")
+    said = the(FormSide, form)._basis.text().replace("\xa0", " ")
     assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
-    assert "16.0 GPU hours" in form._foot.figures.text()
+    assert "16.0 GPU hours" in the(FormFoot, form).figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
-    assert form._side._basis.text().endswith("About 16.0 GPU hours.")
+    assert the(FormSide, form)._basis.text().endswith("About 16.0 GPU hours.")
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
-    assert "GPU hours" not in form._side._basis.text() + form._foot.figures.text()
+    assert "GPU hours" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()
 
 
 def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
@@ -187,7 +189,7 @@ def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
 
 def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
-    control = form._fields.field("epochs").control
+    control = setting_field(form, "epochs").control
     control.selectAll()
     qtbot.keyClicks(control, "many")
     assert [f.field for f in parse_job(form.draft().raw).faults] == ["epochs"]
@@ -253,9 +255,13 @@ def _at(x):
 def test_a_replay_that_is_changed_is_none_any_more(form):
     form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
     assert form.draft().origin.replays == "a"
-    form._fields.field("epochs").control.setText("3")
-    form._request_check()
-    assert form._banner.accessibleName().startswith("No longer a replay of “digits, two workers”.")
+    setting_field(form, "epochs").control.setText("3")
+    elapse(form)
+    assert (
+        the(Banner, form)
+        .accessibleName()
+        .startswith("No longer a replay of “digits, two workers”.")
+    )
     assert form.draft().origin.replays == ""
 
 
@@ -268,14 +274,14 @@ def test_why_a_start_was_refused_stands_until_the_person_changes_something(form,
     with qtbot.waitSignal(form.check_requested):
         form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
     assert form._refusal.isVisible(), "somebody else imported a model"
-    qtbot.keyClicks(form._fields.field("epochs").shown, "1")
+    qtbot.keyClicks(setting_field(form, "epochs").shown, "1")
     assert not form._refusal.isVisible()
 
 
 def places(form):
     """Where each field of the form is, and how large."""
     QApplication.processEvents()
-    fields = form._sections.findChildren(Field)
+    fields = the(FormSections, form).findChildren(Field)
     return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
 
 
@@ -321,7 +327,7 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
     nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
     form.show_check(JobCheck(faults=(*faults, nowhere)))
-    assert form._fields.field("epochs").error().startswith("Epochs must be so.")
+    assert setting_field(form, "epochs").error().startswith("Epochs must be so.")
     assert places(form) == before
     for state in TrialState:
         form.show_check(fine, BatchTrial(state, "some words " * 40, "model"))
@@ -341,7 +347,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
             )
         )
     )
-    lines = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    lines = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     assert [one.text() for one in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
@@ -349,7 +355,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
 
 
 def page_of(form):
-    return form._sections.parentWidget().parentWidget()
+    return the(FormSections, form).parentWidget().parentWidget()
 
 
 def filled(form, width, height):
@@ -370,14 +376,14 @@ def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
     assert bar.maximum() == 0
     seen = {f.label() for f in form.findChildren(Field) if f.isVisible()}
     assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= seen
-    model, weights = (form._fields.field(path) for path in ("model", "start_from"))
+    model, weights = (setting_field(form, path) for path in ("model", "start_from"))
     assert model.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
 
 
 @pytest.mark.usefixtures("look")
 def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
     bar = filled(form, 928, 580)
-    norm, seed = (form._fields.field(path) for path in ("gradient_norm", "seed"))
+    norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
     assert not norm.isVisible()
     assert not seed.isVisible()
     shown = [one for one in form.findChildren(Details) if one.button.isVisible()]
@@ -402,22 +408,22 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     form.resize(1176, 900)
     form.show()
     form.show_draft(JobDraft(DIGITS))
-    field = form._fields.field("optimizer.momentum")
+    field = setting_field(form, "optimizer.momentum")
     fault = Fault("optimizer.momentum", "optimizer.momentum: must be below 1.")
     form.show_check(JobCheck(faults=(fault,)))
-    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
     form._start()
     assert field.isVisible()
     assert form.focusWidget() is field.control
-    form._fields.field("optimizer.name").control.choose("adam")
+    setting_field(form, "optimizer.name").control.choose("adam")
     assert line.text() == "", "that optimizer has no momentum"
 
 
 def test_the_optimizer_says_which_of_its_settings_are_given(form):
-    combo = form._fields.field("optimizer.name").control
+    combo = setting_field(form, "optimizer.name").control
     form.show_draft(JobDraft(DIGITS))
     assert combo.shown_text() == "SGD, momentum 0.9"
     adam = {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.95], "amsgrad": True}
@@ -429,7 +435,7 @@ def test_the_optimizer_says_which_of_its_settings_are_given(form):
 
 
 def test_the_nodes_decide_on_the_strategy_until_the_user_does(form):
-    control = form._fields.field("strategy.name").control
+    control = setting_field(form, "strategy.name").control
     form.show_draft(JobDraft(DIGITS))
     assert control.currentText() == "Allreduce (default)"
     form.show_check(JobCheck(usual_strategy="ddp"))

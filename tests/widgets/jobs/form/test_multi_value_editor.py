@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMenu
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget
 
 from backend.records.base.validation import Fault
 from backend.records.jobs.config import parse_job
@@ -15,10 +15,12 @@ from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
+from tests.windows import button, elapse, setting_field, the
 from widgets.common.buttons import Switch
 from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
-from widgets.jobs.form.form_sections import Details
+from widgets.jobs.form.form_sections import Details, FormSections
+from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.swept_fields import SeveralButton
@@ -65,7 +67,7 @@ def opened(form, path):
 def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
     menus = []
     monkeypatch.setattr(QMenu, "popup", lambda menu, _where: menus.append(menu))
-    field = form._fields.field("optimizer.lr")
+    field = setting_field(form, "optimizer.lr")
     field.control.setFocus()
     event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(3, 3), QPoint(3, 3))
     QApplication.sendEvent(field.control, event)
@@ -93,7 +95,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
 
 
 def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough(form):
-    field = form._fields.field("batch_size")
+    field = setting_field(form, "batch_size")
     button = field.act
     assert min(button.width(), button.height()) >= TARGET_MIN
     form.activateWindow()
@@ -106,15 +108,15 @@ def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough
 
 def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_focus(form):
     form.activateWindow()
-    form._fields.field("name").control.setFocus()
+    setting_field(form, "name").control.setFocus()
     buttons = form.findChildren(SeveralButton)
     assert not [one.accessibleName() for one in buttons if one.is_lit()]
-    field = form._fields.field("batch_size")
+    field = setting_field(form, "batch_size")
     field.control.setFocus()
     assert [one for one in buttons if one.is_lit()] == [field.act]
     QTest.keyClick(field.control, Qt.Key.Key_Tab)
     assert [one for one in buttons if one.is_lit()] == [field.act]
-    pointed = form._fields.field("epochs")
+    pointed = setting_field(form, "epochs")
     QApplication.sendEvent(pointed, QEnterEvent(*[QPointF(3, 3)] * 3))
     assert pointed.act.is_lit()
     QApplication.sendEvent(pointed, QEvent(QEvent.Type.Leave))
@@ -129,7 +131,7 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
 def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(form, width, path):
     form.resize(width, 800)
     QApplication.processEvents()
-    field = form._fields.field(path)
+    field = setting_field(form, path)
     page = field.parentWidget()
 
     def places():
@@ -157,8 +159,8 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
     for details in form.findChildren(Details):
         details.open()
     QApplication.processEvents()
-    line = form._fields.field(path).control
-    other = form._fields.field("epochs").control
+    line = setting_field(form, path).control
+    other = setting_field(form, "epochs").control
     form.activateWindow()
     other.setFocus()
     line.setText("m" * 80)
@@ -181,8 +183,8 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     sentence = "It must be a number."
     form.show_check(JobCheck(faults=(Fault(path, f"{path}: {sentence}"),)))
     QApplication.processEvents()
-    field = form._fields.field(path)
-    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    field = setting_field(form, path)
+    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
     left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     at = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
@@ -192,11 +194,11 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
 
 
 def test_several_values_of_a_hidden_field_open_what_hides_it(form):
-    field = form._fields.field("optimizer.momentum")
+    field = setting_field(form, "optimizer.momentum")
     assert not field.isVisible()
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.momentum", (0.0, 0.9)),)))
     assert field.isVisible()
-    combo = form._fields.field("optimizer.name").control
+    combo = setting_field(form, "optimizer.name").control
     assert combo.shown_text() == "SGD, momentum 0, 0.9"
 
 
@@ -208,22 +210,22 @@ def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     popover._from.setText("0.1")
     popover._to.setText("0.9")
     assert popover._steps.text() == ""
-    assert popover._use.isEnabled()
-    popover._use.click()
+    assert button(popover, "Use").isEnabled()
+    button(popover, "Use").click()
     axis = Axis("optimizer.momentum", span=ValueRange(0.1, 0.9, 0))
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
-    words = form._sections.sweep._words.text()
+    words = the(FormSections, form).sweep._words.text()
     assert words == "Values of a range without steps are drawn from anywhere between its ends."
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     popover = opened(form, "optimizer.lr")
     popover._list.setText("0.01, 0.03,0.1")
-    assert popover._use.text() == "Use 3 values"
+    assert button(popover, "Use 3 values").text() == "Use 3 values"
     with qtbot.waitSignal(form._fields.changed):
         QTest.keyClick(popover._list, Qt.Key.Key_Return)
-    shown = form._fields.field("optimizer.lr").shown
+    shown = setting_field(form, "optimizer.lr").shown
     assert isinstance(shown, LineEdit)
     assert shown.text() == "0.01, 0.03, 0.1"
     draft = form.draft()
@@ -241,10 +243,10 @@ def test_a_range_is_given_by_its_ends_and_how_many(form):
     popover._scale.choose("log")
     popover._settle()
     assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
-    popover._use.click()
+    button(popover, "Use 4 values").click()
     assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
     again = opened(form, "optimizer.lr")
-    assert again._pages.currentIndex() == 1
+    assert the(QStackedWidget, again).currentIndex() == 1
     assert again._from.text() == "0.0001"
 
 
@@ -252,10 +254,10 @@ def test_choices_and_switches_are_ticked(form):
     popover = opened(form, "optimizer.name")
     popover._ticks["adam"].setChecked(True)
     assert popover._preview.text() == "sgd, adam"
-    popover._use.click()
+    button(popover, "Use 2 values").click()
     flag = opened(form, "stop_on_nan")
     flag._ticks["no"].setChecked(True)
-    flag._use.click()
+    button(flag, "Use 2 values").click()
     assert form.draft().axes == (
         Axis("optimizer.name", ("sgd", "adam")),
         Axis("stop_on_nan", (True, False)),
@@ -278,7 +280,7 @@ def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, te
     popover = opened(form, "optimizer.lr")
     popover._list.setText(text)
     assert popover._preview.text() == sentence
-    assert not popover._use.isEnabled()
+    assert not button(popover, "Use").isEnabled()
     QTest.keyClick(popover._list, Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
@@ -292,7 +294,7 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
     QTest.keyClicks(popover._list, "1, 2")
     assert popover.axis().values == (1, 2)
     QTest.keyClick(popover._list, Qt.Key.Key_Return)
-    field = form._fields.field(path)
+    field = setting_field(form, path)
     assert field.shown.hasFocus()
     popover = opened(form, path)
     qtbot.waitUntil(popover._list.hasFocus)
@@ -319,11 +321,15 @@ def test_escape_changes_nothing(form):
 def test_one_value_again_is_the_value_that_was_there(form):
     swept(form).take(RATE)
     popover = opened(form, "optimizer.lr")
-    one = [b for b in popover.findChildren(type(popover._use)) if b.text() == "One value"]
+    one = [
+        b
+        for b in popover.findChildren(type(button(popover, "Use 3 values")))
+        if b.text() == "One value"
+    ]
     one[0].click()
     assert form.draft().axes == ()
     assert form.draft().raw["optimizer"]["lr"] == 0.05
-    assert form._fields.field("optimizer.lr").control.isVisible()
+    assert setting_field(form, "optimizer.lr").control.isVisible()
 
 
 def test_another_job_in_the_form_has_its_own_values_alone(form):
@@ -336,7 +342,7 @@ def test_another_job_in_the_form_has_its_own_values_alone(form):
 def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
     swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
     form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
-    form._fields.field("optimizer.name").control.choose("adagrad")
+    setting_field(form, "optimizer.name").control.choose("adagrad")
     assert form.draft().axes == ()
 
 
@@ -346,7 +352,7 @@ def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(for
     assert form._result.text() == "Ready to queue 6 jobs"
     assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
     assert not form._queue_button.isVisible()
-    assert not form._save_button.isEnabled()
+    assert not button(form, "Save draft").isEnabled()
     with (
         qtbot.waitSignal(form.queue_requested) as request,
         qtbot.assertNotEmitted(form.start_requested),
@@ -363,7 +369,7 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
     sentence = "optimizer.lr: “0” must be above 0."
     form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
-    field = form._fields.field("optimizer.lr")
+    field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
     assert field.shown.property("bad") == "true"
     assert form._start_button.text() == "1 problem to fix"
@@ -374,7 +380,7 @@ def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
     assert form._take_back.isVisible()
-    form._request_check()
+    elapse(form)
     assert form._refusal.isVisible(), "it is not forgotten with the next change"
     with qtbot.waitSignal(form.take_back_requested) as request:
         form._take_back.click()
@@ -387,12 +393,12 @@ def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
     form.show_half_made(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    form._request_check()
-    assert not form._foot.refusal.isHidden()
-    assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
-    assert form._foot.figures.isHidden()
+    elapse(form)
+    assert not the(FormFoot, form).refusal.isHidden()
+    assert the(FormFoot, form).refusal.text().startswith("Cancelled: 3 of 6")
+    assert the(FormFoot, form).figures.isHidden()
     form.show_error("")
-    assert form._foot.refusal.isHidden()
+    assert the(FormFoot, form).refusal.isHidden()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])

@@ -7,9 +7,12 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from tests.windows import setting_field, the
 from widgets.common.fields import ComboBox
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import FormFoot, FormSide
 from widgets.jobs.form.job_fields import JobDraft
-from widgets.jobs.form.strategy_note import OPTIONS
+from widgets.jobs.form.strategy_note import OPTIONS, StrategyView
 
 FOUR = [{"node": "this-computer", "processes": 4}]
 
@@ -21,7 +24,7 @@ def job(**strategy):
 
 def choose(form, qtbot, name):  # noqa: F811
     """Choose a strategy as a user does, with keys."""
-    control = form._fields.field("strategy.name").control
+    control = setting_field(form, "strategy.name").control
     control.setFocus()
     while control.findData(name) < control.currentIndex():
         qtbot.keyClick(control, Qt.Key.Key_Up)
@@ -36,7 +39,7 @@ def test_each_strategy_shows_its_own_settings_and_no_others(form, name):  # noqa
     shown = {path for path in form._fields._fields if path.startswith("strategy.")}
     assert shown == own | {"strategy.name", "strategy.lr_scaling"}
     for key, setting in STRATEGIES[name].items():
-        control = form._fields.field(f"strategy.{key}").control
+        control = setting_field(form, f"strategy.{key}").control
         if setting.kind == "choice":
             assert isinstance(control, ComboBox)
             assert [control.itemData(n) for n in range(control.count())] == [*setting.choices]
@@ -47,18 +50,18 @@ def test_settings_of_a_strategy_are_kept_and_defaults_are_left_out(form):  # noq
     raw = job(name="dc-asgd", variant="constant", servers=2, policy="portion")
     form.show_draft(JobDraft(raw))
     assert form.draft().raw["strategy"] == {**raw["strategy"], "lr_scaling": "linear"}
-    control = form._fields.field("strategy.policy").control
+    control = setting_field(form, "strategy.policy").control
     control.choose("none")
     assert "policy" not in form.draft().raw["strategy"]
-    shown = form._fields.field("strategy.name").control.shown_text()
+    shown = setting_field(form, "strategy.name").control.shown_text()
     assert shown == "DC-ASGD, variant Constant, servers 2"
 
 
 def test_the_default_of_lambda_is_that_of_the_variant(form):  # noqa: F811
     form.show_draft(JobDraft(job(name="dc-asgd")))
-    line = form._fields.field("strategy.lambda").control
+    line = setting_field(form, "strategy.lambda").control
     assert line.placeholderText() == "2"
-    form._fields.field("strategy.variant").control.choose("constant")
+    setting_field(form, "strategy.variant").control.choose("constant")
     assert line.placeholderText() == "0.04"
 
 
@@ -66,16 +69,16 @@ def test_the_default_of_lambda_is_that_of_the_variant(form):  # noqa: F811
 def test_where_servers_apply_the_rate_no_scaling_is_offered(form):  # noqa: F811
     form.show()
     form.show_draft(JobDraft(job(name="downpour")))
-    assert not form._fields.field("strategy.lr_scaling").isVisible()
+    assert not setting_field(form, "strategy.lr_scaling").isVisible()
     form.show_draft(JobDraft(job(name="ddp")))
-    assert form._fields.field("strategy.lr_scaling").isVisible()
+    assert setting_field(form, "strategy.lr_scaling").isVisible()
 
 
 @pytest.mark.usefixtures("look")
 def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbot):  # noqa: F811
     form.show()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "sgd", "lr": 0.05}}))
-    note = form._sections._strategy_note
+    note = the(StrategyView, the(FormSections, form))
     assert not note.isVisible()
     choose(form, qtbot, "downpour")
     assert note.isVisible()
@@ -87,7 +90,7 @@ def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbo
     assert form._fields.key("optimizer.name") == "adagrad"
     choose(form, qtbot, "dc-asgd")
     assert form._fields.key("optimizer.name") == "sgd"
-    form._fields.field("optimizer.name").control.choose("adam")
+    setting_field(form, "optimizer.name").control.choose("adam")
     choose(form, qtbot, "downpour")
     assert form._fields.key("optimizer.name") == "adam", "the user chose it"
 
@@ -101,11 +104,11 @@ def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: 
 
 def test_an_option_says_when_it_pays(form):  # noqa: F811
     form.show_draft(JobDraft(job(name="allreduce", compression="fp16", reduction="adasum")))
-    said = form._sections._strategy_note._lines[3].text()
+    said = the(StrategyView, the(FormSections, form))._lines[3].text()
     assert OPTIONS["compression", "fp16"] in said
     assert OPTIONS["reduction", "adasum"] in said
     form.show_draft(JobDraft(job(name="allreduce")))
-    assert form._sections._strategy_note._lines[3].text() == ""
+    assert the(StrategyView, the(FormSections, form))._lines[3].text() == ""
 
 
 def test_every_option_is_described():
@@ -121,7 +124,7 @@ def test_every_option_is_described():
 def test_the_processes_that_serve_are_counted(form):  # noqa: F811
     check = JobCheck(global_batch=32, learning_rate=0.05, workers=3, servers=1)
     form.show_check(check)
-    assert "3 processes train, 1 serves" in form._side._basis.text()
-    assert "3 processes train, 1 serves" in form._foot.figures.text()
+    assert "3 processes train, 1 serves" in the(FormSide, form)._basis.text()
+    assert "3 processes train, 1 serves" in the(FormFoot, form).figures.text()
     form.show_check(JobCheck(global_batch=64, learning_rate=0.05, workers=2))
-    assert "train" not in form._side._basis.text() + form._foot.figures.text()
+    assert "train" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()

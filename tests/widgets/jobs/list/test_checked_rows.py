@@ -11,7 +11,11 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import the
+from widgets.common.buttons import SegmentedControl
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
+from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
 ENDED = changed(LIVE, state=JobState.FINISHED, updated="2026-11-20T11:00:00Z")
@@ -53,7 +57,7 @@ def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
     assert page.model.ticked() == (ids[1], ids[3]), "what was open is one of them"
     assert page.open_id == ids[1]
     assert page.list.bar.isVisible()
-    assert page.list.bar._count.text() == "2 jobs selected"
+    assert the(Label, page.list.bar).text() == "2 jobs selected"
     click(qtbot, page, 3, CTRL)
     assert page.model.ticked() == (ids[1],)
     # A plain click opens, and chooses that one alone.
@@ -211,12 +215,12 @@ def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):
     page.table.view.setCurrentIndex(page.table.model.index(2, 1))
     qtbot.keyClick(page.table.view, Qt.Key.Key_L, CTRL)
     assert page.open_id == ids[2]
-    assert page.detail._tabs.key() == "log"
+    assert the(JobTabs, page.detail).key() == "log"
 
 
 def test_waiting_counts_what_waits_and_no_drafts(page):
     drafts = [replace(CREATED, id=f"draft-{n}", name="draft") for n in range(3)]
     queued = changed(CREATED, state=JobState.QUEUED, id="queued", name="queued")
     show_jobs(page, [*views(), *drafts, queued])
-    groups = page.list._groups
+    groups = the(SegmentedControl, page.list)
     assert groups._group.button(groups._keys.index("waiting")).shown == "Waiting 1"

@@ -16,7 +16,7 @@ from backend.records.jobs.view import RunUpdate
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import on_screen
+from tests.windows import elapse, on_screen
 from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
@@ -99,7 +99,7 @@ def test_no_row_looks_chosen_while_the_open_job_is_filtered_out(page):
     show_jobs(page, (job("apple", LIVE), job("kiwi", CREATED)))
     page.open_job("apple")
     page.list.search.setText("kiwi")
-    page.list.search._say()
+    elapse(page.list.search)
     assert (page.open_id, shown(page.model), chosen(page)) == ("apple", ["kiwi"], [])
     page.list.view.setFocus(Qt.FocusReason.TabFocusReason)
     assert page.open_id == "apple"
@@ -111,7 +111,7 @@ def test_what_a_person_asks_for_moves_under_the_pointer_too(page):
     show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
     page.model.hold(True)
     page.list.search.setText("kiwi")
-    page.list.search._say()
+    elapse(page.list.search)
     assert shown(page.model) == ["kiwi"]
 
 
@@ -120,7 +120,7 @@ def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
     views[321] = replace(views[321], notes="the one with the odd Learning rate")
     show_jobs(page, views)
     page.list.search.setText("odd learning")
-    page.list.search._say()
+    elapse(page.list.search)
     assert shown(page.model) == ["job-321"]
 
 
@@ -170,7 +170,7 @@ def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(page):
 def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
     show_jobs(page, (job("a", LIVE),))
     page.list.search.setText("resnt")
-    page.list.search._say()
+    elapse(page.list.search)
     assert page.list.no_match.isVisible()
     assert "No job matches “resnt”." in page.list.no_match.accessibleName()
     page.list.no_match.pressed.emit()
@@ -260,6 +260,6 @@ def test_a_search_begins_at_its_first_hit(page, opened):
     page.open_job(page.model.line_at(opened).id)
     page.list.view.scrollToBottom()
     page.list.search.setText("kiwi")
-    page.list.search._say()
+    elapse(page.list.search)
     QApplication.processEvents()
     assert page.list.view.indexAt(QPoint(20, 20)).row() == 0

@@ -16,7 +16,8 @@ from backend.records.jobs.view import JobView
 from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen, owned
+from tests.windows import elapse, on_screen, owned, the
+from widgets.common.labels import Label
 from widgets.common.painting import text_width
 from widgets.common.theme import SIDEBAR_W
 from widgets.jobs.actions import job_actions as do
@@ -126,7 +127,7 @@ def click_head(page, column):
 
 def search(page, text):
     page.table.search.setText(text)
-    page.table.search._say()
+    elapse(page.table.search)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
         qtbot.keyClick(view, Qt.Key.Key_Space)
     bar = page.table.bar
     assert bar.isVisible()
-    assert bar._count.text() == "2 jobs selected"
+    assert the(Label, bar).text() == "2 jobs selected"
     with asks(page.job_actions, do.COMPARE_ALL) as compared:
         bar._acts[do.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")

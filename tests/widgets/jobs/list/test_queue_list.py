@@ -19,7 +19,11 @@ from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from tests.windows import button, the
 from widgets.common.actions import fill_menu
+from widgets.common.banner import Banner
+from widgets.common.fields import LineEdit, SpinBox
+from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.form.job_form import JobForm
@@ -213,37 +217,37 @@ def test_the_menu_offers_what_fits(qtbot, page):
 
 def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    assert "Place 2. Waiting for “retinanet-r50”" in page.detail._banner.accessibleName()
-    assert page.detail.header._wait.text() == "Remove from queue"
+    assert "Place 2. Waiting for “retinanet-r50”" in the(Banner, page.detail).accessibleName()
+    assert button(page.detail.header, "Remove from queue").text() == "Remove from queue"
     with asks(page.job_actions, do.LEAVE):
-        page.detail.header._wait.click()
+        button(page.detail.header, "Remove from queue").click()
     page.open_job("draft")
-    assert page.detail.header._wait.text() == "Queue"
+    assert button(page.detail.header, "Queue").text() == "Queue"
     with asks(page.job_actions, do.QUEUE):
-        page.detail.header._wait.click()
+        button(page.detail.header, "Queue").click()
     page.open_job("live")
-    assert not page.detail.header._wait.isVisible()
-    assert not page.detail._banner.isVisible()
+    assert not button(page.detail.header, "Queue resume").isVisible()
+    assert not the(Banner, page.detail).isVisible()
 
 
 def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page):
     page.open_job("draft")
     page.show_queue(queue(*NAMES, "draft"))
-    assert not page.detail._banner.isVisible()
+    assert not the(Banner, page.detail).isVisible()
     page.show_view(job("draft"))
-    assert page.detail._banner.accessibleName() == "Place 5. Starts in a moment."
+    assert the(Banner, page.detail).accessibleName() == "Place 5. Starts in a moment."
 
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
-    assert strip._words.text() == "4 jobs are queued and will start automatically."
+    assert the(Label, strip).text() == "4 jobs are queued and will start automatically."
     with asks(page.job_actions, do.PAUSE_QUEUE) as told:
-        strip._button.click()
+        button(strip, "Pause").click()
     assert told.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
-    assert strip._words.text() == "The queue is paused by ben."
+    assert the(Label, strip).text() == "The queue is paused by ben."
     with asks(page.job_actions, do.PAUSE_QUEUE) as told:
-        strip._button.click()
+        button(strip, "Resume").click()
     assert told.args == [False]
     page.show_queue(Queue())
     assert not strip.isVisible()
@@ -254,22 +258,22 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     actions = JobActions()
     dialog = QueueDialog(entry, actions)
     qtbot.addWidget(dialog)
-    dialog._time.setText("soon")
+    the(LineEdit, dialog).setText("soon")
     assert "“soon” is not a time" in dialog._field.error()
-    assert not dialog._save.isEnabled()
-    dialog._time.setText("+2h")
-    dialog._priority.setValue(7)
+    assert not button(dialog, "Save").isEnabled()
+    the(LineEdit, dialog).setText("+2h")
+    the(SpinBox, dialog).setValue(7)
     before = datetime.now().astimezone()
     with asks(actions, do.CHANGE_QUEUED) as told:
-        dialog._save.click()
+        button(dialog, "Save").click()
     after = datetime.now().astimezone()
     _job_id, priority, not_before = told.args
     assert priority == 7
     begin = not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
-    dialog._time.clear()
+    the(LineEdit, dialog).clear()
     with asks(actions, do.CHANGE_QUEUED) as told:
-        dialog._save.click()
+        button(dialog, "Save").click()
     assert told.args == ["nightly", 7, None]
 
 

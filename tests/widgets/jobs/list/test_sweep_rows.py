@@ -13,7 +13,10 @@ from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
+from tests.windows import elapse, the
 from widgets.common import formats
+from widgets.common.labels import Label
+from widgets.common.state_badge import StateBadge
 from widgets.common.theme import ONE_PANE_BELOW_W, RAIL_W
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
@@ -136,12 +139,12 @@ def test_what_is_folded_is_told_once_to_be_remembered_and_can_be_brought_back(pa
 
 def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_that_search(page):
     page.list.search.setText("0.05")
-    page.list.search._say()
+    elapse(page.list.search)
     assert below(page.model) == [IDS[2]]
     page.sweeps.fold(LIST, LR, True)
     assert below(page.model) == []
     page.list.search.setText("lr=0.1")
-    page.list.search._say()
+    elapse(page.list.search)
     assert below(page.model) == [IDS[1]]
     page.list.clear()
     assert below(page.model) == [], "as it was before the search"
@@ -170,7 +173,7 @@ def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtb
     assert pane.isVisible()
     assert not page.detail.isVisible()
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
-    assert pane._badge._sentence.text() == "6 jobs: 2 live, 3 finished, 1 failed"
+    assert the(StateBadge, pane)._sentence.text() == "6 jobs: 2 live, 3 finished, 1 failed"
     with qtbot.waitSignal(page.opened) as told:
         pane.view.opened.emit(IDS[2])
     assert told.args == [IDS[2]]
@@ -182,7 +185,7 @@ def test_news_of_a_job_come_to_its_open_sweep(page):
     done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
     show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
-    assert page.sweep._badge._sentence.text() == "6 jobs: 1 live, 4 finished, 1 failed"
+    assert the(StateBadge, page.sweep)._sentence.text() == "6 jobs: 1 live, 4 finished, 1 failed"
 
 
 def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
@@ -230,7 +233,9 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
     assert button.isEnabled() is bool(stop)
     assert button.text() == (stop or "Stop")
     rests = not stop
-    assert page.sweep.study._resume.isEnabled() is (rests and set(states) != {ENDED})
+    assert button(page.sweep.study, "Resume study").isEnabled() is (
+        rests and set(states) != {ENDED}
+    )
 
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
@@ -284,7 +289,7 @@ def table(page):
 def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
     table.view.selectRow(table.model.row_of(LR))
     assert sorted(table.view.chosen()) == sorted(IDS)
-    assert table.bar._count.text() == "6 jobs selected"
+    assert the(Label, table.bar).text() == "6 jobs selected"
     table.view.selectAll()
     assert len(table.view.chosen()) == len(OTHERS) + len(IDS)
 

@@ -5,7 +5,7 @@ from dataclasses import astuple, replace
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QMenu, QStackedWidget
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.diagnosis import EvidenceLine
@@ -14,6 +14,9 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
+from tests.windows import button, the
+from widgets.common.cards import EmptyState
+from widgets.common.fields import ComboBox, SearchField
 from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
 from widgets.jobs.log.log_tab import LogSearch, LogTab
 from widgets.jobs.log.log_view import CHUNK
@@ -108,16 +111,16 @@ def test_it_follows_the_end_until_somebody_scrolls_up_and_says_what_came_since(t
     tab.show()
     grow(logs, "0", "new")
     assert last_in_sight(tab) == "new"
-    assert not tab._new_lines.isVisible()
+    assert not button(tab, "Follow").isVisible()
     qtbot.keyClick(tab.view, Qt.Key.Key_PageUp)
     top = tab.view.top
     grow(logs, "0", *["more"] * 412)
     assert tab.view.top == top
-    assert tab._new_lines.text() == "412 new lines"
-    assert tab._new_lines.isVisible()
-    qtbot.mouseClick(tab._new_lines, Qt.MouseButton.LeftButton)
+    assert button(tab, "412 new lines").text() == "412 new lines"
+    assert button(tab, "412 new lines").isVisible()
+    qtbot.mouseClick(button(tab, "412 new lines"), Qt.MouseButton.LeftButton)
     assert last_in_sight(tab) == "more"
-    assert not tab._new_lines.isVisible()
+    assert not button(tab, "Follow").isVisible()
 
 
 def test_half_a_line_becomes_whole_where_it_stands(tab):
@@ -134,7 +137,7 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     tab.open_job(FAILED)
     tab.show()
     assert tab.source == "1"
-    assert not tab._picker.itemIcon(tab._picker.currentIndex()).isNull()
+    assert not the(ComboBox, tab).itemIcon(the(ComboBox, tab).currentIndex()).isNull()
     assert tab.view.text_of(0) == "bad"
     assert logs.asked[0][0] == "1"
 
@@ -143,16 +146,16 @@ def test_a_search_counts_goes_through_and_finds_what_comes_later(tab, qtbot):
     logs = Logs(tab, r0=numbered(1000))
     tab.open_job(LIVE)
     tab.show()
-    tab._search.setText("line 99")
-    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    the(SearchField, tab).setText("line 99")
+    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
     assert tab._count.text().endswith("of 11")
     tab._step(1)
     assert tab.view.marked in (99, *range(990, 1000))
     grow(logs, "0", "line 99 again")
     assert tab._count.text().endswith("of 12")
     assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
-    tab._search.setText("nowhere")
-    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    the(SearchField, tab).setText("nowhere")
+    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
     assert tab._count.text() == "No matches"
     assert not tab._down.isEnabled()
 
@@ -183,7 +186,7 @@ def test_all_together_says_whose_each_line_is(tab):
     Logs(tab, r0=["x"], all=["a", "b"])
     tab.open_job(LIVE)
     tab.show()
-    tab._picker.choose("all")
+    the(ComboBox, tab).choose("all")
     assert tab.view._line(1).source == "0"
     assert "rank by rank" in tab._state.text()
 
@@ -200,15 +203,15 @@ def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
 def test_each_emptiness_says_what_it_is(tab):
     logs = Logs(tab, r0=[])
     tab.open_job(LIVE)
-    assert tab._empty._title.text() == "Reading the log…"
+    assert the(EmptyState, tab)._title.text() == "Reading the log…"
     tab.show()
-    assert tab._empty._title.text() == "No output yet"
+    assert the(EmptyState, tab)._title.text() == "No output yet"
     tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
-    assert tab._empty._sentence.text().endswith("Stale file handle.")
+    assert the(EmptyState, tab)._sentence.text().endswith("Stale file handle.")
     tab.open_job(changed(FAILED, error=None, state=JobState.ERROR))
-    assert tab._empty._title.text() == "No output"
+    assert the(EmptyState, tab)._title.text() == "No output"
     grow(logs, "0", "at last")
-    assert tab._stack.currentWidget() is tab.view
+    assert the(QStackedWidget, tab).currentWidget() is tab.view
 
 
 def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
@@ -263,8 +266,8 @@ def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
     tab.find_requested.disconnect(logs.find)
     begun = []
     tab.find_requested.connect(begun.append)
-    tab._search.setText("line")
-    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    the(SearchField, tab).setText("line")
+    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
     grow(logs, "0", "one more")
     grow(logs, "0", "and more")
     assert begun == [LogSearch("a", "0", "line", 0)]

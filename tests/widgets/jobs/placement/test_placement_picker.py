@@ -12,9 +12,10 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
-from tests.windows import owned
+from tests.windows import button, owned, the
 from widgets.common import formats
 from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
 from widgets.common.labels import Label
 from widgets.jobs.placement.gpu_choice import choose, why_away
 from widgets.jobs.placement.placement_picker import PlacementPicker
@@ -72,14 +73,14 @@ def test_whole_free_nodes_come_first_and_unwell_gpus_never():
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
-    assert picker._choose.text() == "Select 15 for me"
+    assert button(picker, "Select 15 for me").text() == "Select 15 for me"
     picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
-    assert picker._choose.text() == "Select 2 for me"
+    assert button(picker, "Select 2 for me").text() == "Select 2 for me"
     with qtbot.waitSignal(picker.changed):
-        qtbot.mouseClick(picker._choose, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(picker, "Select 2 for me"), Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
     picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
-    assert not picker._choose.isVisible()
+    assert not button(picker, "Select 0 for me").isVisible()
 
 
 @pytest.mark.parametrize(
@@ -318,13 +319,13 @@ def test_a_long_name_is_whole_where_there_is_room(picker):
 def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
-    assert picker._scroll.height() == 360
+    assert the(Scroll, picker).height() == 360
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
     assert "gpu03" not in shown, "all of it is somebody else's"
-    picker._free_only.setChecked(False)
+    button(picker, "Free only").setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
-    assert picker._scroll.height() == 360
+    assert the(Scroll, picker).height() == 360
 
 
 def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker):

@@ -11,6 +11,8 @@ from pytestqt.qtbot import QtBot
 from backend.records.nodes.preflight import Fix, PreflightFinding, placement_after
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
+from tests.windows import button, the
+from widgets.common.cards import ProgressLine
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
@@ -54,7 +56,7 @@ def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
     ]
     assert dialog._passed.text().startswith("SSH · host key · Python")
     assert dialog._passed_count.text() == "7 passed:"
-    assert not dialog._start.isVisible()
+    assert not button(dialog, "Start on 16 GPUs").isVisible()
 
 
 def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) -> None:
@@ -68,20 +70,20 @@ def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) ->
 
 def test_all_64_are_mended(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.many(64), PLACEMENT)
-    assert dialog._repair_all.text() == "Fix all 64"
+    assert button(dialog, "Fix all 64").text() == "Fix all 64"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
-        dialog._repair_all.click()
+        button(dialog, "Fix all 64").click()
     assert len(requested.args[0]) == 64
     dialog.show_fixing(requested.args[0])
-    assert not dialog._repair_all.isVisible()
+    assert not button(dialog, "Fix all 0").isVisible()
     assert all(row.is_working for row in dialog._rows.values())
 
 
 def test_m06_a_smaller_set_that_passes_is_one_button(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(MPI, BUSY), PLACEMENT)
-    assert dialog._smaller.text() == "Start on gpu09 only, 8 GPUs"
+    assert button(dialog, "Start on gpu09 only, 8 GPUs").text() == "Start on gpu09 only, 8 GPUs"
     with qtbot.waitSignal(dialog.start_on_requested) as requested:
-        qtbot.mouseClick(dialog._smaller, LEFT)
+        qtbot.mouseClick(button(dialog, "Start on gpu09 only, 8 GPUs"), LEFT)
     assert requested.args == [PLACEMENT[:1]]
 
 
@@ -94,15 +96,17 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     row = dialog._rows[MPI]
     assert row._working.text() == "Horovod…"
     assert not row.button.isVisible()
-    assert not dialog._again.isEnabled(), "a look beside it would find what is half done"
+    assert not button(dialog, "Check again").isEnabled(), (
+        "a look beside it would find what is half done"
+    )
     assert dialog._rows[AGENT].button.isEnabled()
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
     assert dialog._title.text() == "1 problem prevents this job from starting"
     dialog.show_found(samples.found(), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is OK now"]
-    assert dialog._start.isVisible()
-    assert dialog._start.text() == "Start on 16 GPUs"
+    assert button(dialog, "Start on 16 GPUs").isVisible()
+    assert button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
 
 
 def test_a_row_that_is_being_mended_goes_on_while_another_is_looked_at(
@@ -136,7 +140,7 @@ def test_what_only_goes_with_its_node_is_not_called_mended(
     left = placement_after(PLACEMENT, ROOT)
     dialog.show_found(samples.found(placement=left), left)
     assert done(dialog) == ["Data root: gpu12 is left out of this job"]
-    assert dialog._start.text() == "Start on 8 GPUs"
+    assert button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"
 
 
 def test_mend_all_leaves_to_a_person_what_somebody_meant(
@@ -147,9 +151,9 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
     )
     dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert dialog._rows[out].button.text() == "Put into service"
-    assert dialog._repair_all.text() == "Fix all 2"
+    assert button(dialog, "Fix all 2").text() == "Fix all 2"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
-        qtbot.mouseClick(dialog._repair_all, LEFT)
+        qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT)
     assert requested.args == [(MPI, AGENT)]
 
 
@@ -157,7 +161,7 @@ def test_a_hint_stops_nobody(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(CLOCK), PLACEMENT)
     assert dialog._title.text() == "This job can start"
     with qtbot.waitSignal(dialog.start_requested):
-        qtbot.mouseClick(dialog._start, LEFT)
+        qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
 
 
 def test_a_fault_without_a_button_says_what_a_person_can_do(dialog: PreflightDialog) -> None:
@@ -173,10 +177,10 @@ def test_a_look_can_be_cancelled_and_nothing_is_pressed_meanwhile(
 ) -> None:
     dialog.show_found(samples.found(MPI), PLACEMENT)
     dialog.show_busy("Looking at gpu12")
-    assert not dialog._again.isEnabled()
+    assert not button(dialog, "Check again").isEnabled()
     assert not dialog._rows[MPI].button.isEnabled()
     with qtbot.waitSignal(dialog.cancel_requested):
-        qtbot.mouseClick(dialog._progress._cancel, LEFT)
+        qtbot.mouseClick(button(the(ProgressLine, dialog), "Cancel"), LEFT)
     dialog.show_busy("")
     assert dialog._rows[MPI].button.isEnabled()
 
@@ -185,10 +189,10 @@ def test_one_batch_is_tried_where_nothing_blocks_and_the_job_is_there(
     dialog: PreflightDialog, window: MainWindow, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(MPI), PLACEMENT)
-    assert not dialog._try.isVisible()
+    assert not button(dialog, "Try one batch").isVisible()
     dialog.show_found(samples.found(), PLACEMENT)
     with qtbot.waitSignal(dialog.canary_requested):
-        qtbot.mouseClick(dialog._try, LEFT)
+        qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
     dialog.show_canary(samples.BROKEN)
     assert dialog._trial_words.text().startswith("Rank 9 on gpu12: CUDA out of memory")
     assert "loss.backward()" in dialog._trace.text()
@@ -198,12 +202,12 @@ def test_one_batch_is_tried_where_nothing_blocks_and_the_job_is_there(
     unmade = PreflightDialog(False, window)
     unmade.show()
     unmade.show_found(samples.found(), PLACEMENT)
-    assert not unmade._try.isVisible()
+    assert not button(unmade, "Try one batch").isVisible()
 
 
 def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(BUSY, CLOCK), PLACEMENT)
-    qtbot.mouseClick(dialog._copy, LEFT)
+    qtbot.mouseClick(button(dialog, "Copy report"), LEFT)
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0] == "1 problem prevents this job from starting"
     assert lines[3].startswith("fault  GPUs (gpu12): GPU 5 of gpu12 is in use by alice")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractSlider, QApplication
+from PySide6.QtWidgets import QAbstractSlider, QApplication, QTableView
 
 from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import HistoryWriter
@@ -23,9 +23,13 @@ from tests.job_views import changed
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common import theme
+from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Scroll
+from widgets.common.fields import ComboBox
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
@@ -138,18 +142,18 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended=at(NOON + 3000))
     detail.open_job(view)
     detail.show_update(curve(view))
-    detail.curves._axes.choose("time")
+    the(SegmentedControl, detail.curves).choose("time")
     detail.curves._set_axis("time")
     node = replace(samples.state("gpu1"), reading=cool)
     detail.show_nodes((node,))
     detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
 
-    (in_curves,) = detail.curves._loss._marks.spans
+    (in_curves,) = the(LargePlot, detail.curves)._marks.spans
     assert (in_curves.tone, in_curves.text) == ("warn", "gpu1 slowed by heat")
     # It lasts until some readings in a row were without it.
     last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
     assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
-    assert is_amber(detail, detail.curves._loss, 1300, 2400)
+    assert is_amber(detail, the(LargePlot, detail.curves), 1300, 2400)
 
     detail._choose_tab("ranks")
     plot = detail.ranks.history.plot
@@ -187,7 +191,7 @@ def test_what_was_unwell_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot._marks.spans} == {"warn"}
-    assert [span.tone for span in detail.curves._loss._marks.spans] == ["warn", "warn"]
+    assert [span.tone for span in the(LargePlot, detail.curves)._marks.spans] == ["warn", "warn"]
 
 
 def test_the_axis_is_the_time_of_the_job_and_not_what_a_node_remembers(detail):
@@ -203,8 +207,8 @@ def test_the_first_unwell_node_is_shown_until_a_person_chooses_another(detail):
     well = past(*BOTH, words="")
     history = shown(detail, view, {"gpu1": well, "gpu2": past(*BOTH)})
     assert (history.node, history._title.text()) == ("gpu2", "During this job")
-    history._nodes.choose("gpu1")
-    history._nodes.activated.emit(0)
+    the(ComboBox, history).choose("gpu1")
+    the(ComboBox, history).activated.emit(0)
     detail.show_view(view)
     assert history.node == "gpu1"
 
@@ -214,7 +218,7 @@ def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
     history = shown(detail, view, {"gpu1": past(*BOTH)})
     assert history.isVisible()
     assert history.plot._marks.spans == ()
-    assert detail.curves._loss._marks.spans == ()
+    assert the(LargePlot, detail.curves)._marks.spans == ()
     assert not [curve.name for curve in history.plot._curves.values() if curve.named]
 
 
@@ -242,9 +246,9 @@ def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, begin,
 
 def test_another_job_has_no_spans_of_the_one_before(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    assert detail.curves._loss._marks.spans
+    assert the(LargePlot, detail.curves)._marks.spans
     detail.open_job(replace(LIVE, id="b"))
-    assert not detail.curves._loss._marks.spans
+    assert not the(LargePlot, detail.curves)._marks.spans
 
 
 def test_the_read_out_tells_the_time_of_day_at_which_a_step_was_made(detail):
@@ -260,7 +264,7 @@ def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_si
     shown(detail, job(*TWO), {"gpu1": past(*BOTH), "gpu2": past(*BOTH)})
     for _ in range(3):
         QApplication.processEvents()
-    table = detail.ranks._table
+    table = the(QTableView, detail.ranks)
     assert table.columnWidth(1) >= 80
     assert table.horizontalScrollBar().maximum() == 0
     for key, page in (("ranks", detail.ranks), ("curves", detail.curves)):
@@ -273,9 +277,9 @@ def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_si
 
 def test_pointing_at_a_span_tells_what_it_is_however_narrow(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    rows, _ = detail.curves._loss.read(130)
+    rows, _ = the(LargePlot, detail.curves).read(130)
     assert ("gpu1 slowed by heat", "") in rows
-    rows, _ = detail.curves._loss.read(200)
+    rows, _ = the(LargePlot, detail.curves).read(200)
     assert [name for name, _ in rows if "heat" in name] == []
 
 
@@ -293,7 +297,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
     detail._choose_tab("ranks")
-    table, model = detail.ranks._table, detail.ranks._model
+    table, model = the(QTableView, detail.ranks), detail.ranks._model
     amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
     assert amber == [11]
     step = model.index(11, 4)

@@ -1,11 +1,11 @@
 """The tab Ranks has the columns that its job can fill, and no empty rows."""
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QTableView
 
 from tests.job_views import changed
 from tests.pictures import lab
-from tests.windows import on_screen
+from tests.windows import on_screen, the
 from widgets.jobs.ranks.ranks_tab import RanksTab
 
 OF_GPUS = {"GPU", "Process", "Memory", "Use"}
@@ -17,7 +17,7 @@ def tab(qtbot, look):
 
 
 def titles(tab):
-    model, table = tab._model, tab._table
+    model, table = tab._model, the(QTableView, tab)
     heads = [
         model.headerData(n, table.horizontalHeader().orientation())
         for n in range(model.columnCount())
@@ -42,6 +42,6 @@ def test_a_job_on_cpus_has_no_columns_of_gpus(tab):
 def test_a_table_of_two_ranks_has_the_room_of_two(tab):
     tab.show_view(lab.FINISHED)
     QApplication.processEvents()
-    table = tab._table
+    table = the(QTableView, tab)
     rows = tab._model.rowCount() * table.verticalHeader().defaultSectionSize()
     assert table.viewport().height() < rows + table.verticalHeader().defaultSectionSize()

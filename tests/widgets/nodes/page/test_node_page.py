@@ -17,10 +17,14 @@ from backend.records.nodes.reading import (
 from tests.asks import asks
 from tests.pictures import lab
 from tests.widgets.nodes import samples
+from tests.windows import the
 from widgets.common.buttons import Button
+from widgets.common.cards import PageHeader
 from widgets.common.labels import Label
+from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.page.node_actions import CHECK, NodeActions
+from widgets.nodes.page.node_lists import FindingsCard, ProcessesCard
 from widgets.nodes.page.node_page import NodePage
 
 NOON = 1_700_000_000.0
@@ -69,8 +73,8 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
     history = NodeHistory()
     history.append(reading, NOON, {})
     state = NodeState(reading.name, Presence.ONLINE, reading)
-    page._history_card.show_history(history, state)
-    picker = page._history_card._picker
+    the(HistoryCard, page).show_history(history, state)
+    picker = the(HistoryCard, page)._picker
     buttons = dict(zip(picker._keys, picker._group.buttons(), strict=True))
     assert [key for key, button in buttons.items() if not button.isHidden()] == shown
     assert picker.key() in shown
@@ -91,7 +95,7 @@ def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
     show(page, READING)
     now = [100.0]
     monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: now[0])
-    card = page._findings_card
+    card = the(FindingsCard, page)
     card.show_checking()
     now[0] += taken_s
     card._clock.timeout.emit()
@@ -112,7 +116,7 @@ def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
 def test_the_head_says_the_condition_of_a_node_once(page, presence, message, head):
     state = samples.state("gpu11")
     page.show_node(replace(state, presence=presence, message=message), NodeHistory())
-    assert page._header.sentence.text() == head
+    assert the(PageHeader, page).sentence.text() == head
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
@@ -125,7 +129,7 @@ def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
     show(page, replace(READING, gpus=(hot,)))
     assert page._gpu_cards["GPU-a"].property("edge") == "warn"
-    assert page._header.sentence.text() == "Needs attention: GPU 0 slowed by heat"
+    assert the(PageHeader, page).sentence.text() == "Needs attention: GPU 0 slowed by heat"
     assert page._gpu_cards["GPU-a"]._who.text() == "Slowed by heat"
 
 
@@ -133,7 +137,7 @@ def test_who_is_on_a_gpu_is_named(page):
     used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
     show(page, replace(READING, gpus=(used,)))
     assert page._gpu_cards["GPU-a"]._who.text() == "in use by alice"
-    assert page._processes_card.isVisible()
+    assert the(ProcessesCard, page).isVisible()
 
 
 def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
@@ -162,12 +166,12 @@ def test_checks_that_passed_are_one_line_that_tells_them_all_to_who_points_at_it
     passed = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
     page.show_findings((*passed, Finding("b", False, "broken", "mend it")))
     assert told(page) == ["broken", "mend it", "9 checks passed"]
-    line = page._findings_card._rows[1]._sentence
+    line = the(FindingsCard, page)._rows[1]._sentence
     assert line.accessibleDescription().splitlines() == [f"fine {n}" for n in range(9)]
     assert "fine 0\nfine 1\n" in line.toolTip()
     page.show_findings((Finding("a", True, "fine"),))
     assert told(page) == ["fine"]
-    assert not page._findings_card._rows[0]._sentence.toolTip()
+    assert not the(FindingsCard, page)._rows[0]._sentence.toolTip()
 
 
 def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):
@@ -196,14 +200,14 @@ def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
 
 def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):
     show(page, replace(READING, disk_free_bytes=10**8))
-    assert page._header.sentence.text() == "Needs attention: 0.1 GB left for the data root"
+    assert the(PageHeader, page).sentence.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
     show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
     assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]
 
 
 def test_of_many_findings_none_of_another_node_stays(page):
-    card = page._findings_card
+    card = the(FindingsCard, page)
     card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "mend") for n in range(9)))
     assert len(told(page)) == 18
     card.clear()
@@ -213,5 +217,5 @@ def test_of_many_findings_none_of_another_node_stays(page):
 
 def told(page) -> list[str]:
     """What the card of findings says, from its top."""
-    labels = [label for row in page._findings_card._rows for label in row.findChildren(Label)]
-    return [label.text() for label in labels if label.isVisibleTo(page._findings_card)]
+    labels = [label for row in the(FindingsCard, page)._rows for label in row.findChildren(Label)]
+    return [label.text() for label in labels if label.isVisibleTo(the(FindingsCard, page))]

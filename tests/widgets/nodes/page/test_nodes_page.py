@@ -15,11 +15,17 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned, the
+from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button
+from widgets.common.cards import PageHeader
+from widgets.common.fields import SearchField
+from widgets.common.key_value_row import KeyValueRow
+from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import past_of
 from widgets.nodes.page import node_actions as do
-from widgets.nodes.page.attention import attentions
+from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.page.rack import DIMMED_ROLE
 from widgets.nodes.row.node_row import node_row
@@ -46,12 +52,6 @@ def page(qtbot, clock):
     page = on_screen(qtbot, NodesPage(clock), 1176, 900)
     page.show_jobs(VIEWS)
     return page
-
-
-def button(widget, text):
-    """The one visible button with this text."""
-    (found,) = (b for b in widget.findChildren(Button) if b.text() == text and b.isVisible())
-    return found
 
 
 def press(qtbot, widget, text):
@@ -96,7 +96,7 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
 
 def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
-    unhealthy, offline = page._cards.shown
+    unhealthy, offline = the(AttentionCards, page).shown
     assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
     assert unhealthy.text.replace("\xa0", " ").endswith(
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
@@ -109,7 +109,7 @@ def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
     there = replace(LIVE.config.placement[0], node="gpu11")
     page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
-    first = page._cards.shown[0]
+    first = the(AttentionCards, page).shown[0]
     assert first.node == "gpu11", "what costs a job comes first"
     assert f"{LIVE.name} ran on it." in first.text
 
@@ -118,7 +118,7 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
     """Cards whose words wrap are highest at their least width, which is not theirs here."""
     page.show_nodes(samples.cluster(12))
     QApplication.processEvents()
-    assert page._cards.isVisible()
+    assert the(AttentionCards, page).isVisible()
     assert page._scroll.verticalScrollBar().maximum() == 0
     page.resize(1176, 500)
     QApplication.processEvents()
@@ -127,10 +127,10 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
 
 def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
     page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
-    assert len(page._cards.shown) == 3
+    assert len(the(AttentionCards, page).shown) == 3
     page.show_nodes((samples.state("a"), samples.state("b")))
-    assert page._cards.shown == ()
-    assert not page._cards.isVisible()
+    assert the(AttentionCards, page).shown == ()
+    assert not the(AttentionCards, page).isVisible()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
     with asks(page.node_actions, action) as done:
-        press(qtbot, page._cards, action.text)
+        press(qtbot, the(AttentionCards, page), action.text)
     assert done.args == [name]
 
 
@@ -147,12 +147,12 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
     with asks(page.node_actions, do.SET_UP) as requested:
-        press(qtbot, page._cards, "Set up")
+        press(qtbot, the(AttentionCards, page), "Set up")
     assert requested.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
-    assert page._cards.shown == (), "a running set-up needs no card"
+    assert the(AttentionCards, page).shown == (), "a running set-up needs no card"
 
 
 def test_filter_and_search_dim_what_does_not_match(page, qtbot):
@@ -164,16 +164,16 @@ def test_filter_and_search_dim_what_does_not_match(page, qtbot):
     assert "gpu03" in dimmed(page)
     assert "gpu02" not in dimmed(page)
     qtbot.mouseClick(page._filter._group.button(0), Qt.MouseButton.LeftButton)
-    with qtbot.waitSignal(page._search.searched):
-        qtbot.keyClicks(page._search, "chen")
+    with qtbot.waitSignal(the(SearchField, page).searched):
+        qtbot.keyClicks(the(SearchField, page), "chen")
     assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu03", "gpu09"}
     assert len(page.rack.rows_model.rows) == 12
 
 
 def test_a_search_that_finds_nothing_says_so(page, qtbot):
     page.show_nodes(samples.cluster(4))
-    with qtbot.waitSignal(page._search.searched):
-        qtbot.keyClicks(page._search, "resnt")
+    with qtbot.waitSignal(the(SearchField, page).searched):
+        qtbot.keyClicks(the(SearchField, page), "resnt")
     assert page._nothing.isVisible()
     assert "“resnt”" in page._nothing.text()
 
@@ -182,8 +182,8 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     assert page.detail.isVisible()
-    assert page.detail._header.sentence.text() == "Needs attention: GPU 3 slowed by heat"
-    assert not page.detail._add.isVisible()
+    assert the(PageHeader, page.detail).sentence.text() == "Needs attention: GPU 3 slowed by heat"
+    assert not button(page.detail, "Add a node").isVisible()
     with qtbot.waitSignal(page.opened) as opened:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
     assert opened.args == [""]
@@ -211,7 +211,7 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
         clock.now += 2
     page.open_node("gpu07")
     QApplication.processEvents()
-    plot = page.detail._history_card.plot
+    plot = the(HistoryCard, page.detail).plot
     assert len(plot.keys()) == 8
     named, _ = plot.read(clock.now - 4)
     assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
@@ -227,11 +227,11 @@ def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
         press(qtbot, page.detail, "Check")
     assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
-    assert page.detail._findings_card._found == ()
+    assert the(FindingsCard, page.detail)._found == ()
     page.show_check_error("gpu01", "gpu01 did not answer.")
-    assert page.detail._findings_card.isVisible()
+    assert the(FindingsCard, page.detail).isVisible()
     page.open_node("gpu02")
-    assert not page.detail._findings_card.isVisible()
+    assert not the(FindingsCard, page.detail).isVisible()
 
 
 def test_out_of_service_and_back(page, qtbot):
@@ -269,7 +269,7 @@ def test_this_computer_cannot_be_removed_or_set_up(page):
     shown = {b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()}
     assert "Check" in shown
     assert not shown & {"Set up", "Take out of service", "Add a node"}
-    assert not page.detail._more.isVisible()
+    assert not the(MoreButton, page.detail).isVisible()
 
 
 def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
@@ -277,7 +277,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.open_node("gpu11")
     assert page.detail._trouble.isVisible()
     assert not page.detail._gpu_cards
-    captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
+    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail)._facts}
     assert captions["Processor"] == "128 cores"
     with asks(page.node_actions, do.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
@@ -293,7 +293,7 @@ def test_an_offline_node_s_card_says_once_since_when():
 def test_processes_of_one_run_are_one_line(page):
     page.show_nodes((HERE, samples.state("gpu06", "ours")))
     page.open_node("gpu06")
-    card = page.detail._processes_card
+    card = the(ProcessesCard, page.detail)
     ((title, user, words),) = card._shown
     assert (title, user) == ("python, 8 processes", "mai")
     assert words.startswith("GPU 0–7")
@@ -320,7 +320,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
         press(qtbot, page, "Move it off gpu07…")
     assert requested.args == [view.id, "gpu07"]
     page.open_node("gpu01")
-    assert not page.detail._jobs_card.isVisible()
+    assert not the(JobsCard, page.detail).isVisible()
 
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
@@ -329,18 +329,18 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
-    assert page.detail._history_card._title.text().startswith("Since ")
+    assert the(HistoryCard, page.detail)._title.text().startswith("Since ")
     page.show_past("gone", past_of([]))
 
 
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
     page.show_nodes((HERE, samples.state("cpu01", count=0)))
     page.open_node("cpu01")
-    assert not page.detail._history_card.isVisible()
+    assert not the(HistoryCard, page.detail).isVisible()
     now = page._clock()
     page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
-    assert page.detail._history_card.isVisible()
-    assert page.detail._history_card.plot.keys() == ("node",)
+    assert the(HistoryCard, page.detail).isVisible()
+    assert the(HistoryCard, page.detail).plot.keys() == ("node",)
 
 
 def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):

@@ -8,8 +8,8 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
-from tests.windows import on_screen
-from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, density_of
+from tests.windows import on_screen, the
+from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, RowReadOut, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
 
@@ -149,10 +149,10 @@ def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, 
     QApplication.processEvents()
     where = rack.visualRect(rack.rows_model.index(6)).center()
     qtbot.mouseMove(rack.viewport(), where)
-    qtbot.waitUntil(lambda: rack._read_out is not None and rack._read_out.isVisible())
-    assert rack._read_out._row.name == "gpu07"
+    qtbot.waitUntil(lambda: the(RowReadOut, rack) is not None and the(RowReadOut, rack).isVisible())
+    assert the(RowReadOut, rack)._row.name == "gpu07"
     rack.viewportEntered.emit()
-    assert not rack._read_out.isVisible()
+    assert not the(RowReadOut, rack).isVisible()
 
 
 def test_dimming_takes_nothing_away(rack):

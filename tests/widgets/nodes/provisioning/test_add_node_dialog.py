@@ -5,13 +5,16 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
+from tests.windows import button, the
 from widgets.common.buttons import Button
+from widgets.common.task_status import TaskStatus
 from widgets.nodes.provisioning.add_node_dialog import (
     AddNodeDialog,
     NodeRequest,
     host_fault,
     suggested_name,
 )
+from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
 
 pytestmark = pytest.mark.usefixtures("look")
 KEY = HostKey("gpu13", 22, "ssh-ed25519", "AAAA", "SHA256:k3J9wq7Y0sJm9TgR0ePZ")
@@ -43,7 +46,7 @@ def default(dialog):
 
 
 def test_an_empty_form_blames_nobody_and_goes_nowhere(dialog):
-    assert not dialog._inspect.isEnabled()
+    assert not button(dialog, "Connect").isEnabled()
     assert all(field.error() == "" for field in dialog._fields.values())
 
 
@@ -82,13 +85,13 @@ def test_what_is_no_host(host):
 )
 def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
     qtbot.keyClicks(dialog._host, "gpu13")
-    assert dialog._inspect.isEnabled()
+    assert button(dialog, "Connect").isEnabled()
     dialog._show_more(True)
     edit = dialog._edits[field]
     edit.setText(text)  # a test's keyboard has no Arabic figures
     edit.textEdited.emit(text)
     assert dialog._fields[field].error() == fault
-    assert not dialog._inspect.isEnabled()
+    assert not button(dialog, "Connect").isEnabled()
 
 
 def test_the_address_is_what_was_typed(dialog, qtbot):
@@ -102,7 +105,7 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
     ):
         qtbot.keyClicks(dialog._edits[field], text)
     with qtbot.waitSignal(dialog.inspection_requested) as requested:
-        qtbot.mouseClick(dialog._inspect, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Connect"), Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
     assert requested.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
 
@@ -111,16 +114,16 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     qtbot.keyClicks(dialog._host, "gpu13")
     dialog._show_more(True)
     qtbot.keyClicks(dialog._edits["data_root"], "data")
-    assert not dialog._inspect.isEnabled()
+    assert not button(dialog, "Connect").isEnabled()
     qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
     assert not dialog._fields["data_root"].isEnabled()
     with qtbot.waitSignal(dialog.inspection_requested) as requested:
-        qtbot.mouseClick(dialog._inspect, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Connect"), Qt.MouseButton.LeftButton)
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):
-    assert looking._status.progress.isVisible()
+    assert the(TaskStatus, looking).progress.isVisible()
     assert not looking._host.isEnabled()
     with qtbot.waitSignal(looking.cancelled):
         qtbot.mouseClick(looking._cancel, Qt.MouseButton.LeftButton)
@@ -136,11 +139,11 @@ def test_closing_while_it_looks_cancels(looking, qtbot):
 
 def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(looking, qtbot):
     looking.ask_trust(KEY)
-    assert looking._trust.fingerprint.text() == KEY.fingerprint
-    assert looking._trust.fingerprint.isVisible()
+    assert the(TrustPage, looking).fingerprint.text() == KEY.fingerprint
+    assert the(TrustPage, looking).fingerprint.isVisible()
     assert default(looking).text() == "Do not trust"
     # A button with the focus is the default for that time; so look without one, too.
-    looking._trust.fingerprint.setFocus()
+    the(TrustPage, looking).fingerprint.setFocus()
     assert default(looking).text() == "Do not trust"
     with (
         qtbot.assertNotEmitted(looking.trusted),
@@ -153,15 +156,15 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(looking, qt
 def test_trust_is_given_by_its_own_button(looking, qtbot):
     looking.ask_trust(KEY)
     with qtbot.waitSignal(looking.trusted) as given:
-        qtbot.mouseClick(looking._trust.trust, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(the(TrustPage, looking).trust, Qt.MouseButton.LeftButton)
     assert given.args == [KEY]
-    assert looking._status.progress.isVisible()
+    assert the(TaskStatus, looking).progress.isVisible()
 
 
 def test_a_changed_key_can_only_be_closed(looking, qtbot):
     looking.show_changed_key(KEY, "SHA256:old")
     assert seen(looking) == {"Close"}
-    assert looking._changed._shown.text() == KEY.fingerprint
+    assert the(ChangedKeyPage, looking)._shown.text() == KEY.fingerprint
     with qtbot.waitSignals([looking.cancelled, looking.rejected]):
         qtbot.keyClick(looking, Qt.Key.Key_Return)
     assert not looking.isVisible()
@@ -169,23 +172,23 @@ def test_a_changed_key_can_only_be_closed(looking, qtbot):
 
 def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
     looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
-    edit = looking._passphrase.edit
+    edit = the(PassphrasePage, looking).edit
     assert edit.echoMode() is edit.EchoMode.Password
-    assert not looking._passphrase.default.isEnabled()
+    assert not the(PassphrasePage, looking).default.isEnabled()
     qtbot.keyClicks(edit, "s3cret")
     with qtbot.waitSignal(looking.passphrase_given) as given:
         qtbot.keyClick(looking, Qt.Key.Key_Return)
     assert given.args == ["s3cret", False]
     assert edit.text() == ""
     looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
-    assert looking._passphrase.field.error() == "That is not its passphrase."
+    assert the(PassphrasePage, looking).field.error() == "That is not its passphrase."
 
 
 def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot):
     looking.show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
     assert looking._fields["user"].error() == "gpu13 lets nobody in as “mai”. Choose a key file."
-    assert looking._inspect.isEnabled(), "it may be tried again as it is"
-    assert not looking._status.message.isVisible()
+    assert button(looking, "Connect").isEnabled(), "it may be tried again as it is"
+    assert not the(TaskStatus, looking).message.isVisible()
     qtbot.keyClicks(looking._user, "x")
     assert looking._fields["user"].error() == ""
 
@@ -198,8 +201,11 @@ def test_a_refusal_of_what_is_hidden_shows_it(looking):
 
 def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
     looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
-    assert looking._status.message.isVisible()
-    assert looking._status.message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+    assert the(TaskStatus, looking).message.isVisible()
+    assert (
+        the(TaskStatus, looking).message.text()
+        == "gpu13 did not answer for 10 s. Is it switched on?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +222,7 @@ def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
 def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
     def places():
         QApplication.processEvents()
-        return dialog.height(), dialog._inspect.mapTo(dialog, QPoint(0, 0)).y()
+        return dialog.height(), button(dialog, "Connect").mapTo(dialog, QPoint(0, 0)).y()
 
     before = places()
     dialog.show_progress("Connecting to gpu13")

@@ -10,8 +10,10 @@ from PySide6.QtWidgets import QPushButton
 
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY, default
+from tests.windows import button, the
+from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
-from widgets.nodes.provisioning.step_list import STEPS, last_lines, step_time
+from widgets.nodes.provisioning.step_list import STEPS, SetUpView, last_lines, step_time
 
 pytestmark = pytest.mark.usefixtures("look")
 DONE, RUNNING, FAILED = StepState.DONE, StepState.RUNNING, StepState.FAILED
@@ -51,7 +53,9 @@ def dialog(qtbot):
 
 def test_before_it_begins_the_plan_is_seen(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
-    assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
+    assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(
+        STEPS.values()
+    )
     assert dialog._address.text() == "mai@10.0.4.23"
     assert dialog._sentence.text() == "Not started."
 
@@ -60,38 +64,38 @@ def test_before_it_begins_the_plan_is_seen(dialog):
 def test_what_begins_after_the_plan_is_seen_at_once(dialog, news):
     dialog.show_set_up(SetUp("gpu13"))
     dialog.show_set_up(news)
-    assert list(dialog._view._views) == list(STEPS)
-    assert not dialog._view.step("PyTorch").details.isHidden()
-    assert dialog._view.step("Reach")._time.text()
+    assert list(the(SetUpView, dialog)._views) == list(STEPS)
+    assert not the(SetUpView, dialog).step("PyTorch").details.isHidden()
+    assert the(SetUpView, dialog).step("Reach")._time.text()
 
 
 def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
     dialog.show_set_up(LIVE)
-    assert not dialog._trusted.isVisible()
+    assert not the(TrustedKey, dialog).isVisible()
     dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
-    assert dialog._trusted.isVisible()
-    assert dialog._trusted._fingerprint.text() == KEY.fingerprint
+    assert the(TrustedKey, dialog).isVisible()
+    assert the(TrustedKey, dialog)._fingerprint.text() == KEY.fingerprint
     dialog.show_set_up(replace(LIVE, trusted="SHA256:old", key=KEY, accepted="SHA256:old"))
-    assert not dialog._trusted.isVisible(), "that one is in question"
+    assert not the(TrustedKey, dialog).isVisible(), "that one is in question"
 
 
 def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
     shown_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: shown_s)
     dialog.show_set_up(LIVE)
-    step = dialog._view.step("PyTorch")
+    step = the(SetUpView, dialog).step("PyTorch")
     assert step.details._log_shown == ["[ 61%] Building b", "last"]
     assert step._time.text() == "1:48"
     monkeypatch.setattr(time, "monotonic", lambda: shown_s + 30)
-    dialog._view._tick()
+    the(SetUpView, dialog)._tick()
     assert step._time.text() == "2:18"
-    assert dialog._view.step("Reach")._time.text().replace("\xa0", " ") == "2.0 s"
-    assert dialog._view.step("Reach").details is None
+    assert the(SetUpView, dialog).step("Reach")._time.text().replace("\xa0", " ") == "2.0 s"
+    assert the(SetUpView, dialog).step("Reach").details is None
 
 
 def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     dialog.show_set_up(BROKEN)
-    step = dialog._view.step("PyTorch")
+    step = the(SetUpView, dialog).step("PyTorch")
     qtbot.waitUntil(step.details.cause.isVisible)
     assert (step.details.cause.text(), step.details.remedy.text()) == (
         "cmake was not found.",
@@ -103,25 +107,25 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
-    assert not dialog._cancel.isVisible()
+    assert not button(dialog, "Cancel").isVisible()
 
 
 def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
     dialog.show_set_up(LIVE)
-    assert not dialog._choices.isVisible()
+    assert not button(dialog, "Options…").isVisible()
     dialog.show_set_up(BROKEN)
     with qtbot.waitSignal(dialog.choices_requested) as requested:
-        qtbot.mouseClick(dialog._choices, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Options…"), Qt.MouseButton.LeftButton)
     assert requested.args == ["gpu13"]
 
 
 def test_a_retry_closes_what_had_failed(dialog):
     dialog.show_set_up(BROKEN)
     dialog.show_set_up(LIVE)
-    step = dialog._view.step("PyTorch")
+    step = the(SetUpView, dialog).step("PyTorch")
     assert not step.details.cause.isVisible()
     assert not step.details.retry.isVisible()
-    assert dialog._cancel.isVisible()
+    assert button(dialog, "Cancel").isVisible()
 
 
 def test_the_dialog_grows_for_what_failed(dialog, qtbot):
@@ -134,7 +138,7 @@ def test_the_dialog_grows_for_what_failed(dialog, qtbot):
 def test_what_fits_does_not_scroll(dialog, qtbot):
     dialog.show_set_up(BROKEN)
     bar = dialog._scroll.verticalScrollBar()
-    qtbot.waitUntil(lambda: dialog._view.height() > 0 and bar.maximum() == 0)
+    qtbot.waitUntil(lambda: the(SetUpView, dialog).height() > 0 and bar.maximum() == 0)
 
 
 def test_a_question_about_a_key_is_no_higher_than_it_is_long(dialog, qtbot):
@@ -159,7 +163,7 @@ def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
     assert dialog._sentence.text() == "Ready."
     assert dialog._close.text() == "Close"
     with qtbot.waitSignal(dialog.node_opened) as opened:
-        qtbot.mouseClick(dialog._open, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Show node"), Qt.MouseButton.LeftButton)
     assert opened.args == ["gpu13"]
     assert not dialog.isVisible()
 
@@ -167,10 +171,12 @@ def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
 @pytest.mark.parametrize("how", ["button", "escape", "cross"])
 def test_closing_cancels_nothing(dialog, qtbot, how):
     dialog.show_set_up(LIVE)
-    assert dialog._close.text() == "Continue in the background"
+    assert button(dialog, "Continue in the background").text() == "Continue in the background"
     with qtbot.assertNotEmitted(dialog.cancel_requested):
         if how == "button":
-            qtbot.mouseClick(dialog._close, Qt.MouseButton.LeftButton)
+            qtbot.mouseClick(
+                button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton
+            )
         elif how == "escape":
             qtbot.keyClick(dialog, Qt.Key.Key_Escape)
         else:
@@ -186,7 +192,7 @@ def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
     dialog.show_set_up(set_up("gpu14"))
     dialog.choose("gpu14")
     with qtbot.waitSignal(dialog.cancel_requested) as requested:
-        qtbot.mouseClick(dialog._cancel, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(dialog, "Cancel"), Qt.MouseButton.LeftButton)
     assert requested.args == ["gpu14"]
 
 
@@ -203,7 +209,7 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     assert dialog._tabs["gpu14"].accessibleName() == "gpu14, PyTorch failed"
     qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
     assert dialog.chosen == "gpu14"
-    qtbot.waitUntil(dialog._view.step("PyTorch").details.retry.isVisible)
+    qtbot.waitUntil(the(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
 
 
 def test_a_node_that_was_removed_goes(dialog):
@@ -238,7 +244,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
     assert dialog._title.text() == "Is this gpu13?"
     assert not dialog._scroll.isVisible()
     assert default(dialog).text() == "Do not trust"
-    dialog._plate.trust.fingerprint.setFocus()
+    the(KeyPlate, dialog).trust.fingerprint.setFocus()
     assert default(dialog).text() == "Do not trust"
     with qtbot.assertNotEmitted(dialog.trusted):
         qtbot.keyClick(dialog, Qt.Key.Key_Return)
@@ -249,7 +255,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
 def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
     dialog.show_set_up(UNKNOWN)
     with qtbot.waitSignal(dialog.trusted) as given:
-        qtbot.mouseClick(dialog._plate.trust.trust, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(the(KeyPlate, dialog).trust.trust, Qt.MouseButton.LeftButton)
     assert given.args == ["gpu13", KEY]
 
 
@@ -269,6 +275,6 @@ def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
     assert not dialog._scroll.isVisible()
     assert "Host key unknown" in dialog._tabs["gpu14"].accessibleName()
     dialog.choose("gpu13")
-    assert dialog._cancel.isVisible()
-    assert not dialog._plate.isVisible()
+    assert button(dialog, "Cancel").isVisible()
+    assert not the(KeyPlate, dialog).isVisible()
     assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 waiting for an answer."

@@ -13,7 +13,7 @@ from backend.records.nodes.provisioning_options import (
     SetUpOptions,
 )
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, owned
+from tests.windows import button, on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
@@ -48,7 +48,7 @@ def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
     dialog.choices.switch(LIMITS_KEY).click()
     dialog.choices.switch(WITHOUT_HOROVOD).click()
     with qtbot.waitSignal(dialog.set_up_requested) as requested:
-        qtbot.mouseClick(dialog._begin, LEFT)
+        qtbot.mouseClick(button(dialog, "Set up 2 nodes"), LEFT)
     chosen = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
     assert requested.args == [("gpu1", "gpu2"), chosen]
     assert not dialog.isVisible()
@@ -63,13 +63,13 @@ def test_each_choice_tells_in_a_sentence_what_it_is_for(ask):
 
 def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
     dialog = ask()
-    assert dialog._begin.isEnabled()
+    assert button(dialog, "Set up").isEnabled()
     dialog.choices.switch(SYSTEM_MPI).click()
     assert "gpu2 has 5.0.11" in dialog.choices.below(SYSTEM_MPI)
-    assert not dialog._begin.isEnabled()
+    assert not button(dialog, "Set up").isEnabled()
     # Together with the node that was apart it fits.
     dialog._boxes["gpu2"].click()
-    assert dialog._begin.isEnabled()
+    assert button(dialog, "Set up 2 nodes").isEnabled()
     assert "gpu2" not in dialog.choices.below(SYSTEM_MPI)
 
 
@@ -78,29 +78,35 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
     with qtbot.waitSignal(dialog.refresh_requested) as requested:
-        qtbot.mouseClick(dialog._refresh, LEFT)
+        qtbot.mouseClick(button(dialog, "Refresh"), LEFT)
     assert requested.args == [("gpu1",)]
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._trouble.isVisible()
     dialog.show_entries((node("gpu1"),))
-    assert (dialog._begin.isEnabled(), dialog._refresh.isVisible()) == (True, False)
+    assert (button(dialog, "Set up").isEnabled(), button(dialog, "Refresh").isVisible()) == (
+        True,
+        False,
+    )
     assert not dialog._trouble.isVisible()
 
 
 def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask, qtbot):
     dialog = ask(ticked=("gpu2",))
-    assert (dialog._title.text(), dialog._begin.text()) == ("Set up gpu2", "Set up")
-    qtbot.mouseClick(dialog._all, LEFT)
-    assert dialog._begin.text() == "Set up 3 nodes"
-    qtbot.mouseClick(dialog._all, LEFT)
-    assert (dialog.ticked(), dialog._begin.isEnabled()) == ((), False)
+    assert (dialog._title.text(), button(dialog, "Set up").text()) == ("Set up gpu2", "Set up")
+    qtbot.mouseClick(button(dialog, "All"), LEFT)
+    assert button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
+    qtbot.mouseClick(button(dialog, "None"), LEFT)
+    assert (dialog.ticked(), button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
 
 
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):
     names = tuple(f"gpu{number}" for number in range(64))
     dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
-    assert (dialog.ticked(), dialog._begin.text()) == (("gpu1", "gpu60"), "Set up 2 nodes")
-    qtbot.mouseClick(dialog._all, LEFT)
+    assert (dialog.ticked(), button(dialog, "Set up 2 nodes").text()) == (
+        ("gpu1", "gpu60"),
+        "Set up 2 nodes",
+    )
+    qtbot.mouseClick(button(dialog, "All"), LEFT)
     assert dialog.ticked() == names
     assert all(box.isChecked() for box in dialog._boxes.values())
     dialog._boxes["gpu63"].click()
@@ -130,7 +136,7 @@ def test_how_a_node_is_set_up_in_words():
 def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
     dialog = on_screen(qtbot, AddNodeDialog(options=SetUpOptions(system_mpi=True)))
     assert not dialog.choices.isVisible()
-    qtbot.mouseClick(dialog._more, LEFT)
+    qtbot.mouseClick(button(dialog, "More"), LEFT)
     assert dialog.choices.isVisible()
     dialog.choices.switch(SHARED).click()
     assert dialog.choices.options() == SetUpOptions(system_mpi=True, shared=True)
