@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.settings import name_and_unit
 from widgets.common.fields import Field
+from widgets.jobs.form.sweep_card import SweepCard
 
 W = TypeVar("W", bound=QWidget)
 
@@ -35,8 +36,9 @@ def the(kind: type[W], place: QWidget) -> W:
 
 
 def button(place: QWidget, text: str) -> QAbstractButton:
-    """Return the only button with a text in a place."""
-    (found,) = (one for one in place.findChildren(QAbstractButton) if one.text() == text)
+    """Return the only button with a text in a place; one that is visible comes before others."""
+    buttons = [one for one in place.findChildren(QAbstractButton) if one.text() == text]
+    (found,) = [one for one in buttons if one.isVisibleTo(place)] or buttons
     return found
 
 
@@ -55,7 +57,9 @@ def window(kind: type[W]) -> W:
 def setting_field(form: QWidget, path: str) -> Field:
     """Return the visible field of a setting in a form, by the setting's name."""
     name = name_and_unit(path)[0]
+    sweep = form.findChild(SweepCard)
     fields = [one for one in form.findChildren(Field) if one.label() == name]
+    fields = [one for one in fields if sweep is None or not sweep.isAncestorOf(one)]
     (found,) = [one for one in fields if one.isVisibleTo(form)] or fields
     return found
 

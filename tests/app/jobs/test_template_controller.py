@@ -300,10 +300,10 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     assert card._draws.error() == "Jobs must be 1 to 200, not 0."
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
-    elapse(form)
+    form._request_check()
     assert "these values give only 2 different ones" in setting_field(form, "optimizer.lr").error()
     the(SegmentedControl, card)._group.button(0).click()
-    elapse(form)
+    form._request_check()
     assert form._start_button.text() == "Queue 2 jobs"
     assert form.draft().draws is None
 

@@ -16,7 +16,7 @@ from backend.services.context.container import open_services
 from backend.services.library.gallery import GalleryService
 from tests.widgets.library.gallery_samples import LENET, graph_of
 from tests.widgets.library.test_gallery_dialog import button, click_row, line, titles, write
-from tests.windows import button, window
+from tests.windows import window
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from backend.records.jobs.script_help import ScriptArgument, ScriptHelp
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, parse_axis
+from widgets.common.fields import ComboBox
 from widgets.jobs.form import argument_fields
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -46,7 +47,7 @@ class Rig:
         return self.fields.field(f"arguments.{name}").control
 
     def type(self, control, text):
-        control.selectAll()
+        (control.lineEdit() if isinstance(control, ComboBox) else control).selectAll()
         self.qtbot.keyClicks(control, text)
         if not text:
             self.qtbot.keyClick(control, Qt.Key.Key_Delete)

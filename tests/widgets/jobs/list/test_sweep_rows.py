@@ -13,7 +13,7 @@ from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
-from tests.windows import elapse, the
+from tests.windows import button, elapse, the
 from widgets.common import formats
 from widgets.common.labels import Label
 from widgets.common.state_badge import StateBadge
@@ -228,10 +228,10 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
     jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
-    button = page.sweep._buttons[do.STOP_ALL]
+    stopper = page.sweep._buttons[do.STOP_ALL]
     assert counted(head(page.model).data(JOB_ROLE).sweep) == words
-    assert button.isEnabled() is bool(stop)
-    assert button.text() == (stop or "Stop")
+    assert stopper.isEnabled() is bool(stop)
+    assert stopper.text() == (stop or "Stop")
     rests = not stop
     assert button(page.sweep.study, "Resume study").isEnabled() is (
         rests and set(states) != {ENDED}
