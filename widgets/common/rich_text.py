@@ -45,6 +45,13 @@ class RichText(QTextBrowser):
         most = max(prose, text_width("0" * _CODE_CHARS, "mono") + S4 + S1)
         self.setViewportMargins(0, 0, max(0, self.width() - SCROLL_BAR_W - most), 0)
         super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Lay the text out in the width that is left: Qt scrolls to that of before."""
+        document, width = self.document(), self.viewport().width()
+        document.setTextWidth(width)
+        self.horizontalScrollBar().setMaximum(max(0, round(document.size().width()) - width))
 
     def show_markdown(self, text: str) -> None:
         self._markdown = text
@@ -83,6 +90,7 @@ class RichText(QTextBrowser):
             if isinstance(frame, QTextTable):
                 _dress_table(frame)
         whole.endEditBlock()
+        self._fit()
         self.moveCursor(QTextCursor.MoveOperation.Start)
 
 
