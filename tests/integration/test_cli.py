@@ -368,7 +368,7 @@ def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path:
     view = json.loads(out)
     assert (code, err, view["state"]) == (1, "", "ERROR")
     told = {"rank", "node", "sentence", "traceback", "cause", "remedy", "evidence"}
-    told |= {"says_remedy", "sound_step"}
+    told |= {"says_remedy", "sound_step", "retry"}
     assert set(view["error"]) == told
     assert view["error"]["cause"] == "user_code"
     assert "import it as a new version" in view["error"]["remedy"]

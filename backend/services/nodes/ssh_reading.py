@@ -29,6 +29,7 @@ _LIMIT_CHARACTERS = 1_000_000
 _PACKAGE = Path(__file__).resolve().parents[2]
 _NODE_MODULES = (
     "metrics/gpus",
+    "metrics/keyboard",
     "metrics/probe",
     "system/process_cleanup",
     "system/process_identity",

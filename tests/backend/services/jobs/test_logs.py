@@ -113,6 +113,7 @@ def test_a_log_that_cannot_be_read_is_told_in_a_sentence(
     folder: JobFolder, logs: LogService
 ) -> None:
     folder.rank_log(0).mkdir()
+    (folder.rank_log(0) / "file").write_text("one\n")
     with pytest.raises(BackendError, match=r"The log of rank 0 cannot be read: .*\.$"):
         logs.read_size("a", "0")
 
