@@ -20,6 +20,7 @@ dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{port}",
 total = torch.ones(1)
 dist.all_reduce(total)
 print('{{"step": 1, "sum": %d}}' % total.item())
+dist.destroy_process_group()  # gloo aborts in a process that ends after its peer without it
 """
 DEAF = """
 import os, signal, time
@@ -121,4 +122,4 @@ def test_a_port_of_its_own_is_used_and_one_that_is_taken_is_named(
         assert str(port) in view.error.traceback
         assert leftovers(view) == []
     view = ended(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))
-    assert (view.state, view.status.metrics) == (JobState.FINISHED, {"sum": 2.0})
+    assert (view.state, view.status.metrics) == (JobState.FINISHED, {"sum": 2.0}), view.error
