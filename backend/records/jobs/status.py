@@ -132,8 +132,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
 
     @property
     def ended(self) -> str:
-        """The end of the run; "" while it is not over."""
-        return self.updated if self.state.is_over else ""
+        """The end of the run, also of a job that is queued again; "" while it is not over."""
+        return "" if self.state.is_live else self.updated
 
     @property
     def total_energy_j(self) -> float | None:

@@ -19,7 +19,6 @@ from backend.datastore.jobs.reaper import inspect
 from backend.datastore.jobs.run_status import RunFacts, RunState
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder
-from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind, LibraryItem
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class SeenJob:
     @property
     def comes_next(self) -> bool:
         """It will make checkpoints without an action of the user."""
-        return self.seen is not None and (self.is_live or self.seen[1].state is JobState.QUEUED)
+        return self.seen is not None and (self.is_live or self.seen[1].state.is_queued)
 
 
 @dataclass

@@ -24,7 +24,6 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.script import entry_words, in_a_line
-from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
 
@@ -63,8 +62,7 @@ def show(services: Services, id: JobId) -> Answer:
 def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     config, root = view.config, services.data_root
     servers = config.strategy.servers
-    waits = view.state in (JobState.QUEUED, JobState.PAUSED)
-    place = services.queue.read().of(view.id) if waits else None
+    place = services.queue.read().of(view.id) if view.state.is_queued else None
     yield from (
         ("Job", view.id),
         ("Name", view.name),

@@ -17,13 +17,18 @@ from hypothesis import strategies as st
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.main import run as cli
+from backend.datastore.access.root_access import OpenJob
+from backend.datastore.jobs.run_status import RunFacts, RunState
 from backend.records.base.layout import RUN_VARIABLE
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.library.item import Kind
 from backend.records.verify.finding import Verification
 from backend.services.context.container import Services, open_services
 from backend.services.verify import scan
 from backend.services.verify.checks import CHECKS
 from tests.backend.services.verify.damages import DAMAGES, NAMES, Damage, Rig, contents, stock
+from tests.fakes.mounted_root import MOUNTED
 
 OLDER = Path(__file__).parents[3] / "data" / "data-roots" / "2026-11.tar.gz"
 
@@ -58,6 +63,14 @@ def services(rig: Rig) -> Iterator[Services]:
 
 def keys(found: Verification) -> list[tuple[str, str]]:
     return [(one.check, one.what) for one in found.findings]
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_a_job_makes_checkpoints_next_while_it_runs_or_waits(state: JobState, rig: Rig) -> None:
+    seen = RunFacts(), RunState(RunStatus(state))
+    job = scan.SeenJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
+    rests = state.is_over or state is JobState.CREATED
+    assert job.comes_next is not rests
 
 
 def test_a_sound_data_root_has_no_findings(services: Services, rig: Rig) -> None:

@@ -57,6 +57,14 @@ def test_a_job_took_as_long_as_all_its_runs():
     assert line_of(RESUMED).took_s(0.0) == 180.0
 
 
+@pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
+def test_a_job_that_ran_says_how_long_whatever_it_waits_for(state):
+    view = changed(RESUMED, state=state)
+    assert said(view)["Took in total"] == formats.duration(180)
+    assert line_of(view).took_s(0.0) == 180.0
+    assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
+
+
 def test_the_start_is_said_to_be_that_of_the_newest_run():
     assert " · run 3 started " in circumstances(RESUMED)
     assert " · started " in circumstances(changed(RESUMED, run=1))
