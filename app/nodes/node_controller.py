@@ -33,6 +33,7 @@ from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
 from widgets.nodes.history.node_history import NodeHistoryData, past_of
 from widgets.nodes.page import node_actions as do
+from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 
@@ -117,6 +118,7 @@ class NodeController(QObject):
         actions.on(do.SET_UP_AGAIN, self.set_ups.set_up)
         actions.on(do.TAKE_OUT, lambda name: self._set_in_service(name, False))
         actions.on(do.PUT_BACK, lambda name: self._set_in_service(name, True))
+        actions.on(do.GIVE_WAY, self._ask_hours)
         actions.on(do.REMOVE_NOW, self._remove)
         actions.on(do.FORGET, self._forget_passphrase)
         actions.on(do.READ_PAST, self._read_past)
@@ -404,6 +406,22 @@ class NodeController(QObject):
             partial(self._services.cluster.set_in_service, name, in_service),
             lambda _entry: self.refresh(),
             lambda error: self._runner.notify(str(error)),
+        )
+
+    def _ask_hours(self, name: str) -> None:
+        for known in (one.entry for one in self._remote or () if one.name == name):
+            if known is not None:
+                dialog = GiveWayDialog(name, known.gives_way, self._window)
+                dialog.requested.connect(partial(self._set_hours, known))
+                dialog.finished.connect(dialog.deleteLater)
+                dialog.open()
+
+    def _set_hours(self, known: NodeEntry, hours: str) -> None:
+        self._runner.run(
+            "nodes",
+            partial(self._services.cluster.set_gives_way, known.name, hours, known.gives_way),
+            lambda _entry: self.refresh(),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
     def _remove(self, name: str) -> None:

@@ -27,6 +27,7 @@ from backend.cli.printing import (
 from backend.cli.runs import wake
 from backend.cli.session import Session
 from backend.records.nodes.entry import NodeAddress, NodeEntry, SetUp, StepState
+from backend.records.nodes.give_way_hours import EXAMPLE
 from backend.records.nodes.reading import Finding
 from backend.services.context.container import Services
 
@@ -261,6 +262,24 @@ def remove_host_key(
     count = services.cluster.remove_host_key(host, port)
     data = {"host": host, "port": port, "keys": count}
     return Answer(data, f"Removed {count} host {'key' if count == 1 else 'keys'} of {host}.")
+
+
+@command("node edit")
+def edit(
+    services: Services,
+    name: _Name,
+    *,
+    gives_way: Annotated[
+        str | None, Word("WHEN", f"to other users: never, always, or as in “{EXAMPLE}”")
+    ] = None,
+) -> Answer:
+    """When each job on a node gives way to other users."""
+    before = entry = services.cluster.entry(name)
+    if gives_way is not None:
+        entry = services.cluster.set_gives_way(name, gives_way)
+    was = before.gives_way or "never"
+    changed = f" Before: {was}." if entry.gives_way != before.gives_way else ""
+    return Answer(entry, f"{name} gives way: {entry.gives_way or 'never'}.{changed}")
 
 
 @command("node list")

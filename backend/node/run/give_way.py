@@ -13,6 +13,8 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
+from functools import cached_property
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
@@ -25,9 +27,12 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.audit_entry import add_entry
+from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.give_way_hours import gives_way_at
 from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import gives_way_to, quiet_after
 
@@ -37,19 +42,24 @@ _log = logging.getLogger(__name__)
 
 
 class GiveWay:
-    """Watches the nodes of one run of a job that gives way."""
+    """Watches the nodes of one run, where the job or the node gives way."""
 
     def __init__(
-        self, folder: JobFolder, launch: Launch, monotonic: Callable[[], float] = time.monotonic
+        self,
+        folder: JobFolder,
+        launch: Launch,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = datetime.now,
     ) -> None:
-        root = DataRoot(folder.path.parent.parent)
+        self._root = DataRoot(folder.path.parent.parent)
         self._folder = folder
         self._launch = launch
         self._monotonic = monotonic
-        self._next = None if launch.steps_limit else monotonic()
+        self._now = now
+        is_able = with_changes(launch.config, {"gives_way": True}).config is not None
+        self._next = monotonic() if is_able and not launch.steps_limit else None
         self._head = launch.ranks[0].node
-        self._own = Probe(self._head, root.path, EVERY_S)
-        self._beats = HeartbeatReader(root, monotonic)
+        self._beats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
         for plan in launch.ranks:
             self._gpus.setdefault(plan.node, set()).update(filter(None, plan.gpu.split(",")))
@@ -61,7 +71,7 @@ class GiveWay:
             return
         self._next = self._monotonic() + EVERY_S
         for node, gpus in self._gpus.items():
-            reading = self._reading(node)
+            reading = self._reading(node) if self._gives_way_on(node) else None
             if reading is None:
                 continue
             # The form asks before a job shares a GPU with other programs of its user.
@@ -70,6 +80,23 @@ class GiveWay:
             if pause:
                 self._request(pause)
                 return
+
+    def _gives_way_on(self, node: str) -> bool:
+        """Return whether the job gives way, or the node makes each job give way now."""
+        if self._launch.config.gives_way:
+            return True
+        try:
+            hours = NodeEntry.from_dict(read_json(self._root.node(node).entry)).gives_way
+            return gives_way_at(hours, self._now())
+        except FileNotFoundError:
+            return False  # this computer, or a data root that is staged
+        except (OSError, ValueError) as error:
+            swallowed(error)
+            return False
+
+    @cached_property
+    def _own(self) -> Probe:
+        return Probe(self._head, self._root.path, EVERY_S)
 
     def _reading(self, node: str) -> NodeReading | None:
         try:
@@ -105,10 +132,11 @@ class GiveWay:
             return
         quiet_s = self._launch.config.quiet_minutes * 60
         pauses = 1 + _pauses(self._folder, record)
+        wait_s, reason = quiet_after(pauses, quiet_s), record.pause
+        if wait_s > quiet_s:
+            reason += f" It paused {pauses} times within an hour, so it waits longer."
         try:
-            queue_next(
-                self._folder, self._launch, record.pause, quiet_s=quiet_after(pauses, quiet_s)
-            )
+            queue_next(self._folder, self._launch, reason, quiet_s=wait_s)
         except (OSError, BackendError):
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
         with suppress(OSError):
@@ -124,7 +152,7 @@ def _of_user(reading: NodeReading, user: str) -> frozenset[int]:
 
 def _pauses(folder: JobFolder, record: RunExit) -> int:
     """Return how many pauses there were in the hour before this one."""
-    since = timestamps.seconds(record.ended) - _AN_HOUR_S
+    ended_s = timestamps.seconds(record.ended)
     run = record.run - 1
     while run > 0:
         try:
@@ -132,7 +160,9 @@ def _pauses(folder: JobFolder, record: RunExit) -> int:
         except (OSError, ValueError) as error:
             swallowed(error)
             break
-        if not before.pause or timestamps.seconds(before.ended) < since:
+        # After the clock was set back, earlier pauses are in the future.
+        apart_s = abs(ended_s - timestamps.seconds(before.ended))
+        if not before.pause or apart_s > _AN_HOUR_S:
             break
         run -= 1
     return record.run - 1 - run

@@ -241,8 +241,7 @@ class Supervisor:
 
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
-        if launch.config.gives_way:
-            self._give_way = GiveWay(self._folder, launch)
+        self._give_way = GiveWay(self._folder, launch)
         self._begin = self._progress_at = time.monotonic()
         next_check = 0.0
         while self._launcher_status is None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
+from typing import Any
 
 from backend.records.base.layout import NodeHome
 from backend.records.base.schema import STRICT, Record
+from backend.records.nodes.give_way_hours import NEVER
 
 ENTRY_SCHEMA = 1
 _INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
@@ -127,7 +129,15 @@ class NodeEntry(Record, what="node", newest=ENTRY_SCHEMA, rules=STRICT):
     no_share: bool = False
     """It does not see the data root: its `data_root` is a staged one (`NodeHome.staged_root`),
     and files are copied between the two over SSH."""
+    gives_way: str = NEVER
+    """When each run on it gives way to other users, as `give_way_hours.parse_hours` returns it."""
     schema: int = ENTRY_SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        raw = super().to_dict()
+        if not self.gives_way:
+            del raw["gives_way"]  # An agent that does not know it yet cannot read the entry.
+        return raw
 
     @property
     def is_ready(self) -> bool:

@@ -352,6 +352,7 @@ class NodeState:
             "name": self.name,
             "state": self.presence.value,
             "message": self.message,
+            "gives_way": self.entry.gives_way if self.entry is not None else "",
             "findings": plain(self.findings),
             **{key: value for key, value in reading.items() if key not in ("name", "heartbeat")},
         }

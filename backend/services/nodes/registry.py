@@ -23,6 +23,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
+from backend.records.nodes.give_way_hours import parse_hours
 from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
 from backend.ssh.known_hosts import SSH_PORT, KnownHosts, host_name
@@ -190,6 +191,33 @@ class NodeRegistry:
             BackendError: There is no such node.
         """
         fresh = replace(self.entry(name), in_service=in_service)
+        node_files.write_entry(self._root, fresh)
+        return fresh
+
+    def set_gives_way(self, name: str, hours: str, known: str | None = None) -> NodeEntry:
+        """Set when runs on the node give way to other users, also those that are running.
+
+        Args:
+            hours: As `parse_hours` takes it.
+            known: What the user has seen; another value now is not replaced.
+
+        Raises:
+            BackendError: There is no such node, or the hours are not valid or changed meanwhile.
+        """
+        if name == THIS_COMPUTER:
+            raise BackendError(
+                "This computer was not added as a node.", "Turn on “Give way” in the job instead."
+            )
+        entry = self.entry(name)
+        try:
+            fresh = replace(entry, gives_way=parse_hours(hours))
+        except ValueError as error:
+            raise BackendError(str(error)) from error
+        if known is not None and entry.gives_way not in (known, fresh.gives_way):
+            raise BackendError(
+                f"{name} was changed meanwhile, and gives way: {entry.gives_way or 'never'}.",
+                "Open the dialog again to replace that.",
+            )
         node_files.write_entry(self._root, fresh)
         return fresh
 

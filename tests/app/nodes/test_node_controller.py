@@ -17,8 +17,10 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
-from tests.windows import the, window
-from widgets.nodes.page.node_actions import FORGET
+from tests.windows import button, the, window
+from widgets.common.fields import Field, LineEdit
+from widgets.nodes.page.give_way_dialog import GiveWayDialog
+from widgets.nodes.page.node_actions import FORGET, GIVE_WAY
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
@@ -57,6 +59,11 @@ class Cluster:
 
     def remove_passphrase(self, name):
         return ("/key",) if self.kept else ()
+
+    def set_gives_way(self, *hours):
+        for error in self.answers:
+            raise error
+        self.hours = hours
 
     def trust(self, key):
         self.trusted.append(key)
@@ -191,6 +198,24 @@ def test_forget_passphrase_says_what_it_did(controller, cluster):
         "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
     ]
+
+
+def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluster, qtbot):
+    controller.refresh()
+    controller._page.node_actions.ask(GIVE_WAY, "gpu7")
+    dialog = window(GiveWayDialog)
+    edit, save = the(LineEdit, dialog), button(dialog, "Save")
+    assert edit.text() == "never"
+    edit.setText("25:00-26:00")
+    assert not save.isEnabled()
+    assert the(Field, dialog).error().startswith("“25:00” is not a time of day")
+    edit.setText("8:00-18:00 Mon-Fri")
+    save.click()
+    assert cluster.hours == ("gpu7", "8:00-18:00 Mon-Fri", "")
+    cluster.answers = [BackendError("gpu7 was changed meanwhile, and gives way: always.")]
+    controller._page.node_actions.ask(GIVE_WAY, "gpu7")
+    button(window(GiveWayDialog), "Save").click()
+    assert controller._runner.heard == ["gpu7 was changed meanwhile, and gives way: always."]
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):

@@ -57,12 +57,13 @@ TAKE_OUT = NodeAction(
 PUT_BACK = NodeAction(
     "put_back", "Put back", "arrow-u-up-left", offered=lambda on: on.is_added and on.is_out
 )
+GIVE_WAY = NodeAction("give_way", "Give way…", tip="Pause jobs while other users need the node")
 SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", offered=lambda on: not on.is_new)
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
 """A button each; it shows the one that is offered."""
-MENU_ACTIONS = (SET_UP_AGAIN, FORGET, REMOVE)
+MENU_ACTIONS = (GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")
 RETRY = NodeAction("look", "Try again", "arrow-clockwise")

@@ -37,6 +37,9 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
         # Zero means that they are not known yet.
         found += [Fact("Processor", formats.plural(cores, "core"))] if cores else []
         found += [Fact("Memory", formats.memory(total))] if total else []
+    if entry is not None and entry.gives_way:
+        tip = "To other users of its GPUs, or at its keyboard"
+        found.append(Fact("Gives way", entry.gives_way, tip=tip))
     driver = reading.driver if reading is not None else known.driver if known else ""
     if driver:
         found.append(Fact("Driver", driver))

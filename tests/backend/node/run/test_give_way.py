@@ -172,7 +172,8 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     assert "Saved at epoch" in record.message
     entry = entry_of(run.folder)
     assert entry is not None
-    assert (entry.run, entry.reason) == (number + 1, record.pause)
+    longer = f" It paused {number} times within an hour, so it waits longer." if number > 6 else ""
+    assert (entry.run, entry.reason) == (number + 1, record.pause + longer)
     audited = sorted(run.folder.acts.iterdir())[number - 1]
     assert AuditEntry.from_dict(read_json(audited)).what == (
         f"Gave way ({who} uses GPU {gpu} on this computer)"

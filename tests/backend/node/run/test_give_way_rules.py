@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested_by
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from tests.backend.node.queue.test_next_run import launch, made
+from tests.widgets.nodes.samples import entry
 
 ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
 PAUSE = "Paused: alice uses GPU 2 on gpu02."
@@ -28,7 +32,15 @@ PAUSE = "Paused: alice uses GPU 2 on gpu02."
 class Cluster:
     """A run on gpu01, its head, and on GPU 2 of gpu02, whose agent writes readings."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        gives_way: bool = True,
+        gpus: bool = True,
+        clock: Callable[[], datetime] = datetime.now,
+        **more: Any,
+    ) -> None:
         self.root = DataRoot(folder)
         self.job = self.root.job("a-job")
         self.job.checkpoints.mkdir(parents=True)
@@ -36,13 +48,13 @@ class Cluster:
         self.root.node("gpu02").path.mkdir(parents=True)
         cpus = launch(self.job.path, made((Placement("gpu01", 1), Placement("gpu02", 1))), 1)
         on_gpus = [{"node": node, "gpus": [f"GPU-{node}"]} for node in ("gpu01", "gpu02")]
-        changes = {"placement": on_gpus, "gives_way": True}
+        changes = {"gives_way": gives_way, **({"placement": on_gpus} if gpus else {})}
         config = with_changes(cpus.config, changes).config
         assert config is not None
         ranks = tuple(replace(plan, gpu=f"GPU-{plan.node}") for plan in cpus.ranks)
         self.launch = replace(cpus, config=config, ranks=ranks, **more)
         self.now, self._beats = 1000.0, 0
-        self.way = GiveWay(self.job, self.launch, lambda: self.now)
+        self.way = GiveWay(self.job, self.launch, lambda: self.now, clock)
 
     def sees(self, *processes: GpuProcess, beats: bool = True, at_keyboard: str = "") -> str:
         """Return the pause that is requested after a reading of gpu02's agent."""
@@ -111,8 +123,49 @@ def test_a_trial_run_does_not_give_way(tmp_path: Path) -> None:
     assert [cluster.sees(ALICE) for _ in range(3)] == [""] * 3
 
 
+TUESDAY = datetime(2026, 11, 24, 10, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("hours", "gives_way", "gpus", "pauses"),
+    [
+        ("", False, True, False),
+        ("", True, True, True),
+        ("always", False, True, True),
+        ("08:00–18:00 Mon–Fri", False, True, True),
+        ("08:00–10:30", False, True, False),
+        ("08:00–10:30", True, True, True),
+        ("22:00–06:00", False, True, False),
+        ("12:00–11:00 Mon", False, True, True),
+        ("always", False, False, False),
+        ("not hours", False, True, False),
+    ],
+)
+def test_a_run_gives_way_where_its_job_or_its_node_does(
+    tmp_path: Path, hours: str, gives_way: bool, gpus: bool, pauses: bool
+) -> None:
+    cluster = Cluster(tmp_path, gives_way=gives_way, gpus=gpus, clock=lambda: TUESDAY)
+    replace_json(cluster.root.node("gpu02").entry, {**entry("gpu02").to_dict(), "gives_way": hours})
+    assert [cluster.sees(), cluster.sees(ALICE)] == ["", PAUSE if pauses else ""]
+
+
+def test_hours_that_begin_or_change_during_a_run_hold_for_it(tmp_path: Path) -> None:
+    now = [TUESDAY.replace(hour=7)]
+    cluster = Cluster(tmp_path, gives_way=False, clock=lambda: now[0])
+    hours = {**entry("gpu02").to_dict(), "gives_way": "08:00–18:00"}
+    replace_json(cluster.root.node("gpu02").entry, {**hours, "gives_way": ""})
+    assert cluster.sees(at_keyboard="bob") == ""
+    replace_json(cluster.root.node("gpu02").entry, hours)
+    assert cluster.sees(at_keyboard="bob") == ""
+    now[0] = TUESDAY
+    pause = "Paused: bob is at the keyboard of gpu02."
+    assert [cluster.sees(at_keyboard="bob") for _ in range(2)] == ["", pause]
+
+
 def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
-    time = f"2026-11-28T{10 + minute // 60}:{minute % 60:02}:00Z"
+    time = (
+        f"{datetime(2026, 11, 28, 10, tzinfo=UTC) + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
+    )
     return RunExit(run, JobState.INTERRUPTED, pause, ended=time, pause=pause)
 
 
@@ -125,6 +178,10 @@ def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
         # The first two are more than an hour ago.
         ([0, 1, 30, 40, 50, 60], 1),
         (list(range(12, 60, 4)), 3),
+        # The clock was set back by a day, forward by a day, and back by an hour.
+        ([1440 + minute for minute in range(0, 60, 4)], 1),
+        ([minute - 1440 for minute in range(0, 60, 4)], 1),
+        ([90, 95, 100, 105, 110, 115], 2),
     ],
 )
 def test_the_wait_grows_with_the_pauses_within_an_hour(
@@ -140,9 +197,12 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
 
     way.ended(ended(run, 62))
 
-    entry = entry_of(cluster.job)
-    assert entry is not None
-    assert (entry.run, entry.reason, entry.quiet_s) == (run + 1, PAUSE, 300 * factor)
+    queued = entry_of(cluster.job)
+    assert queued is not None
+    assert (queued.run, queued.quiet_s) == (run + 1, 300 * factor)
+    longer = f" It paused {run} times within an hour, so it waits longer."
+    counted = re.sub(r" \d+ times", f" {run} times", queued.reason)
+    assert counted == PAUSE + (longer if factor > 1 else "")
 
 
 def test_a_run_that_ended_otherwise_is_not_continued(cluster: Cluster) -> None:

@@ -1,0 +1,88 @@
+"""When a node gives way to other users: never, always, or at certain hours of certain days.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from backend.records.base.validation import sanitize
+
+NEVER, ALWAYS = "", "always"
+EXAMPLE = "08:00–18:00 Mon–Fri"
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MIDNIGHT = 24 * 60
+
+
+def parse_hours(text: str) -> str:
+    """Return "never", "always" or hours in their one form, `NEVER`, `ALWAYS` or `EXAMPLE`.
+
+    Hours that end before they begin last until the next day. Without days they hold on each day.
+
+    Raises:
+        ValueError: It is none of them; the message is a sentence.
+    """
+    words = re.sub(r"\s*[-–]\s*", "–", text.strip().replace(",", " ")).split()
+    if [word.lower() for word in words] in ([], ["never"], [ALWAYS]):
+        return ALWAYS if words and words[0].lower() == ALWAYS else NEVER
+    times = [word for word in words if word[0].isdigit()]
+    if len(times) != 1 or times[0].count("–") != 1:
+        raise ValueError(f"“{sanitize(text)}” is not never, always, or hours such as {EXAMPLE}.")
+    begin, end = (_minute(one) for one in times[0].split("–"))
+    if begin in (end, _MIDNIGHT):
+        raise ValueError(f"The hours {times[0]} have no length; for the whole day: 00:00–24:00.")
+    days = sorted({day for word in words if word != times[0] for day in _days(word)})
+    return " ".join((f"{_clock(begin)}–{_clock(end)}", *_named(days)))
+
+
+def gives_way_at(hours: str, now: datetime) -> bool:
+    """Return whether a node with these parsed hours gives way at this local time."""
+    if hours in (NEVER, ALWAYS):
+        return hours == ALWAYS
+    times, *words = hours.split()
+    begin, end = (_minute(one) for one in times.split("–"))
+    days = {day for word in words for day in _days(word)} or set(range(7))
+    minute, day = now.hour * 60 + now.minute, now.weekday()
+    if begin < end:
+        return day in days and begin <= minute < end
+    # The days are those on which the hours begin.
+    yesterday = (now - timedelta(days=1)).weekday()
+    return (day in days and minute >= begin) or (yesterday in days and minute < end)
+
+
+def _minute(time: str) -> int:
+    found = re.fullmatch(r"(\d{1,2}):([0-5]\d)", time)
+    minute = int(found[1]) * 60 + int(found[2]) if found else _MIDNIGHT + 1
+    if minute > _MIDNIGHT:
+        raise ValueError(f"“{sanitize(time)}” is not a time of day; write it as in {EXAMPLE}.")
+    return minute
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+def _days(word: str) -> list[int]:
+    first, *last = (_day(one) for one in word.split("–", 1))
+    return [(first + n) % 7 for n in range(((last[0] if last else first) - first) % 7 + 1)]
+
+
+def _day(name: str) -> int:
+    if name[:3].capitalize() not in _DAYS:
+        raise ValueError(f"“{sanitize(name)}” is not a day; the days are {', '.join(_DAYS)}.")
+    return _DAYS.index(name[:3].capitalize())
+
+
+def _named(days: Sequence[int]) -> Iterator[str]:
+    """Yield the days, those in a row together; of all seven, none."""
+    rows: list[list[int]] = []
+    for day in days if len(days) < len(_DAYS) else ():
+        if rows and rows[-1][-1] == day - 1:
+            rows[-1].append(day)
+        else:
+            rows.append([day])
+    for row in rows:
+        yield _DAYS[row[0]] + (f"–{_DAYS[row[-1]]}" if len(row) > 1 else "")
