@@ -332,7 +332,7 @@ PEOPLE: tuple[Act, ...] = (
     ),
     Act("remove", 2, World.resting, on_a_job(_rests, lambda s, job: s.jobs.remove(job))),
     Act("restore", 2, _trashed, on_a_job(_trashed, lambda s, job: s.jobs.restore(job))),
-    Act("reopen", 2, _always, reopen),
+    Act("reopen", 2, World.may_compare, reopen),
     Act("let it train", 12, World.live, let_it_train),
     Act("repair", 8, lambda world: world.faults, repair),
     Act("kill rank", 3, World.live, killing("backend.training")),

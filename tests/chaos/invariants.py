@@ -145,9 +145,8 @@ def ends_are_saved(world: World) -> str:
     for view in world.views():
         if view.state not in (JobState.INTERRUPTED, JobState.FINISHED) or not view.step:
             continue
-        starts = read_history(world.folder_of(view.id).history)[0].run_starts
-        if (view.id, view.run) in world.harmed or not starts or starts[-1].run != view.run:
-            continue  # It may have been stopped before its first step.
+        if (view.id, view.run) in world.harmed:
+            continue
         name = newest_name(world.folder_of(view.id))
         path = world.folder_of(view.id).checkpoints / f"{name}.pt"
         if not path.exists() or _step(path) != view.step:

@@ -8,28 +8,42 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend.records.jobs.view import JobView
-from backend.services.context.container import Services
+from backend.services.context.container import Services, open_services
 from tests.chaos.acts import PEOPLE, Act, Do, is_whole
 from tests.chaos.world import Clock, World, one
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster, made_ready
-from tests.cluster.remote_desktop import remote_desktop
+from tests.cluster.remote_desktop import open_remote, remote_desktop
 from tests.cluster.runs import stock
+
+
+@dataclass
+class Place:
+    """The nodes with their two desktops, for all days; ``folder`` has the desktops' files."""
+
+    cluster: Cluster
+    folder: Path
+    desktops: list[Services]
 
 
 class Nodes(World):
     """A day on the nodes; the second desktop reaches the data root through node1."""
 
-    def __init__(self, folder: Path, ready: ReadyCluster, far: Services, clock: Clock) -> None:
+    def __init__(self, folder: Path, place: Place, clock: Clock) -> None:
         super().__init__(folder, folder, clock)
-        self.ready = ready
-        self.root = ready.services.data_root
-        self.desktops = [ready.services, far]
+        self._place = place
+        self.root = place.desktops[0].data_root
+        self.desktops = place.desktops
+
+    @property
+    def ready(self) -> ReadyCluster:
+        return ReadyCluster(self._place.cluster, self.desktops[0])
 
     def __enter__(self) -> Nodes:
         self.ready.revive()
@@ -50,6 +64,15 @@ class Nodes(World):
                 else:
                     left.unlink()
         self.desktops[0].library.rescan()
+
+    def opened(self, number: int) -> Services:
+        """Open it again as the same user of the same computer, whose nodes' keys were accepted."""
+        if number:
+            return open_remote(self._place.cluster, self._place.folder / "far")
+        return open_services(self._place.cluster.share, self.catalogue(number))
+
+    def catalogue(self, number: int) -> Path:
+        return (self._place.folder, self._place.folder / "far")[number] / "catalogue.sqlite"
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
@@ -107,7 +130,7 @@ ACTS: tuple[Act, ...] = (
 
 
 @contextlib.contextmanager
-def made(folder: Path) -> Iterator[tuple[ReadyCluster, Services]]:
+def made(folder: Path) -> Iterator[Place]:
     """Bring the cluster up, and set its nodes and two desktops up."""
     with (
         Cluster(folder / "cluster") as cluster,
@@ -115,4 +138,7 @@ def made(folder: Path) -> Iterator[tuple[ReadyCluster, Services]]:
         remote_desktop(cluster, folder / "far") as far,
     ):
         stock(ready, folder / "sources")
-        yield ready, far
+        place = Place(cluster, folder, [ready.services, far])
+        yield place
+        for desktop in place.desktops:
+            desktop.close()
