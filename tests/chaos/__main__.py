@@ -72,7 +72,8 @@ def _days(given: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     end = time.monotonic() + 60 * given.minutes
     failures = 0
     if given.acts:
-        failure = driver.live(read(given.acts))
+        steps = read(given.acts)
+        failure = driver.live(steps, len(steps))
         failures += failure is not None
         driver.say(failure.text if failure is not None else "Every promise held.")
     else:

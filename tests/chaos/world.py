@@ -33,8 +33,38 @@ from tests.integration.tiny import raw_job, write_sources
 from tests.waiting import wait_for
 
 T = TypeVar("T")
+SCRIPT = """
+import argparse, json, os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+given = argparse.ArgumentParser()
+given.add_argument("--out")
+given.add_argument("--steps", type=int)
+given.add_argument("--resume", default="")
+given = given.parse_args()
+step = int(open(given.resume).read()) if given.resume else 0
+is_first = os.environ["RANK"] == "0"
+
+
+def save():
+    with open(f"{given.out}/new", "w") as file:
+        file.write(str(step))
+    os.rename(f"{given.out}/new", f"{given.out}/model-{step}.pt")
+
+
+while step < given.steps and not os.path.exists(os.environ["RINGMASTER_STOP"]):
+    step += 1
+    time.sleep(0.05)
+    if is_first:
+        print(json.dumps({"step": step, "loss": 1 / step, "total_steps": given.steps}), flush=True)
+        if step % 20 == 0:
+            save()
+if is_first:
+    save()
+"""
 _CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
 _DISK = "1g"
+_EXPLAINED = ("half made", "temporary files")
+"""Findings of `ringmaster verify` that a killed program leaves, and a jump of the clock ages."""
 _SUPERVISOR = "backend.node.run.supervisor"
 
 
@@ -45,9 +75,17 @@ def make_stock(folder: Path) -> None:
     kinds = (Kind.MODEL, Kind.LOADER, Kind.DATASET)
     for kind, source in zip(kinds, write_sources(folder / "sources"), strict=True):
         services.library.import_item(kind, source, "tiny")
+    import_script(services, folder / "sources")
     job = services.jobs.create(raw_job())
     services.close()
     shutil.rmtree(services.data_root.job(job.id).path)
+
+
+def import_script(services: Services, sources: Path) -> None:
+    script = sources / "script"
+    script.mkdir()
+    (script / "train.py").write_text(SCRIPT)
+    services.library.import_item(Kind.SCRIPT, script, "tiny")
 
 
 class Clock:
@@ -86,6 +124,8 @@ class World:
         self.told: dict[tuple[str, int], tuple[str, int, str]] = {}
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
+        self.acts = 0
+        """How many were done."""
         self._seen: list[str] = []
         self._stock = stock
 
@@ -176,6 +216,13 @@ class World:
 
     def keeper(self) -> ProcessIdentity | None:
         return lock_of(self.root).holder()
+
+    def has_left(self) -> str:
+        """What a check of everything finds and no act explains, "" if there is nothing."""
+        for finding in self.desktops[0].verify.verify().findings:
+            if finding.check not in _EXPLAINED:
+                return f"{finding.check}: {finding.sentence}"
+        return ""
 
     def may_doubt(self, view: JobView) -> bool:
         """Whether nothing can tell that a run is over.
