@@ -271,22 +271,20 @@ def end_of_day(world: World) -> None:
         for job in _queued(world):
             services.queue.dequeue(job)
         services.queue.resume()
-        world.tick()
         for job in world.live():
             world.ask_to_stop(job)
             services.jobs.lifecycle.stop(job)
         return not world.live() and not _queued(world)
 
-    wait_for(is_at_rest, "the end of all runs", hint=lambda: str(world.live()))
+    world.until(is_at_rest, "the end of all runs")
     last = raw_job(1, epochs=1, placement=world.placement(random.Random(0)))
     job = services.jobs.create(last).id
     services.queue.enqueue(job)
 
     def has_run() -> bool:
-        world.tick()
         return services.jobs.queries.show(job).state is JobState.FINISHED
 
-    wait_for(has_run, "the end of a queued job", hint=lambda: str(services.queue.read()))
+    world.until(has_run, "the end of a queued job")
 
 
 def _may_start(world: World) -> bool:

@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -252,6 +253,19 @@ class World:
 
     def ask_to_stop(self, job: str) -> None:
         self.stopped.add((job, self.folder_of(job).newest_run()))
+
+    def until(self, fact: Callable[[], bool], what: str) -> None:
+        """Wait for a fact as often as a quiet machine looks within 3 minutes.
+
+        Raises:
+            AssertionError: It does not come.
+        """
+        for _ in range(900):
+            self.tick()
+            if fact():
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"This did not come: {what}. {self.views()}")
 
     def kill(
         self, process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL
