@@ -220,7 +220,7 @@ class World:
 
     def has_left(self) -> str:
         """What a check of everything finds and no act explains, "" if there is nothing."""
-        for finding in self.desktops[0].verify.verify().findings:
+        for finding in self.desktops[0].verification.verify().findings:
             if finding.check not in _EXPLAINED:
                 return f"{finding.check}: {finding.sentence}"
         return ""
