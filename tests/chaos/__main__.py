@@ -57,14 +57,14 @@ def _days(given: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     numbers, clock = itertools.count(1), Clock(folder)
     if given.on == "cluster":
         stack.enter_context(patience())
-        ready, far = stack.enter_context(nodes.made(folder))
+        place = stack.enter_context(nodes.made(folder))
     else:
         make_stock(folder / "stock")
 
     def world() -> World:
         day = folder / f"day-{next(numbers)}"
         if given.on == "cluster":
-            return nodes.Nodes(day, ready, far, clock)
+            return nodes.Nodes(day, place, clock)
         return World(day, folder / "stock", clock)
 
     table = nodes.ACTS if given.on == "cluster" else acts.ACTS
@@ -72,7 +72,8 @@ def _days(given: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     end = time.monotonic() + 60 * given.minutes
     failures = 0
     if given.acts:
-        failure = driver.live(read(given.acts))
+        steps = read(given.acts)
+        failure = driver.live(steps, len(steps))
         failures += failure is not None
         driver.say(failure.text if failure is not None else "Every promise held.")
     else:

@@ -6,7 +6,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,16 +58,29 @@ def on_a_job(
 
 
 def raw(world: World, chance: random.Random) -> dict[str, Any]:
-    """A job that ends soon, or one that lasts until it is stopped."""
+    """A job that ends soon, or one that lasts until it is stopped; some are scripts."""
     is_long = chance.random() < 0.7
     placement = world.placement(chance)
     is_alone = sum(place["processes"] for place in placement) == 1
+    policy = {"shrink": True} if len(placement) > 1 and chance.random() < 0.5 else {}
+    policies: tuple[dict[str, Any], ...] = ({}, {}, {"retries": 1, **policy})
+    again = one(chance, policies)
+    if chance.random() < 0.2:
+        return {
+            "name": "tiny script",
+            "script": "tiny",
+            "arguments": ["--out", "{output}", "--steps", "100000" if is_long else "40"],
+            "resume_arguments": ["--resume", "{checkpoint}"],
+            "placement": placement,
+            "on_failure": again,
+        }
     strategy: dict[str, Any] = ALONE if is_alone else {}
     return raw_job(
         epochs=100_000 if is_long else 2,
         environment=CALM if is_long else {},
         checkpoint={**one(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
         placement=placement,
+        on_failure=again,
         **strategy,
     )
 
@@ -88,8 +101,11 @@ def create_and_start(world: World, chance: random.Random) -> str:
 
 
 def sweep(world: World, chance: random.Random) -> str:
-    base = {**raw(world, chance), "epochs": 1, "environment": {}}
-    axes = (Axis("batch_size", (64, 128)),)
+    base = raw(world, chance)
+    axes = (Axis("seed", (1, 2)),)
+    if "script" not in base:
+        base |= {"epochs": 1, "environment": {}}
+        axes = (Axis("batch_size", (64, 128)),)
     return one(chance, world.desktops).sweeps.queue(Sweep(base, axes)).tag
 
 
@@ -249,27 +265,26 @@ def end_of_day(world: World) -> None:
     while world.faults:
         world.faults.popitem()[1]()
     services = world.desktops[0]
-    for job in _queued(world):
-        services.queue.dequeue(job)
-    services.queue.resume()
 
     def is_at_rest() -> bool:
-        world.tick()
+        # A run that a machine ended may be tried again.
+        for job in _queued(world):
+            services.queue.dequeue(job)
+        services.queue.resume()
         for job in world.live():
             world.ask_to_stop(job)
             services.jobs.lifecycle.stop(job)
-        return not world.live()
+        return not world.live() and not _queued(world)
 
-    wait_for(is_at_rest, "the end of all runs", hint=lambda: str(world.live()))
+    world.until(is_at_rest, "the end of all runs")
     last = raw_job(1, epochs=1, placement=world.placement(random.Random(0)))
     job = services.jobs.create(last).id
     services.queue.enqueue(job)
 
     def has_run() -> bool:
-        world.tick()
         return services.jobs.queries.show(job).state is JobState.FINISHED
 
-    wait_for(has_run, "the end of a queued job", hint=lambda: str(services.queue.read()))
+    world.until(has_run, "the end of a queued job")
 
 
 def _may_start(world: World) -> bool:
@@ -332,7 +347,7 @@ PEOPLE: tuple[Act, ...] = (
     ),
     Act("remove", 2, World.resting, on_a_job(_rests, lambda s, job: s.jobs.remove(job))),
     Act("restore", 2, _trashed, on_a_job(_trashed, lambda s, job: s.jobs.restore(job))),
-    Act("reopen", 2, _always, reopen),
+    Act("reopen", 2, lambda world: world.may_compare(), reopen),
     Act("let it train", 12, World.live, let_it_train),
     Act("repair", 8, lambda world: world.faults, repair),
     Act("kill rank", 3, World.live, killing("backend.training")),
@@ -352,9 +367,9 @@ ACTS: tuple[Act, ...] = (
 )
 
 
-def drawn(seed: int, number: int, acts: Sequence[Act]) -> list[tuple[str, int]]:
-    """Return the acts of a day, each with the number that decides all else about it."""
+def drawn(seed: int, acts: Sequence[Act]) -> Iterator[tuple[str, int]]:
+    """Draw acts for ever, each with the number that decides all else about it."""
     chance = random.Random(seed)
-    weights = [act.weight for act in acts]
-    names = chance.choices([act.name for act in acts], weights, k=number)
-    return [(name, chance.randrange(10**6)) for name in names]
+    names, weights = [act.name for act in acts], [act.weight for act in acts]
+    while True:
+        yield chance.choices(names, weights)[0], chance.randrange(10**6)

@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,19 +47,21 @@ class Driver:
     begin: float = field(default_factory=time.monotonic)
     refusals: Counter[str] = field(default_factory=Counter)
 
-    def live(self, steps: Steps) -> Failure | None:
-        """Do the acts one after the other in a fresh world, until a promise is broken."""
+    def live(self, steps: Iterable[tuple[str, int]], number: int) -> Failure | None:
+        """Do that many of the acts in a fresh world, until a promise is broken."""
         table = {act.name: act for act in self.acts}
         done: Steps = []
         with self.world() as world:
             try:
-                for name, number in steps:
+                for name, chance in steps:
+                    if len(done) == number:
+                        break
                     if not table[name].able(world):
                         continue
-                    done.append((name, number))
+                    done.append((name, chance))
                     self.counts[name] += 1
                     try:
-                        what = table[name].do(world, random.Random(number)) or ""
+                        what = table[name].do(world, random.Random(chance)) or ""
                     except BackendError as error:
                         self.refusals[name] += 1
                         what = f"refused: {error.with_remedy}"
@@ -83,7 +85,7 @@ class Driver:
                 fewer = failure.steps[:begin] + failure.steps[begin + size :]
                 if not fewer or time.monotonic() > end:
                     continue
-                again = self.live(fewer)
+                again = self.live(fewer, len(fewer))
                 if again is not None and again.promise == failure.promise:
                     failure = again
                     size = max(1, min(size, len(failure.steps) // 2))
@@ -96,7 +98,7 @@ class Driver:
 
     def day(self, seed: int, number: int, shorten_s: float) -> Failure | None:
         """Live one day; a failure is shortened and told."""
-        failure = self.live(drawn(seed, number, self.acts))
+        failure = self.live(drawn(seed, self.acts), number)
         if failure is None:
             return None
         self.say(f"Seed {seed}, after {len(failure.steps)} acts: {failure.text}")
@@ -107,7 +109,8 @@ class Driver:
 
     def summary(self) -> str:
         refused = self.refusals
-        parts = (f"{name} {n} ({refused[name]} refused)" for name, n in sorted(self.counts.items()))
+        names = sorted(act.name for act in self.acts)
+        parts = (f"{name} {self.counts[name]} ({refused[name]} refused)" for name in names)
         return f"{self.counts.total()} acts: {', '.join(parts)}"
 
 

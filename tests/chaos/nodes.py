@@ -7,29 +7,45 @@ import os
 import random
 import shutil
 import signal
+import stat
+import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend.records.jobs.view import JobView
-from backend.services.context.container import Services
-from tests.chaos.acts import PEOPLE, Act, Do, is_whole
-from tests.chaos.world import Clock, World, one
+from backend.services.context.container import Services, open_services
+from tests.chaos.acts import PEOPLE, Act, Do, is_whole, killed_command, make_read_only
+from tests.chaos.world import Clock, World, import_script, one
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster, made_ready
-from tests.cluster.remote_desktop import remote_desktop
+from tests.cluster.remote_desktop import open_remote, remote_desktop
 from tests.cluster.runs import stock
+
+
+@dataclass
+class Place:
+    """The nodes with their two desktops, for all days; ``folder`` has the desktops' files."""
+
+    cluster: Cluster
+    folder: Path
+    desktops: list[Services]
 
 
 class Nodes(World):
     """A day on the nodes; the second desktop reaches the data root through node1."""
 
-    def __init__(self, folder: Path, ready: ReadyCluster, far: Services, clock: Clock) -> None:
+    def __init__(self, folder: Path, place: Place, clock: Clock) -> None:
         super().__init__(folder, folder, clock)
-        self.ready = ready
-        self.root = ready.services.data_root
-        self.desktops = [ready.services, far]
+        self._place = place
+        self.root = place.desktops[0].data_root
+        self.desktops = place.desktops
+
+    @property
+    def ready(self) -> ReadyCluster:
+        return ReadyCluster(self._place.cluster, self.desktops[0])
 
     def __enter__(self) -> Nodes:
         self.ready.revive()
@@ -51,9 +67,33 @@ class Nodes(World):
                     left.unlink()
         self.desktops[0].library.rescan()
 
+    def opened(self, number: int) -> Services:
+        """Open it again as the same user of the same computer, whose nodes' keys were accepted."""
+        if number:
+            return open_remote(self._place.cluster, self._place.folder / "far")
+        return open_services(self._place.cluster.share, self.catalogue(number))
+
+    def catalogue(self, number: int) -> Path:
+        return (self._place.folder, self._place.folder / "far")[number] / "catalogue.sqlite"
+
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
         return [{"node": node, "processes": 1} for node in nodes]
+
+    def command(self, number: int, *words: str) -> subprocess.Popen[bytes]:
+        """Of the first desktop: the other one's place is no folder."""
+        return super().command(0, *words)
+
+    def make_read_only(self, folder: Path) -> None:
+        """For the nodes and the desktop that works through one; root may still write."""
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        folder.chmod(mode & ~0o222)
+
+        def repair() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                folder.chmod(mode)
+
+        self.faults[f"read-only {folder.name}"] = repair
 
     def may_doubt(self, view: JobView) -> bool:
         return bool(self.faults) and bool(view.doubt)
@@ -62,7 +102,38 @@ class Nodes(World):
         return not self.faults
 
 
-def breaking(what: str, do: Callable[[Node], object]) -> Do:
+_OLDER = """
+import sys
+from backend.node.agent import agent
+from backend.records.nodes.reading import NodeReading
+
+write, full = agent.replace_json, NodeReading.to_dict
+lacks = ("starts_queued", "disk_free_files", "at_keyboard")
+
+
+def without(raw):
+    return {key: value for key, value in raw.items() if key not in lacks}
+
+
+agent.replace_json = lambda path, value: write(path, without(value))
+NodeReading.to_dict = lambda reading: without(full(reading))
+agent.Agent._attend_runs = lambda self: self._runs.poll()
+sys.exit(agent.main())
+"""
+"""An agent as it was before there was a queue, or the newest of its figures."""
+
+
+def run_older_agent(world: Nodes, node: Node) -> None:
+    entry = world.ready.entry(node.name)
+    assert entry.installation is not None
+    folder = f"{entry.data_root}/nodes/{node.name}"
+    world.ready.stop_agent(node.name)
+    words = ("--name", node.name, "--folder", folder, "--data-root", entry.data_root, "--detach")
+    there = entry.installation
+    node.run(("env", f"PYTHONPATH={there.bundle}", there.python, "-c", _OLDER, *words))
+
+
+def breaking(what: str, do: Callable[[Nodes, Node], object]) -> Do:
     """An act that breaks one node until it is repaired."""
 
     def act(world: World, chance: random.Random) -> str:
@@ -76,7 +147,7 @@ def breaking(what: str, do: Callable[[Node], object]) -> Do:
 
         world.harm()
         world.faults[f"{what} {node.name}"] = repair
-        do(node)
+        do(world, node)
         return node.name
 
     return act
@@ -88,26 +159,29 @@ def kill_agent(node: Node) -> None:
             os.kill(process.host_pid, signal.SIGKILL)
 
 
-_BREAKS: tuple[tuple[str, Callable[[Node], object]], ...] = (
-    ("cut", Node.cut),
-    ("slow", lambda node: node.delay(300)),
-    ("power off", Node.power_off),
-    ("reboot", Node.reboot),
-    ("clock back", lambda node: node.set_clock(-7200)),
-    ("clock on", lambda node: node.set_clock(7200)),
-    ("full disk", Node.fill_disk),
-    ("sshd gone", Node.stop_sshd),
-    ("share gone", Node.unmount_share),
-    ("agent killed", kill_agent),
+_BREAKS: tuple[tuple[str, Callable[[Nodes, Node], object]], ...] = (
+    ("cut", lambda world, node: node.cut()),
+    ("slow", lambda world, node: node.delay(300)),
+    ("power off", lambda world, node: node.power_off()),
+    ("reboot", lambda world, node: node.reboot()),
+    ("clock back", lambda world, node: node.set_clock(-7200)),
+    ("clock on", lambda world, node: node.set_clock(7200)),
+    ("full disk", lambda world, node: node.fill_disk()),
+    ("sshd gone", lambda world, node: node.stop_sshd()),
+    ("share gone", lambda world, node: node.unmount_share()),
+    ("agent killed", lambda world, node: kill_agent(node)),
+    ("older agent", run_older_agent),
 )
 ACTS: tuple[Act, ...] = (
     *PEOPLE,
     *(Act(what, 2, is_whole, breaking(what, do)) for what, do in _BREAKS),
+    Act("make read-only", 2, is_whole, make_read_only),
+    Act("killed command", 3, World.resting, killed_command),
 )
 
 
 @contextlib.contextmanager
-def made(folder: Path) -> Iterator[tuple[ReadyCluster, Services]]:
+def made(folder: Path) -> Iterator[Place]:
     """Bring the cluster up, and set its nodes and two desktops up."""
     with (
         Cluster(folder / "cluster") as cluster,
@@ -115,4 +189,8 @@ def made(folder: Path) -> Iterator[tuple[ReadyCluster, Services]]:
         remote_desktop(cluster, folder / "far") as far,
     ):
         stock(ready, folder / "sources")
-        yield ready, far
+        import_script(ready.services, folder / "sources")
+        place = Place(cluster, folder, [ready.services, far])
+        yield place
+        for desktop in place.desktops:
+            desktop.close()

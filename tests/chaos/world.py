@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,8 +34,38 @@ from tests.integration.tiny import raw_job, write_sources
 from tests.waiting import wait_for
 
 T = TypeVar("T")
+SCRIPT = """
+import argparse, json, os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+given = argparse.ArgumentParser()
+given.add_argument("--out")
+given.add_argument("--steps", type=int)
+given.add_argument("--resume", default="")
+given = given.parse_args()
+step = int(open(given.resume).read()) if given.resume else 0
+is_first = os.environ["RANK"] == "0"
+
+
+def save():
+    with open(f"{given.out}/new", "w") as file:
+        file.write(str(step))
+    os.rename(f"{given.out}/new", f"{given.out}/model-{step}.pt")
+
+
+while step < given.steps and not os.path.exists(os.environ["RINGMASTER_STOP"]):
+    step += 1
+    time.sleep(0.05)
+    if is_first:
+        print(json.dumps({"step": step, "loss": 1 / step, "total_steps": given.steps}), flush=True)
+        if step % 20 == 0:
+            save()
+if is_first:
+    save()
+"""
 _CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
 _DISK = "1g"
+_EXPLAINED = ("half made", "temporary files")
+"""Findings of `ringmaster verify` that a killed program leaves, and a jump of the clock ages."""
 _SUPERVISOR = "backend.node.run.supervisor"
 
 
@@ -45,9 +76,17 @@ def make_stock(folder: Path) -> None:
     kinds = (Kind.MODEL, Kind.LOADER, Kind.DATASET)
     for kind, source in zip(kinds, write_sources(folder / "sources"), strict=True):
         services.library.import_item(kind, source, "tiny")
+    import_script(services, folder / "sources")
     job = services.jobs.create(raw_job())
     services.close()
     shutil.rmtree(services.data_root.job(job.id).path)
+
+
+def import_script(services: Services, sources: Path) -> None:
+    script = sources / "script"
+    script.mkdir()
+    (script / "train.py").write_text(SCRIPT)
+    services.library.import_item(Kind.SCRIPT, script, "tiny")
 
 
 class Clock:
@@ -86,6 +125,8 @@ class World:
         self.told: dict[tuple[str, int], tuple[str, int, str]] = {}
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
+        self.acts = 0
+        """How many were done."""
         self._seen: list[str] = []
         self._stock = stock
 
@@ -177,6 +218,13 @@ class World:
     def keeper(self) -> ProcessIdentity | None:
         return lock_of(self.root).holder()
 
+    def has_left(self) -> str:
+        """What a check of everything finds and no act explains, "" if there is nothing."""
+        for finding in self.desktops[0].verification.verify().findings:
+            if finding.check not in _EXPLAINED:
+                return f"{finding.check}: {finding.sentence}"
+        return ""
+
     def may_doubt(self, view: JobView) -> bool:
         """Whether nothing can tell that a run is over.
 
@@ -205,6 +253,19 @@ class World:
 
     def ask_to_stop(self, job: str) -> None:
         self.stopped.add((job, self.folder_of(job).newest_run()))
+
+    def until(self, fact: Callable[[], bool], what: str) -> None:
+        """Wait for a fact as often as a quiet machine looks within 3 minutes.
+
+        Raises:
+            AssertionError: It does not come.
+        """
+        for _ in range(900):
+            self.tick()
+            if fact():
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"This did not come: {what}. {self.views()}")
 
     def kill(
         self, process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL

@@ -27,19 +27,24 @@ def remote_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> It
         f"Host {_HOST}\n  HostName {cluster.address_of(through)}\n  User {cluster.user}\n"
         f"  IdentityFile {cluster.identity}\n"
     )
-    keys = known_keys(cluster)
     with mock.patch.dict("os.environ", HOME=str(folder)):
-        services = open_services(
-            RemoteRoot(_HOST, cluster.data_root),
-            folder / "catalogue.sqlite",
-            accept=lambda key: key.text in {one.text for one in keys},
-        )
+        services = open_remote(cluster, folder)
         try:
-            for key in keys:
+            for key in known_keys(cluster):
                 services.cluster.trust(key)
             yield services
         finally:
             services.close()
+
+
+def open_remote(cluster: Cluster, folder: Path) -> Services:
+    """Open it; the home of this process is ``folder``."""
+    keys = {key.text for key in known_keys(cluster)}
+    return open_services(
+        RemoteRoot(_HOST, cluster.data_root),
+        folder / "catalogue.sqlite",
+        accept=lambda key: key.text in keys,
+    )
 
 
 def known_keys(cluster: Cluster) -> list[HostKey]:

@@ -6,12 +6,14 @@ repeated: a program that ended in between may continue.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from backend.base.log import suppress, swallowed
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
-from backend.records.base.layout import STARTED_OVER, JobFolder
+from backend.records.base.layout import STARTED_OVER, JobFolder, epoch_and_step
 from backend.records.base.local_files import Files
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
@@ -29,13 +31,15 @@ def claim(folder: JobFolder, run: int, files: Files) -> bool:
 
 
 def give_back(folder: JobFolder, launch: Launch, files: Files) -> None:
-    """Remove the claim of a run that could not be written: it is not starting, it was refused.
+    """Undo a claim, and what `write` did, of a run that could not be written: it was refused."""
+    with suppress(OSError):
+        if _starts_over(launch):
+            _move_back(folder, launch.run, files)
+        files.remove_tree(folder.attempt(launch.run).path)
 
-    A run that starts over keeps its claim, because the runs before it were moved under its number.
-    """
-    if launch.run == 1 or launch.resume_from:
-        with suppress(OSError):
-            files.remove_tree(folder.attempt(launch.run).path)
+
+def _starts_over(launch: Launch) -> bool:
+    return launch.run > 1 and not launch.resume_from
 
 
 def write(folder: JobFolder, launch: Launch, files: Files) -> None:
@@ -44,7 +48,7 @@ def write(folder: JobFolder, launch: Launch, files: Files) -> None:
     A run that does not resume begins with empty folders: the files of earlier runs are moved.
     """
     before = last_status(folder)
-    if launch.run > 1 and not launch.resume_from:
+    if _starts_over(launch):
         move_earlier_runs(folder, launch.run, files)
     clear_old_stop_request(folder, launch.run, files)
     files.replace_json(folder.launch, launch.to_dict())
@@ -57,15 +61,30 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
     target = folder.runs / str(run - 1)
     for path in (folder.runs, target, target / "attempts"):
         files.make_folder(path, exist_ok=True)
-    there, moved = files.names(folder.path), files.names(target)
-    for part in STARTED_OVER:
-        if part in there and part not in moved:
-            files.rename(folder.path / part, target / part)
-    for name in files.names(folder.attempts):
-        if name.isdecimal() and int(name) < run:
-            files.rename(folder.attempts / name, target / "attempts" / name)
+    _move(STARTED_OVER, folder.path, target, files)
+    earlier = (one for one in files.names(folder.attempts) if one.isdecimal() and int(one) < run)
+    _move(earlier, folder.attempts, target / "attempts", files)
     for empty in (folder.logs, folder.output, folder.checkpoints):
         files.make_folder(empty, exist_ok=True)
+
+
+def _move_back(folder: JobFolder, run: int, files: Files) -> None:
+    """Undo `move_earlier_runs`; it needs no room. What is new goes to the folder of the claim."""
+    target = folder.runs / str(run - 1)
+    # It is made last: without it, nothing was moved.
+    if files.exists(target / "attempts"):
+        moved = [name for name in files.names(target) if name in STARTED_OVER]
+        _move(moved, folder.path, folder.attempt(run).path, files)
+        _move(moved, target, folder.path, files)
+        _move(files.names(target / "attempts"), target / "attempts", folder.attempts, files)
+    files.remove_tree(target)
+
+
+def _move(names: Iterable[str], source: Path, target: Path, files: Files) -> None:
+    there, moved = files.names(source), files.names(target)
+    for name in names:
+        if name in there and name not in moved:
+            files.rename(source / name, target / name)
 
 
 def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
@@ -107,13 +126,16 @@ def _first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStat
     )
     took_s = 0.0 if is_own else max(0.0, took_s)
     gpu_s = before.earlier_gpu_s
+    # A run that failed may have made steps after its newest checkpoint, which are made again.
+    named = epoch_and_step(PurePosixPath(launch.resume_from).stem)
+    epoch, step = named or (before.epoch, before.step)
     return replace(
         starting,
         earlier_s=before.earlier_s + took_s,
         earlier_gpu_s=None if gpu_s is None else gpu_s + before.gpus * took_s,
         earlier_energy_j=before.earlier_energy_j if is_own else before.total_energy_j,
-        epoch=before.epoch,
-        step=before.step,
+        epoch=epoch or before.epoch,
+        step=step,
         total_steps=before.total_steps,
         steps_per_epoch=before.steps_per_epoch,
         metrics=before.metrics,

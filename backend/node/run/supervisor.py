@@ -136,7 +136,9 @@ class Supervisor:
             return self._close(
                 EndedRun(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
             )
-        PreallocatedFile(self._attempt.exit).take()
+        # Rank 0 may have had no time to reserve that of the status.
+        for path in (self._attempt.exit, self._folder.status):
+            PreallocatedFile(path).take()
         self._folder.logs.mkdir(exist_ok=True)
         log_begin = run_files.size(self._folder.mpirun_log)
         # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.

@@ -203,6 +203,8 @@ class JobForecast:
 
 GPU_CHECK = "gpu"
 """Its finding is not ok if another user is using a chosen GPU at the moment."""
+NODE_CHECK = "node"
+"""Its finding is not ok if a chosen node is offline at the moment."""
 
 
 @dataclass(frozen=True)
@@ -241,9 +243,10 @@ class JobCheck:
         return not self.faults
 
     @property
-    def waits_for_gpus(self) -> bool:
-        """True if it can only be queued: a start would be refused because of the GPUs' users."""
-        return any(one.check == GPU_CHECK and not one.ok for one in self.findings)
+    def waits_for(self) -> str:
+        """Return the check because of which it can only be queued, "" if it can be started."""
+        failed = {one.check for one in self.findings if not one.ok}
+        return next((one for one in (NODE_CHECK, GPU_CHECK) if one in failed), "")
 
 
 @dataclass(frozen=True)

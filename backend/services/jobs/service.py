@@ -255,7 +255,7 @@ class JobService:
         checked, config = self._whole(raw, progress or Progress())
         weights = self.lifecycle.weights(config.start_from)
         self._preflight.require(config, progress=progress)
-        self._checker.require_free_gpus(config)
+        self._checker.placement(config)
         file = self._make(checked, config, replay_of)
         folder = self.queries.folder(file.id)
         try:

@@ -32,7 +32,7 @@ from backend.records.jobs.config import (
 )
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
-from backend.records.jobs.view import GPU_CHECK
+from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
@@ -121,29 +121,22 @@ class JobValidator:
         """
         checked, nodes = Checked(config, config), self._known_nodes()
         self._check_placements(checked, config, nodes)
-        if checked.faults:
+        reasons = [fault.sentence.partition(": ")[2] for fault in checked.faults]
+        reasons += [one.sentence for one in checked.findings if one.check == NODE_CHECK]
+        if reasons:
             names = [one.node for one in config.placement]
             absent = [name for name in names if not _is_online(nodes.get(name))]
             others = [name for name in names if name not in absent]
             raise BackendError(
-                " ".join(fault.sentence.partition(": ")[2] for fault in checked.faults),
+                " ".join(reasons),
                 f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} only."
                 if absent and others
                 else "Choose other nodes; nothing was started.",
             )
-        self.require_free_gpus(config, nodes)
+        self._require_free_gpus(config, nodes)
 
-    def require_free_gpus(
-        self, config: JobConfig, nodes: Mapping[str, NodeState] | None = None
-    ) -> None:
-        """Check only that no GPU of a job is in use.
-
-        Raises:
-            BackendError: One is.
-        """
-        if not config.uses_gpus:
-            return
-        nodes = nodes or self._known_nodes()
+    @staticmethod
+    def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:
         for placement in config.placement:
             reading = nodes[placement.node].reading if placement.node in nodes else None
             for gpu in reading.gpus if reading is not None else ():
@@ -270,13 +263,16 @@ class JobValidator:
                 f"There is no node “{sanitize(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"known nodes: {', '.join(nodes)}."),
             )
-        elif not _is_online(node) or node.reading is None:
+            return
+        why = f": {node.message}" if node.message else ""
+        sentence = f"{placement.node} is {node.presence.value.lower()}{why}."
+        if node.reading is None or node.presence in (Presence.NEW, Presence.OUT_OF_SERVICE):
+            checked.fault(f"{name}.node", sentence)
+            return
+        if not _is_online(node):
             # Never run on fewer nodes silently: all chosen nodes are used, or nothing starts.
-            why = f": {node.message}" if node.message else ""
-            checked.fault(
-                f"{name}.node", f"{placement.node} is {node.presence.value.lower()}{why}."
-            )
-        elif placement.node == THIS_COMPUTER and not self._nodes.trains_here:
+            checked.findings.append(Finding(NODE_CHECK, False, sentence))
+        if placement.node == THIS_COMPUTER and not self._nodes.trains_here:
             checked.fault(
                 f"{name}.node",
                 f"{THIS_COMPUTER} does not mount the data root and so cannot train on it; choose "

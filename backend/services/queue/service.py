@@ -53,6 +53,7 @@ from backend.records.queue.scheduling import (
 )
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
+from backend.ssh.interface import Unreachable
 
 
 class QueueService:
@@ -134,7 +135,9 @@ class QueueService:
                 "Start the job by hand when its nodes are free.",
             )
         self._require_on_agent(config.placement[0].node)
-        self._nodes.prepare_head(prepared.plan.ranks)
+        # A head that is off starts the job when it is back, with the settings that it has.
+        with suppress(Unreachable):
+            self._nodes.prepare_head(prepared.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
             others = queue_files.entries(self._root)
             entry = QueueEntry(

@@ -21,7 +21,7 @@ from backend.records.jobs.flat_settings import changes
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
-from backend.records.jobs.view import JobCheck, JobView
+from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobView
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.nodes.reading import Finding, NodeState
 from backend.records.sweeps.values import axis_text
@@ -42,6 +42,7 @@ _TWO_PANES_FROM_W = 1128
 _DRAFT_TIP = "Create the job and start it later"
 _NO_DRAFT_TIP = "A sweep cannot be saved as a draft"
 _FITS = Finding("settings", True, "Settings, versions and nodes are valid")
+_WAITS_FOR = {NODE_CHECK: "A node is offline", GPU_CHECK: "A GPU is in use"}
 _WHERE = "placement"
 _NOWHERE = "Choose where to run: a node or some of its GPUs."
 
@@ -493,13 +494,13 @@ class JobForm(QWidget):
             return "Checking…", "info-fill", "text3"
         result = RESULTS.get(self._trial.state)
         failed = self._trial.state is TrialState.FAILED
-        if result is not None and (failed or not check.waits_for_gpus):
+        if result is not None and (failed or not check.waits_for):
             return result
         if is_sweep:
             jobs = formats.plural(check.jobs, "job")
             return f"Ready to queue {jobs}", "check-circle-fill", "good"
-        if check.waits_for_gpus:
-            return "A GPU is in use", "warning-fill", "warn"
+        if check.waits_for:
+            return _WAITS_FOR[check.waits_for], "warning-fill", "warn"
         return "Ready to start", "check-circle-fill", "good"
 
     def _start_text(self) -> str:

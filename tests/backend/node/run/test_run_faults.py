@@ -24,6 +24,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
+from tests.cluster.disks import small_disk
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import LOADER, Run, command_of, saved_at
 from tests.waiting import LIMIT_S, wait_for
@@ -69,6 +70,18 @@ def endless(make_run: MakeRun) -> Run:
     run = make_run(steps=1_000_000, mpi=True).start(_SETTLE_S=LIMIT_S)
     run.wait_until_training()
     return run
+
+
+def test_a_run_ends_at_once_on_a_disk_that_was_filled_before_a_rank_wrote(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        launcher = tmp_path / "mpirun"
+        launcher.write_text(f"#!/bin/sh\ncat /dev/zero 2>&1 >{disk}/full\nexit 1\n")
+        launcher.chmod(0o755)
+        run = Run(disk, mpirun_path=str(launcher))
+        run.supervise_here()
+        assert run.end().state is JobState.ERROR
+        assert run.status.state is JobState.ERROR
+        run.clean()
 
 
 def test_a_run_ends_finished_when_every_rank_says_so(make_run: MakeRun) -> None:

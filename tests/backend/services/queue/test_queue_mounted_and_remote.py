@@ -14,8 +14,11 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
+from backend.records.jobs.view import NODE_CHECK
 from backend.records.nodes import health
 from backend.records.queue.entry import Cause
+from backend.records.sweeps.spec import Sweep
+from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import NODE, Heart, Place, on_node
 from tests.waiting import wait_for
@@ -103,3 +106,34 @@ def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
     found = services.queue.read().of(view.id)
     assert found is not None
     assert found.sentence.startswith("gpu1 is offline: no news since ")
+
+
+def test_jobs_for_a_node_that_is_offline_are_made_and_wait_and_are_not_started(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    heart = beat(place)
+    replace_json(place.data.node(NODE).info, {"starts_queued": True})
+    assert services.jobs.check(on_node()).waits_for == ""
+    heart.stop()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+    wait_for(
+        lambda: services.jobs.check(on_node()).waits_for == NODE_CHECK, "the node to be missed"
+    )
+    check = services.jobs.check(on_node())
+    assert check.may_start
+    assert check.findings[-1].sentence.startswith("gpu1 is offline: no news since ")
+    view = services.jobs.create(on_node())
+    waiting = services.queue.enqueue(view.id).waiting
+    assert waiting is not None
+    assert waiting.cause is Cause.NODE_DOWN
+    made = services.sweeps.queue(Sweep(on_node(), (Axis("seed", (1, 2)),)))
+    assert [one.state for one in made.jobs] == [JobState.QUEUED, JobState.QUEUED]
+    for start in (
+        lambda: services.jobs.lifecycle.start(view.id),
+        lambda: services.jobs.create_and_start(on_node()),
+    ):
+        with pytest.raises(BackendError, match="gpu1"):
+            start()
+    assert len(services.jobs.queries.list()) == 3

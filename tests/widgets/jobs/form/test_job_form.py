@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from backend.records.base.validation import Fault
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import OPTIMIZERS
-from backend.records.jobs.view import GPU_CHECK, JobCheck, JobForecast
+from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobForecast
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.nodes.reading import (
     Cpu,
@@ -154,11 +154,14 @@ def test_a_fault_without_a_field_is_told_among_the_checks(form):
     assert words == "Environment variable “A B”: no name."
 
 
-def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
+@pytest.mark.parametrize(
+    ("check", "result"), [(GPU_CHECK, "A GPU is in use"), (NODE_CHECK, "A node is offline")]
+)
+def test_a_job_that_would_wait_is_not_called_ready_to_start(form, check, result):
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
-    form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
-    assert {form._result.text(), the(FormFoot, form).result.text()} == {"A GPU is in use"}
+    form.show_check(replace(free, findings=(Finding(check, False, "It is not free."),)))
+    assert {form._result.text(), the(FormFoot, form).result.text()} == {result}
     assert the(FormFoot, form).result.tone() == "warn"
     assert form._queue_button.isEnabled()
     form.show_check(free)
