@@ -262,7 +262,7 @@ for epoch in range(first, 90):
         loss.backward()
         optimizer.step()
         if batch % 10 == 0:
-            print("Epoch: [{}][{:2d}/40]\\tTime  0.050 ( 0.050)\\tLoss {:.4e} (1e+00)\\tAcc@1 {:6.2f}"
+            print("Epoch: [{}][{:2d}/40]\\tTime  0.05 ( 0.05)\\tLoss {:.4e} (1e+00)\\tAcc@1 {:6.2f}"
                   .format(epoch, batch + 1, loss.item(), 100 * loss.item()))
         time.sleep(0.02)
     if rank == 0:
