@@ -210,7 +210,7 @@ class StagedRoot(MirrorReader):
             def tell(done: int, _: int, before: int = before, name: str = path.name) -> None:
                 progress.step(before + done, total, f"Fetching {name} from {self.node}")
 
-            _make_folders_here(path.parent)
+            folder_modes.make_folders(path.parent)
             files.fetch(one.path, path, tell)
             with suppress(OSError):
                 os.utime(path, (time.time(), one.mtime_s))
@@ -243,7 +243,7 @@ class StagedRoot(MirrorReader):
                 for name, one in self._below(files, part).items():
                     path = part / name
                     if path == folder.history or part == folder.logs:
-                        _make_folders_here(path.parent)
+                        folder_modes.make_folders(path.parent)
                         while not self._pull_appended(files, path, history.LIMIT_BYTES):
                             progress.step(0, 0, f"Fetching {path.name} from {self.node}")
                     else:
@@ -397,9 +397,3 @@ def _is_like(shell: Shell, path: Path, remote: str) -> bool:
 def _is_hidden(name: str) -> bool:
     """Return whether the name is that of an incomplete file."""
     return any(part.startswith(".") for part in name.split("/"))
-
-
-def _make_folders_here(folder: Path) -> None:
-    if not folder.is_dir():
-        _make_folders_here(folder.parent)
-        folder_modes.make_folder(folder, exist_ok=True)
