@@ -49,6 +49,8 @@ _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
 _FULL_TERM_S = 1.0
+_TAIL_BYTES = 16_384
+_RAISED = b"Traceback (most recent call last)"
 _NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
@@ -66,9 +68,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     script = Script(folder, launch, launch.ranks[rank], beat)
     code, was_stopped = script.run()
     sys.stdout.flush()
-    if (was_stopped or code == 0) and not script.was_ended:
+    is_late = script.aborted_after_its_end(code)
+    if (was_stopped or code == 0 or is_late) and not script.was_ended:
         beat.beat(Phase.INTERRUPTED if was_stopped else Phase.FINISHED)
-        os._exit(0)
+        if was_stopped or not is_late:
+            os._exit(0)
     if code < 0 and not script.was_ended:
         # The guard then names the signal that ended the script.
         number = signal.Signals(-code)
@@ -105,6 +109,7 @@ class Script:
         self._work = folder.work(launch.run, plan.node)
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
+        self._log_begin = _size(self._log)
         self._reports: Reports | None = None
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
         self.was_ended = False
@@ -133,6 +138,20 @@ class Script:
         if self._reports is not None:
             self._reports.close(ended_well=code == 0)
         return code, stop_seen
+
+    def aborted_after_its_end(self, code: int) -> bool:
+        """Return whether the script was done, and only the end of its Python went wrong.
+
+        The threads of torch's process groups do this to a script that leaves its group open.
+        """
+        if code != -signal.SIGABRT:
+            return False
+        with suppress(OSError), self._log.open("rb") as file:
+            file.seek(max(self._log_begin, _size(self._log) - _TAIL_BYTES))
+            before, aborted, threads = file.read().rpartition(b"Fatal Python error: Aborted")
+            was_done = b"<no Python frame>" in threads and b'  File "' not in threads
+            return bool(aborted) and was_done and _RAISED not in before
+        return False
 
     def _watch(self, child: subprocess.Popen[bytes], reader: Executor) -> bool:
         """Wait for the end of the script; return whether a stop was requested before.
@@ -258,6 +277,8 @@ class Script:
             "TORCHELASTIC_RESTART_COUNT": 0,
             "TORCHELASTIC_MAX_RESTARTS": 0,
             STOP_VARIABLE: self._stop_file,
+            # A crash then says in the log where the script was.
+            "PYTHONFAULTHANDLER": 1,
             "RINGMASTER_OUTPUT": self._folder.output,
         }
         environment = {**os.environ, **{name: str(value) for name, value in given.items()}}
@@ -288,7 +309,7 @@ class Reports:
         steps = before.step if before is not None and launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
-            log.stat().st_size if log.exists() else 0,
+            _size(log),
             (folder.output, work),
             folder.tensorboard,
             steps_before=steps,
@@ -397,6 +418,10 @@ def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
     for step in sorted(merged):
         if merged[step] != last:
             yield merged[step]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _newest(folder: Path) -> list[float]:

@@ -175,8 +175,135 @@ _COUNT = (
     )
     .replace("click.echo", "print")
 )
+_MNIST = """
+import argparse, time
+import torch
+given = argparse.ArgumentParser()
+given.add_argument("--epochs", type=int, default=14)
+given.add_argument("--log-interval", type=int, default=10)
+given.add_argument("--no-accel", action="store_true")
+given.add_argument("--save-model", action="store_true")
+given = given.parse_args()
+data = torch.utils.data.TensorDataset(torch.rand(960, 1, 28, 28), torch.randint(0, 10, (960,)))
+loader = torch.utils.data.DataLoader(data, 8)
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, 2), torch.nn.ReLU(), torch.nn.Flatten(),
+                            torch.nn.Linear(676, 10), torch.nn.LogSoftmax(1))
+optimizer = torch.optim.Adadelta(model.parameters())
+for epoch in range(1, given.epochs + 1):
+    for batch, (image, target) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.nll_loss(model(image), target)
+        loss.backward()
+        optimizer.step()
+        if batch % given.log_interval == 0:
+            print("Train Epoch: {} [{}/{} ({:.0f}%)]\\tLoss: {:.6f}".format(
+                epoch, batch * len(image), len(data), 100. * batch / len(loader), loss.item()))
+        time.sleep(0.02)
+if given.save_model:
+    torch.save(model.state_dict(), "mnist_cnn.pt")
+"""
+_HOROVOD_MNIST = """
+import argparse, time
+import horovod.torch as hvd
+import torch
+given = argparse.ArgumentParser()
+given.add_argument("--no-cuda", action="store_true")
+given.add_argument("--epochs", type=int, default=10)
+given = given.parse_args()
+hvd.init()
+torch.manual_seed(42)
+data = torch.utils.data.TensorDataset(torch.rand(960, 784), torch.randint(0, 10, (960,)))
+sampler = torch.utils.data.distributed.DistributedSampler(data, hvd.size(), hvd.rank())
+loader = torch.utils.data.DataLoader(data, 8, sampler=sampler)
+model = torch.nn.Sequential(torch.nn.Linear(784, 10), torch.nn.LogSoftmax(1))
+optimizer = torch.optim.SGD(model.parameters(), 0.01 * hvd.size(), momentum=0.5)
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+for epoch in range(1, given.epochs + 1):
+    sampler.set_epoch(epoch)
+    for batch, (image, target) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.nll_loss(model(image), target)
+        loss.backward()
+        optimizer.step()
+        if batch % 10 == 0:
+            print("Train Epoch: {} [{}/{} ({:.0f}%)]\\tLoss: {:.6f}".format(
+                epoch, batch * len(image), len(sampler), 100. * batch / len(loader), loss.item()))
+        time.sleep(0.05)
+    average = hvd.allreduce(loss.detach(), name="avg_loss").item()
+    if hvd.rank() == 0:
+        print("\\nTest set: Average loss: {:.4f}, Accuracy: {:.2f}%\\n".format(average, 10.0))
+"""
+_IMAGENET = """
+import argparse, os, shutil, time
+import torch, torch.distributed as dist
+given = argparse.ArgumentParser()
+given.add_argument("--dummy", action="store_true")
+given.add_argument("--dist-url", default="tcp://224.66.41.62:23456")
+given.add_argument("--dist-backend", default="nccl")
+given.add_argument("--resume", default="")
+given = given.parse_args()
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+dist.init_process_group(given.dist_backend, init_method=given.dist_url, world_size=size, rank=rank)
+model = torch.nn.Linear(12, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+first = 0
+if given.resume:
+    checkpoint = torch.load(given.resume)
+    first = checkpoint["epoch"]
+    model.load_state_dict(checkpoint["state_dict"])
+    print("=> loaded checkpoint '{}' (epoch {})".format(given.resume, first))
+model = torch.nn.parallel.DistributedDataParallel(model)
+for epoch in range(first, 90):
+    for batch in range(0, 40):
+        loss = torch.nn.functional.cross_entropy(model(torch.rand(4, 12)), torch.randint(2, (4,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if batch % 10 == 0:
+            print("Epoch: [{}][{:2d}/40]\\tTime  0.05 ( 0.05)\\tLoss {:.4e} (1e+00)\\tAcc@1 {:6.2f}"
+                  .format(epoch, batch + 1, loss.item(), 100 * loss.item()))
+        time.sleep(0.02)
+    if rank == 0:
+        torch.save({"epoch": epoch + 1, "state_dict": model.module.state_dict()},
+                   "checkpoint.pth.tar")
+        shutil.copyfile("checkpoint.pth.tar", "model_best.pth.tar")
+"""
+_DDP_TUTORIAL = """
+import argparse, os, time
+import torch
+from torch.distributed import destroy_process_group, init_process_group
+given = argparse.ArgumentParser()
+given.add_argument("total_epochs", type=int)
+given.add_argument("save_every", type=int)
+given = given.parse_args()
+device = torch.accelerator.current_accelerator() or torch.device("cpu")
+init_process_group(backend=torch.distributed.get_default_backend_for_device(device))
+model = torch.nn.Linear(20, 1)
+first = 0
+if os.path.exists("snapshot.pt"):
+    snapshot = torch.load("snapshot.pt")
+    model.load_state_dict(snapshot["MODEL_STATE"])
+    first = snapshot["EPOCHS_RUN"]
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for epoch in range(first, given.total_epochs):
+    print(f"[CPU{os.environ['RANK']}] Epoch {epoch} | Batchsize: 32 | Steps: 8")
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(torch.rand(32, 20)), torch.rand(32, 1))
+        loss.backward()
+        optimizer.step()
+        time.sleep(0.05)
+    if os.environ["RANK"] == "0" and epoch % given.save_every == 0:
+        torch.save({"MODEL_STATE": model.module.state_dict(), "EPOCHS_RUN": epoch}, "snapshot.pt")
+        print(f"Epoch {epoch} | Training snapshot saved at snapshot.pt")
+destroy_process_group()
+"""
 _OUT = ("--out", "{output}")
 _RESUME = ("--resume", "{checkpoint}")
+_MARKED = ("Train Epoch: {epoch} [", "Loss: {Loss}")
 
 
 @dataclass(frozen=True)
@@ -187,6 +314,7 @@ class Program:
     arguments: tuple[str, ...] = _OUT
     resume_arguments: tuple[str, ...] = _RESUME
     metrics: tuple[str, ...] = ("loss",)
+    log_numbers: tuple[str, ...] = ()
     process: str = "train.py"
 
 
@@ -216,5 +344,37 @@ PROGRAMS = {
         ("{output}",),
         ("{checkpoint}",),
         process="count.py",
+    ),
+    "mnist": Program(
+        {"main.py": _MNIST},
+        ("--epochs", "1000", "--no-accel"),
+        (),
+        ("Loss",),
+        _MARKED,
+        "main.py",
+    ),
+    "horovod_mnist": Program(
+        {"pytorch_mnist.py": _HOROVOD_MNIST},
+        ("--no-cuda", "--epochs", "1000"),
+        (),
+        ("Loss", "avg_loss"),
+        (*_MARKED, "Average loss: {avg_loss}"),
+        "pytorch_mnist.py",
+    ),
+    "imagenet": Program(
+        {"main.py": _IMAGENET},
+        ("--dummy", "--dist-url", "env://", "--dist-backend", "gloo"),
+        _RESUME,
+        ("Loss", "acc1"),
+        ("Epoch: [{epoch}][…Loss {Loss} (", "Acc@1 {acc1}"),
+        "main.py",
+    ),
+    "ddp_tutorial": Program(
+        {"multinode.py": _DDP_TUTORIAL},
+        ("100000", "2"),
+        (),
+        ("batch",),
+        ("Epoch {epoch} | Batchsize: {batch}",),
+        "multinode.py",
     ),
 }

@@ -67,6 +67,7 @@ def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView
         "entry": next(iter(program.files)),
         "arguments": list(program.arguments),
         "resume_arguments": list(program.resume_arguments),
+        "log_numbers": list(program.log_numbers),
         "python": python,
         "environment": {"OMP_NUM_THREADS": "1"},
         "placement": [{"node": node, "processes": 2} for node in NODES],

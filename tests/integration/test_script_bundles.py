@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.services.context.container import open_services
 from tests.integration.test_cli import Cli
-from tests.integration.test_script_life import COUNT, RESUME, ended, job_of
+from tests.integration.test_script_life import COUNT, FOLDERS, RESUME, ended, job_of
 
 
 def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
@@ -36,3 +37,43 @@ def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
     verdict = cli.json("job", "replay", found["id"], "--wait")
     assert verdict["is_same"], verdict
     assert verdict["steps"] == 3
+
+
+def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_root(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk = tmp_path / "first"
+    desk.mkdir()
+    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
+    try:
+        jobs = first.jobs
+        job = job_of(first, desk, FOLDERS, processes=1, **RESUME)
+        jobs.lifecycle.start(job.id)
+        jobs.queries.wait(job.id, until=lambda v: v.step > 2 or v.state.is_over)
+        jobs.lifecycle.stop(job.id)
+        assert jobs.queries.wait(job.id).state is JobState.INTERRUPTED
+        found = jobs.queries.checkpoints(job.id)
+        record = next(one for one in reversed(found) if Path(one.path).is_dir())
+        bundle = tmp_path / "mine.ringmaster"
+        first.bundles.bundle(job.id, bundle, checkpoint=record.name)
+        (Path(record.path) / "state.txt").write_text("7")
+        with pytest.raises(BackendError, match="does not match its record"):
+            first.bundles.bundle(job.id, tmp_path / "no.ringmaster", checkpoint=record.name)
+    finally:
+        first.close()
+    shutil.rmtree(desk)
+    second = open_services(tmp_path / "data", tmp_path / "desktop" / "catalogue.sqlite")
+    try:
+        jobs = second.jobs
+        view = second.bundles.unbundle(bundle).view
+        (known,) = jobs.queries.checkpoints(view.id)
+        assert (known.file, known.sha256) == (record.file, record.sha256)
+        jobs.lifecycle.resume(view.id)
+        step = int(Path(record.path).name.rpartition("-")[2])
+        view = jobs.queries.wait(view.id, until=lambda v: v.step > step + 1 or v.state.is_over)
+        log = second.data_root.job(view.id).rank_log(0).read_text()
+        assert f"begins at {step}" in log
+        jobs.lifecycle.stop(view.id)
+        assert jobs.queries.wait(view.id).state is JobState.INTERRUPTED
+    finally:
+        second.close()

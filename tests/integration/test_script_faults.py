@@ -9,6 +9,7 @@ import pytest
 
 from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
+from tests.backend.training.test_script_rank import ABORTS
 from tests.integration.conftest import leftovers
 from tests.integration.test_script_life import ended, job_of, log_of
 
@@ -123,3 +124,13 @@ def test_a_port_of_its_own_is_used_and_one_that_is_taken_is_named(
         assert leftovers(view) == []
     view = ended(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))
     assert (view.state, view.status.metrics) == (JobState.FINISHED, {"sum": 2.0}), view.error
+
+
+def test_a_program_whose_end_aborts_after_its_work_has_finished(
+    services: Services, tmp_path: Path
+) -> None:
+    code = ABORTS + """print('{"step": 1, "loss": 2}')"""
+    view = ended(services, job_of(services, tmp_path, code, arguments=[]))
+    assert (view.state, view.error) == (JobState.FINISHED, None), log_of(services, view)
+    assert view.status.metrics == {"loss": 2.0}
+    assert "aborted after the script's last line" in view.status.message

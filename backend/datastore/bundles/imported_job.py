@@ -20,7 +20,7 @@ from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
-from backend.records.base.folder_modes import make_folder
+from backend.records.base.folder_modes import make_folder, make_folders
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
 from backend.records.jobs.config import JobConfig
@@ -88,12 +88,16 @@ def _fill(
         bundle.copy_out(HISTORY, folder.history, progress)
     if manifest.checkpoint:
         name = manifest.checkpoint
+        place = f"{CHECKPOINTS}/{name}"
         sidecar = folder.checkpoints / f"{name}{SIDECAR_SUFFIX}"
         bundle.copy_out(f"{CHECKPOINTS}/{sidecar.name}", sidecar, progress)
         # That of a script goes where the script wrote it.
         own = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
-        make_folder((folder.path / own).parent, exist_ok=True)
-        bundle.copy_out(f"{CHECKPOINTS}/{name}{CHECKPOINT_SUFFIX}", folder.path / own, progress)
+        inner = manifest.below(place)
+        targets = {f"{place}/{one}": folder.path / own / one for one in inner}
+        for part, target in (targets or {place + CHECKPOINT_SUFFIX: folder.path / own}).items():
+            make_folders(target.parent)
+            bundle.copy_out(part, target, progress)
         replace_json(folder.latest, {"name": manifest.checkpoint})
 
 

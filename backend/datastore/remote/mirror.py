@@ -99,7 +99,9 @@ class Mirror(MirrorReader, NotStaging):
 
     def size(self, path: Path) -> int:
         return self._line.ask(
-            lambda files: sum(one.bytes for _, one in _files(files, self._remote(path)))
+            lambda files: sum(
+                one.bytes for _, one in remote_content.files_of(files, self._remote(path))
+            )
         )
 
     def changed_s(self, path: Path) -> float:
@@ -112,7 +114,7 @@ class Mirror(MirrorReader, NotStaging):
     def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
         with self._line.apart() as shell:
             with shell.files() as files:
-                found = _files(files, self._remote(path))
+                found = remote_content.files_of(files, self._remote(path))
             hashes = (
                 (name, remote_content.sha256(shell, one.path, on_bytes) if one.is_plain else "")
                 for name, one in found
@@ -146,7 +148,7 @@ class Mirror(MirrorReader, NotStaging):
         make_here(path.parent)
         remote = self._look(lambda files: files.status(self._remote(path)))
         if remote.is_folder:
-            for name, _ in self._look(lambda files: _files(files, remote.path)):
+            for name, _ in self._look(lambda files: remote_content.files_of(files, remote.path)):
                 self.bring_file(path / name, progress)
             return
         if is_same(path, remote):
@@ -276,11 +278,3 @@ class Mirror(MirrorReader, NotStaging):
             self.refresh_job(folder)
         else:
             self.replace_bytes(folder.status, folder.status.read_bytes())
-
-
-def _files(files: SftpFiles, path: str) -> list[tuple[str, RemoteFile]]:
-    """As `content.files_of`: of a file itself with ""."""
-    remote = files.status(path)
-    if not remote.is_folder:
-        return [("", remote)]
-    return sorted(remote_content.walk(files, path).files.items(), key=lambda found: found[0])

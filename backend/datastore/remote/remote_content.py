@@ -48,6 +48,14 @@ class Tree:
         return sum(one.bytes for one in self.files.values())
 
 
+def files_of(files: SftpFiles, path: str) -> list[tuple[str, RemoteFile]]:
+    """As `content.files_of`: of a file itself with ""."""
+    remote = files.status(path)
+    if not remote.is_folder:
+        return [("", remote)]
+    return sorted(walk(files, path).files.items(), key=lambda found: found[0])
+
+
 def walk(files: SftpFiles, path: str) -> Tree:
     found: dict[str, RemoteFile] = {}
     folders: list[str] = []

@@ -39,7 +39,7 @@ from backend.records.base.layout import (
 )
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, read_record
 from backend.records.nodes.remote_run import remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 from backend.ssh.sftp import RemoteFile, SftpFiles
@@ -145,7 +145,7 @@ class StagedRoot(MirrorReader):
                 if not is_whole and not is_of_script(here / name):
                     (here / name).unlink(missing_ok=True)
         for sidecar in here.glob(f"*{SIDECAR_SUFFIX}"):
-            if sidecar.name not in found and made_by(sidecar) == run:
+            if sidecar.name not in found and _is_of_run(sidecar, folder, run):
                 # Rank 0 keeps the requested number, and has removed this one.
                 sidecar.unlink(missing_ok=True)
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
@@ -174,7 +174,8 @@ class StagedRoot(MirrorReader):
     # Large files in place.
 
     def size(self, path: Path) -> int:
-        return self._look(lambda files: files.status(self._remote(path)).bytes)
+        found = self._look(lambda files: remote_content.files_of(files, self._remote(path)))
+        return sum(one.bytes for _, one in found)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
         return self._look(lambda files: files.read(self._remote(path), offset, limit_bytes))
@@ -189,9 +190,13 @@ class StagedRoot(MirrorReader):
         self._line.act(lambda files: files.remove(self._remote(path)))
 
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
-        """Fetch files that are complete on the node, unless they are here already."""
+        """Fetch files and folders that are complete there, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
-            remote = [(path, files.status(self._remote(path))) for path in paths]
+            remote = [
+                (path / name, one)
+                for path in paths
+                for name, one in remote_content.files_of(files, self._remote(path))
+            ]
             self._fetch(files, remote, progress)
 
     def _fetch(
@@ -205,7 +210,7 @@ class StagedRoot(MirrorReader):
             def tell(done: int, _: int, before: int = before, name: str = path.name) -> None:
                 progress.step(before + done, total, f"Fetching {name} from {self.node}")
 
-            _make_folders_here(path.parent)
+            folder_modes.make_folders(path.parent)
             files.fetch(one.path, path, tell)
             with suppress(OSError):
                 os.utime(path, (time.time(), one.mtime_s))
@@ -216,8 +221,12 @@ class StagedRoot(MirrorReader):
         self.refresh_run(folder, run)
         with self._line.apart() as shell, shell.files() as files:
             # Files of earlier runs were sent from here.
-            sidecars = folder.checkpoints.glob(f"*{SIDECAR_SUFFIX}")
-            names = {path.stem for path in sidecars if made_by(path) == run}
+            records = [
+                one
+                for one in read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
+                if one.run == run
+            ]
+            names = {one.name for one in records}
             newest = newest_name(folder)
             checkpoints = [
                 (folder.checkpoints / name, one)
@@ -226,12 +235,15 @@ class StagedRoot(MirrorReader):
             ]
             checkpoints.sort(key=lambda pair: pair[0].stem != newest)
             self._fetch(files, checkpoints, progress)
+            # A script may write its checkpoints in its working folder, too.
+            written = [Path(one.path) for one in records if one.file]
+            written = [path for path in written if not path.is_relative_to(folder.output)]
             others = []
-            for part in (folder.attempt(run).path, folder.logs, folder.output):
+            for part in (folder.attempt(run).path, folder.logs, folder.output, *written):
                 for name, one in self._below(files, part).items():
                     path = part / name
                     if path == folder.history or part == folder.logs:
-                        _make_folders_here(path.parent)
+                        folder_modes.make_folders(path.parent)
                         while not self._pull_appended(files, path, history.LIMIT_BYTES):
                             progress.step(0, 0, f"Fetching {path.name} from {self.node}")
                     else:
@@ -241,12 +253,12 @@ class StagedRoot(MirrorReader):
         self.refresh_run(folder, run)
 
     def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
-        """Return complete files below a remote folder, by relative path."""
+        """Return complete files below a remote folder, by relative path; a file itself by ""."""
         try:
-            found = remote_content.walk(files, self._remote(folder)).files
+            found = remote_content.files_of(files, self._remote(folder))
         except FileNotFoundError:
             return {}
-        return {name: one for name, one in found.items() if not _is_hidden(name)}
+        return {name: one for name, one in found if not _is_hidden(name)}
 
     # Before a run.
 
@@ -322,6 +334,9 @@ class StagedRoot(MirrorReader):
                 # Including those that are not sent, so that their names are not reused.
                 if name.endswith(KEEP_SUFFIX):
                     files.write(self._remote(folder.checkpoints / name), b"{}\n", 0o644)
+                elif name.endswith(SIDECAR_SUFFIX) and is_of_script(folder.checkpoints / name):
+                    # Without its record the script's file would count as a new checkpoint.
+                    self._send(shell, files, folder.checkpoints / name, progress)
             if folder.latest.exists():
                 self._send(shell, files, folder.latest, progress)
             files.remove(self._remote(folder.lock))
@@ -362,6 +377,16 @@ def made_by(sidecar: Path) -> int:
         return 0
 
 
+def _is_of_run(sidecar: Path, folder: JobFolder, run: int) -> bool:
+    """Return whether the run's node has this checkpoint, unless it was removed or replaced."""
+    with suppress(OSError, ValueError):
+        record = read_record(sidecar)
+        # What scripts wrote to the output folder was sent with their records.
+        is_sent = bool(record.file) and Path(record.path).is_relative_to(folder.output)
+        return record.run == run or is_sent
+    return False
+
+
 def _is_like(shell: Shell, path: Path, remote: str) -> bool:
     def unseen(_count: int) -> None:
         pass
@@ -372,9 +397,3 @@ def _is_like(shell: Shell, path: Path, remote: str) -> bool:
 def _is_hidden(name: str) -> bool:
     """Return whether the name is that of an incomplete file."""
     return any(part.startswith(".") for part in name.split("/"))
-
-
-def _make_folders_here(folder: Path) -> None:
-    if not folder.is_dir():
-        _make_folders_here(folder.parent)
-        folder_modes.make_folder(folder, exist_ok=True)

@@ -234,8 +234,8 @@ class StagingAccess(Mounted):
         folder = self._root.job(job_id)
         if name == folder.logs.name and (remote := self._rank_is_on(folder, path)) is not None:
             return remote
-        there = {one.name for one in (folder.lock, folder.logs, folder.attempts)}
-        if name not in there and path.parent != folder.checkpoints:
+        there = (folder.lock, folder.logs, folder.attempts, folder.output, folder.work_folders)
+        if name not in {one.name for one in there} and path.parent != folder.checkpoints:
             return None
         return self._away(folder)
 
@@ -252,11 +252,12 @@ class StagingAccess(Mounted):
 
     def _has(self, path: Path) -> bool:
         """Return whether a local file exists that a run in progress does not write."""
-        if path.suffix != CHECKPOINT_SUFFIX or not path.exists():
+        folder = JobFolder(path.parent.parent)
+        is_checkpoint = path.suffix == CHECKPOINT_SUFFIX and path.parent == folder.checkpoints
+        if not is_checkpoint or not path.exists():
             return False
         from backend.datastore.remote.staged_root import made_by
 
-        folder = JobFolder(path.parent.parent)
         # A run from an older checkpoint uses some of the same names again.
         return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
 

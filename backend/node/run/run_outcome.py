@@ -41,6 +41,10 @@ _WROTE_NOTHING = (
     "The script ended without an error, but wrote nothing: no figure, no checkpoint and no file in "
     "its output folder."
 )
+_ABORTED_AT_ITS_END = (
+    "{} aborted after the script's last line, while its Python was ending, so nothing of its work "
+    "is lost. With torch.distributed.destroy_process_group() as its last line it ends well."
+)
 _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
 _FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
@@ -147,7 +151,8 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     if needed and len(good) == len(needed):
         if all(one.outcome == "finished" for one in good):
             lost = " ".join(map(_named, _lost(found)))
-            return JobState.FINISHED, lost or _WROTE_NOTHING * found.wrote_nothing, None
+            word = lost or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
+            return JobState.FINISHED, word, None
         return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
     if found.stop_was_requested and found.ended_early:
@@ -155,6 +160,14 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     if found.stop_was_requested and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
     return JobState.ERROR, _named(judged.error), judged
+
+
+def _aborted_at_its_end(found: EndedRun) -> str:
+    """Name the first process of a script that was done before a signal ended it, "" without one."""
+    plans = (plan for one in found.exits for plan in found.ranks if plan.rank == one.rank)
+    late = (p for one, p in zip(found.exits, plans, strict=False) if one.signal)
+    first = next(late, None) if found.runs_script else None
+    return _ABORTED_AT_ITS_END.format(wording.who(first)) if first else ""
 
 
 def _lost(found: EndedRun) -> list[RankError]:

@@ -34,6 +34,13 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
         take_after(path, path.parent)
 
 
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that do not exist."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        make_folder(path, exist_ok=True)
+
+
 def take_after(path: Path, above: Path) -> None:
     """Give a folder the mode of ``above``; root also sets the owner.
 

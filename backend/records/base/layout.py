@@ -176,9 +176,13 @@ class JobFolder:
     def logs(self) -> Path:
         return self.path / "logs"
 
+    @property
+    def work_folders(self) -> Path:
+        return self.path / "work"
+
     def work(self, run: int, node: str) -> Path:
         """The copy of a script in which a node runs it."""
-        return self.path / "work" / str(run) / node / "script"
+        return self.work_folders / str(run) / node / "script"
 
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"

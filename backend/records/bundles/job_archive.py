@@ -76,6 +76,11 @@ class Manifest(Record, what="manifest", needs=("runs", "checkpoint", "left_out",
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "format": FORMAT}
 
+    def below(self, folder: str) -> dict[str, BundledFile]:
+        """Return the files below a folder of the bundle, sorted by their relative paths."""
+        found = {name.removeprefix(f"{folder}/"): one for name, one in self.files.items()}
+        return {name: found[name] for name in sorted(found) if f"{folder}/{name}" in self.files}
+
 
 @dataclass(frozen=True)
 class Bundled:

@@ -25,7 +25,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
-from backend.records.base.content import hash_file
+from backend.records.base.content import files_of, hash_file, whole_sha256
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
@@ -203,25 +203,29 @@ class BundleService:
                 f"The job {job_id} has no checkpoint “{sanitize(wanted)}”.",
                 f"Its checkpoints: {', '.join(one.name for one in found)}." if found else "",
             )
-        if record is None or not Path(record.path).is_dir():
-            return record
-        if wanted:
-            raise BackendError(
-                f"The checkpoint {record.name} is a folder, which a bundle cannot hold.",
-                "Export it as zip, and bundle the job without a checkpoint.",
-            )
-        return None
+        return record
 
     def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(path, progress)
-            sidecar = json.dumps({**read_json(record.sidecar), "file": ""}).encode()
-        name = f"{CHECKPOINTS}/{record.name}"
-        return [
-            ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),
-            ArchiveMember.of(name + SIDECAR_SUFFIX, sidecar),
-        ]
+            sidecar = read_json(record.sidecar)
+            name = f"{CHECKPOINTS}/{record.name}"
+            members = [ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path)]
+            if path.is_dir():
+                members = [
+                    ArchiveMember(f"{name}/{inner}", hash_file(one), one.stat().st_size, one)
+                    for inner, one in files_of(path)
+                ]
+                inner_hashes = ((one.path.removeprefix(f"{name}/"), one.sha256) for one in members)
+                if whole_sha256(inner_hashes) != record.sha256:
+                    raise BackendError(
+                        f"{path.name} does not match its record: its contents have changed.",
+                        "Choose another checkpoint; no bundle was written.",
+                    )
+            else:
+                sidecar["file"] = ""
+        return [*members, ArchiveMember.of(name + SIDECAR_SUFFIX, json.dumps(sidecar).encode())]
 
     # Import.
 

@@ -13,9 +13,10 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.datastore.bundles.archive_files import VerifiedArchive
+from backend.records.base.content import whole_sha256
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
 from backend.records.base.validation import job_name_fault, name_fault, sanitize
-from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
+from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE, BundledFile
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.library.item import KINDS, Kind
@@ -61,16 +62,21 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
     if Path(name).name != name or name.startswith("."):
         return f"“{sanitize(name)}” is not a checkpoint name"
     file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
-    if file is None or not bundle.has(place + SIDECAR_SUFFIX):
+    # What a script wrote may be a folder.
+    inner = bundle.manifest.below(place) if file is None else {}
+    if not (file or inner) or not bundle.has(place + SIDECAR_SUFFIX):
         return f"the checkpoint {sanitize(name)} is missing from it"
     try:
         record = Checkpoint.from_dict(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
     except (ValueError, RecursionError) as error:
         swallowed(error)
         return f"the record of the checkpoint {sanitize(name)} cannot be used"
+    if file is None:
+        digest = whole_sha256((path, one.sha256) for path, one in inner.items())
+        file = BundledFile(digest, sum(one.bytes for one in inner.values()))
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
         return f"the checkpoint {sanitize(name)} does not match its record"
-    if record.file and not _is_of_script(PurePosixPath(record.file)):
+    if (record.file or inner) and not _is_of_script(PurePosixPath(record.file)):
         return f"the checkpoint {sanitize(name)} is not a file of the job"
     return ""
 

@@ -67,6 +67,10 @@ def file(folder: Path, name: str, text: str = "weights") -> None:
         (["model.pt", "last.ckpt", "notes.txt"], ["last.ckpt", "model.pt"]),
         (["checkpoint-5/model.safetensors", "checkpoint-5/a/rng.pth"], ["checkpoint-5"]),
         (["run/weights/best.pt", "run/checkpoint-1/x"], ["best.pt", "checkpoint-1"]),
+        (
+            ["checkpoint.pth.tar", "model_best.pth.tar", "images.tar"],
+            ["checkpoint.pth.tar", "model_best.pth.tar"],
+        ),
         (["checkpoint-9"], []),
         ([".model.pt", "tmp-checkpoint-5/model.bin", ".a/model.pt"], []),
         (["tmp-checkpoint-5/rng.pth"], []),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,16 @@ PLANS = (
     RankPlan(4, 0, "cpu01", "10.0.0.4"),
     RankPlan(5, 1, "cpu01", "10.0.0.4"),
 )
+
+ABORTS = """
+import ctypes, faulthandler, signal, sys, time, traceback
+libc, one = ctypes.CDLL(None), ctypes.c_ulong()
+new = ctypes.pythonapi.PyCapsule_New
+new.restype = ctypes.py_object
+new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+held = new(1, None, ctypes.cast(libc.abort, ctypes.c_void_p))
+"""
+"""A program with an object that aborts the process when it goes, as a thread of gloo may."""
 
 
 def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) -> Script:
@@ -121,3 +135,34 @@ def test_a_script_that_ends_before_it_hears_of_a_stop_was_stopped(
     write = f"open({str(path)!r}, 'w').write({lock!r})\n" if lock else ""
     (tmp_path / "version/train.py").write_text(f"{write}raise SystemExit(1)\n")
     assert script.run() == (1, was_stopped)
+
+
+@pytest.mark.parametrize(
+    ("code", "was_done"),
+    [
+        ("print('done')", True),
+        ("print('done')\nsys.exit()", True),
+        ("del held", False),
+        ("def train(held):\n    globals().clear()\ntrain(held)", False),
+        ("raise RuntimeError('no such file')", False),
+        ("try:\n    raise OSError\nexcept OSError:\n    traceback.print_exc()", False),
+        ("libc.pthread_create(ctypes.byref(one), None, libc.abort, None)\ntime.sleep(60)", False),
+        ("signal.raise_signal(signal.SIGABRT)", False),
+        ("signal.raise_signal(signal.SIGSEGV)", False),
+        ("faulthandler.disable()\ndel held", False),
+    ],
+)
+def test_a_script_that_aborts_while_its_python_ends_was_done(
+    tmp_path: Path, code: str, was_done: bool
+) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    log = JobFolder(tmp_path / "job").rank_log(4)
+    with log.open("ab") as output:
+        ended = subprocess.run(
+            [sys.executable, "-c", ABORTS + code],
+            env={**os.environ, **script._environment()},
+            stdout=output,
+            stderr=output,
+        )
+    assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
+    assert script.aborted_after_its_end(ended.returncode) is was_done, log.read_text()

@@ -15,7 +15,9 @@ from backend.datastore.jobs.checkpoint_files import verify
 from backend.datastore.remote import staging_access
 from backend.node.metrics import heartbeats
 from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.content import sha256_of, size_of
 from backend.records.base.remote_root import RemoteRoot
+from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.nodes import health
@@ -230,6 +232,74 @@ def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
     assert [one.name for one in found] == names
     for one in found:
         verify(MOUNTED, one)
+
+
+WRITTEN = (
+    "output/model.pt",
+    "output/checkpoint-4",
+    "output/deep/best.ckpt",
+    "work/1/gpu1/script/checkpoint.pth.tar",
+    "work/1/gpu1/script/runs/checkpoint-3",
+    "work/1/gpu1/script/a/b/last.pt",
+)
+
+
+def of_script(run: CarriedRun) -> list[str]:
+    """Checkpoints that a script wrote at six places, files and folders."""
+    for number, file in enumerate(WRITTEN, 1):
+        path = run.folder.path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parts = [path]
+        if "checkpoint-" in file:
+            path.mkdir()
+            parts = [path / "weights.bin", path / "step.txt"]
+        for part in parts:
+            part.write_bytes(PAYLOAD + part.name.encode())
+        add_checkpoint(run, number)
+        sidecar = run.folder.checkpoints / f"epoch-0001-step-{number:06d}.json"
+        sidecar.with_suffix(".pt").unlink()
+        size, sha256 = size_of(path), sha256_of(path, lambda _: None)
+        replace_json(sidecar, {**read_json(sidecar), "file": file, "bytes": size, "sha256": sha256})
+    return [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")]
+
+
+def test_checkpoints_of_a_script_are_fetched_from_where_it_wrote_them(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    names = of_script(run)
+    for one in services.jobs.queries.checkpoints(view.id)[1:5:3]:
+        assert not Path(one.path).exists()
+        verify(services.data_root.files, one)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.queries.wait(view.id)
+    comes_home(blind.data.job(view.id))
+    blind.wire.cut()
+    found = services.jobs.queries.checkpoints(view.id)
+    assert [one.name for one in found] == names
+    for one in found:
+        verify(MOUNTED, one)
+
+
+@pytest.mark.slow
+def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    names = of_script(run)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.queries.wait(view.id)
+    comes_home(blind.data.job(view.id))
+    # Another disk was put into the node.
+    for path in sorted(blind.far.jobs.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    view = services.jobs.lifecycle.resume(view.id, names[4])
+    run = CarriedRun(blind, view)
+    assert [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")] == names
+    assert (run.folder.path / WRITTEN[4] / "weights.bin").exists()
+    assert (run.folder.path / WRITTEN[0]).exists()
+    # It writes the first one again; of those in its working folder it has one.
+    for name in (names[0], names[3]):
+        (run.folder.checkpoints / f"{name}.json").unlink()
+    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == names[1:]
 
 
 @pytest.mark.slow

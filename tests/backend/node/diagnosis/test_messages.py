@@ -354,3 +354,24 @@ def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None
 def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+        "AttributeError: module 'torch._C' has no attribute '_cuda_resetPeakMemoryStats'",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "RuntimeError: Cannot access accelerator device when none is available.",
+        "RuntimeError: torch.cuda.Stream requires CUDA support",
+        "RuntimeError: Tried to instantiate dummy base class Event",
+        "RuntimeError: Tried to instantiate dummy base class CUDAGraph",
+        "RuntimeError: Cannot get CUDA generator without ATen_cuda library. PyTorch splits its "
+        "backend into two shared libraries",
+    ],
+)
+def test_a_program_for_gpus_on_a_node_without_one_is_told_so(raised: str) -> None:
+    # All of them from PyTorch 2.13 that was built for processors.
+    found = of_rank(TRACE, raised + "\n")
+    assert found.cause == "gpu_none"
+    assert found.sentence.startswith("The program needs a GPU, and there is none for it")

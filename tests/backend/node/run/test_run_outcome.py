@@ -737,3 +737,12 @@ def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None
     assert error is not None
     assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
     assert (error.cause, error.evidence[0].text) == ("unknown", "epoch 1")
+
+
+def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None:
+    late = replace(ended(1, "finished"), signal="SIGABRT")
+    record = judge(ended(0, "finished"), late, runs_script=True)
+    assert (record.state, record.error) == (JobState.FINISHED, None)
+    assert record.message.startswith("Rank 1 on gpu2 aborted after the script's last line")
+    assert "torch.distributed.destroy_process_group()" in record.message
+    assert not judge(ended(0, "finished"), ended(1, "finished"), runs_script=True).message
