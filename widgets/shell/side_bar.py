@@ -81,6 +81,7 @@ class RunningJob(QWidget):
         self._name.setText(view.name)
         self._show_ring()
         self._percent.setText(formats.progress_figure(view.progress))
+        self._unit.setText("" if view.progress is None else "%")
         self._left.setText(formats.short_time_left(view.status.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
