@@ -65,7 +65,7 @@ class Tray(QObject):
             self._icon.show()
         lines = tuple(_line(view) for view in views)
         first = views[0] if views else None
-        percent = int(first.progress * 100) if first is not None else -1
+        percent = int((first.progress or 0.0) * 100) if first is not None else -1
         shown = (lines, percent, first.state if first is not None else None)
         if shown == self._shown:
             return
@@ -132,7 +132,7 @@ def ring_icon(view: JobView) -> QIcon:
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)
     square = QRectF(2, 2, _SIDE - 4, _SIDE - 4)
-    paint_rank_ring(painter, square, view.state, view.progress, (), _RING_W)
+    paint_rank_ring(painter, square, view.state, view.progress or 0.0, (), _RING_W)
     painter.end()
     return QIcon(pixmap)
 

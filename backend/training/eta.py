@@ -71,8 +71,11 @@ class Eta:
         self._evaluating_since = None
 
     def left(self, steps: int, evaluations: int) -> float | None:
-        """Return seconds; ``evaluations`` includes the current one."""
-        if self._all_steps < LEAST_STEPS:
+        """Return seconds; ``evaluations`` includes the current one.
+
+        None if it is not known: after few steps, or where there are more than were planned.
+        """
+        if self._all_steps < LEAST_STEPS or steps < 0:
             return None
         one = self._evaluation_s
         seconds = steps * self._step_s + evaluations * one

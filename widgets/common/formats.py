@@ -142,13 +142,17 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.0f}{GAP}%"
 
 
-def progress(share: float) -> str:
+def progress(share: float | None) -> str:
     """``99 %``: progress is rounded down, so 100 % appears only when it is true."""
+    if share is None:
+        return NONE
     return f"{progress_figure(share)}{GAP}%"
 
 
-def progress_figure(share: float) -> str:
+def progress_figure(share: float | None) -> str:
     """``99``: the figure of `progress` alone."""
+    if share is None:
+        return NONE
     if not math.isfinite(share):
         return "0"
     # 0.29 * 100 is 28.999…: accept an error of a millionth of a percent.

@@ -406,7 +406,8 @@ class RankRing(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._state, self._progress = JobState.CREATED, 0.0
+        self._state = JobState.CREATED
+        self._progress: float | None = 0.0
         self._ranks: tuple[Mark, ...] = ()
         self._role: Role = role
         self._width = width
@@ -414,14 +415,17 @@ class RankRing(QWidget):
         self.setFixedSize(size, size)
         self.set_progress(JobState.CREATED, 0.0)
 
-    def set_progress(self, state: JobState, progress: float, ranks: Sequence[Mark] = ()) -> None:
+    def set_progress(
+        self, state: JobState, progress: float | None, ranks: Sequence[Mark] = ()
+    ) -> None:
         """Set state, progress (0 to 1) and rank conditions; without ranks only the inner ring."""
         new = (state, progress, tuple(ranks))
         if new == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
         self._state, self._progress, self._ranks = new
         unhealthy = sum(1 for mark in ranks if mark)
-        name = f"{state.word}, {progress_figure(progress)} percent"
+        done = "" if progress is None else f", {progress_figure(progress)} percent"
+        name = f"{state.word}{done}"
         if unhealthy:
             name += f", {unhealthy} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
@@ -439,11 +443,12 @@ class RankRing(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         whole = QRectF(self.rect())
-        paint_rank_ring(painter, whole, self._state, self._progress, self._ranks, self._width)
+        share = self._progress or 0.0
+        paint_rank_ring(painter, whole, self._state, share, self._ranks, self._width)
         if not self._with_figure:
             return
         figure = progress_figure(self._progress)
-        unit = "%" if self.width() >= 88 else ""
+        unit = "%" if self.width() >= 88 and self._progress is not None else ""
         role: Role = "title" if figure == "100" and self._role == "ring" else self._role
         figure_w = text_width(figure, role)
         unit_w = text_width(unit, "small_strong") + 2 if unit else 0

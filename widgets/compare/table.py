@@ -103,7 +103,7 @@ class _Head(_Hovered):
 
     def show_job(self, view: JobView, name: str, colour: int, gone: str) -> None:
         self._id, self._colour = view.id, colour
-        self._glyph.set_state(view.state, view.progress)
+        self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
         self._name.set_tone("text3" if gone else "text")
         self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.word}")

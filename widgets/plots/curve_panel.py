@@ -16,7 +16,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from widgets.common import formats, theme
-from widgets.common.painting import paint_focus, paint_text, text_width
+from widgets.common.painting import paint_focus, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.plots import plot_range
 from widgets.plots.annotation_layer import EndsOf, PlotMarks
@@ -51,6 +51,8 @@ _NAME_SHARE = 0.33
 _STEP, _LEAP, _PAN = 0.01, 0.1, 0.25
 """What a key moves by: shares of the visible range."""
 _ZOOM = 0.6
+
+_IN_LINES = Qt.AlignmentFlag.AlignCenter.value | Qt.TextFlag.TextWordWrap.value
 
 
 class CurvePanel(QWidget):
@@ -579,7 +581,9 @@ class CurvePanel(QWidget):
         """Paint the curves and all marks."""
         paint_shades(painter, frame, self._marks.spans)
         if not self._curves.has_points():
-            paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
+            painter.setFont(theme.font("small"))
+            painter.setPen(theme.current().q("text3"))
+            painter.drawText(frame.rect, _IN_LINES, self._empty_text)
             return
         places, lifted, is_faint = self._places, self._curves.lifted, self._curves.is_faint
         curves = tuple(self._curves.items())

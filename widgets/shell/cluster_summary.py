@@ -31,7 +31,7 @@ _CELL_MOST_W = 28
 _COUNTS_H, _RAIL_COUNT_H = 40, 26
 SENTENCES_FROM_H, MAP_FROM_H = 700, 860
 """A window of less height shows less of the cluster."""
-_MAP_FROM_H_ALONE = 720
+MAP_FROM_H_ALONE = 720
 
 
 class HealthCounts(QWidget):
@@ -323,6 +323,16 @@ class ClusterSummary(QWidget):
         self._room_h = height
         self._settle()
 
+    def heights(self, *, shown: bool = False) -> tuple[int, int]:
+        """Return the heights that sentences and map need with their gaps, or do ``shown``."""
+        has_notes = not self._notes.isHidden() if shown else bool(self._sentences)
+        cells = any(node.gpus for node in self._rows)
+        has_map = not self.map.isHidden() if shown else cells
+        return (
+            self._notes.sizeHint().height() + S1 if has_notes else 0,
+            self.map.minimumHeight() + S1 if has_map else 0,
+        )
+
     def _say(self, states: tuple[NodeState, ...]) -> None:
         alone = len(states) == 1
         found: list[tuple[Condition, str, str]] = []
@@ -355,5 +365,5 @@ class ClusterSummary(QWidget):
         tall = self._room_h >= SENTENCES_FROM_H or not several
         self._notes.setVisible(wide and bool(self._sentences) and tall)
         cells = any(node.gpus for node in self._rows)
-        least = MAP_FROM_H if several else _MAP_FROM_H_ALONE
+        least = MAP_FROM_H if several else MAP_FROM_H_ALONE
         self.map.setVisible(wide and cells and self._room_h >= least)

@@ -31,7 +31,7 @@ from widgets.common.theme import (
     SIDEBAR_WIDE_W,
 )
 from widgets.jobs.ranks.rank_strip import rank_marks
-from widgets.shell.cluster_summary import ClusterSummary
+from widgets.shell.cluster_summary import MAP_FROM_H_ALONE, SENTENCES_FROM_H, ClusterSummary
 from widgets.shell.nav_button import NavButton
 from widgets.shell.notification_list import NotificationBell
 from widgets.shell.pages import PLACES
@@ -42,6 +42,8 @@ _RUNNING_LOW, _LOW_H = 2, 700
 """In a narrow bar lower than this, a third ring would be cut."""
 _RUNNING_LOWEST, _LOWEST_H = 1, 600
 """In any bar lower than this, a second ring and the mark would be cut."""
+_REST_H = 516
+"""The height of all that a bar always shows, from its places to its foot."""
 _RING = RAIL_W - 2 * S3
 """The largest size that fits the narrow bar."""
 
@@ -79,6 +81,7 @@ class RunningJob(QWidget):
         self._name.setText(view.name)
         self._show_ring()
         self._percent.setText(formats.progress_figure(view.progress))
+        self._unit.setText("" if view.progress is None else "%")
         self._left.setText(formats.short_time_left(view.status.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
@@ -280,13 +283,14 @@ class SideBar(QWidget):
         for job in self._jobs:
             job.set_stale(bool(sentence))
         self._settle_trouble()
+        self.show_live(self._live)
 
     def _settle_trouble(self) -> None:
         has_trouble = bool(self._trouble.text())
         self._trouble.setVisible(has_trouble and not self._narrow)
         self._trouble_mark.setVisible(has_trouble and self._narrow)
-        # Its mark takes the room of the logo in a low bar.
-        is_tight = has_trouble and self._narrow and self._room_h < _LOW_H
+        # It takes the room of the logo in a low bar.
+        is_tight = has_trouble and self._room_h < _LOW_H
         self._head.setVisible(self._room_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
@@ -298,8 +302,11 @@ class SideBar(QWidget):
             job.setVisible(index < min(room, len(views)))
             if index < len(views):
                 job.show_job(views[index])
+        left = self._room_h - self._fixed_h() - min(room, len(views)) * self._ring_h()
+        left -= self._fit_cluster(left)
         # In a low bar the count next to the title says it.
-        rest = len(views) - _RUNNING_SHOWN if room == _RUNNING_SHOWN else 0
+        has_room = left >= self._more.sizeHint().height() + S3
+        rest = len(views) - room if has_room else 0
         self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
         self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
@@ -311,7 +318,29 @@ class SideBar(QWidget):
         """Return how many running jobs have room."""
         if self._room_h < _LOWEST_H:
             return _RUNNING_LOWEST
-        return _RUNNING_LOW if self._narrow and self._room_h < _LOW_H else _RUNNING_SHOWN
+        if self._narrow:
+            return _RUNNING_LOW if self._room_h < _LOW_H else _RUNNING_SHOWN
+        fitting = (self._room_h - self._fixed_h()) // self._ring_h()
+        return max(_RUNNING_LOWEST, min(_RUNNING_SHOWN, fitting))
+
+    def _ring_h(self) -> int:
+        return self._jobs[0].minimumSizeHint().height() + S3
+
+    def _fixed_h(self) -> int:
+        has_trouble = bool(self._trouble.text())
+        width = self.width() - 2 * S3
+        return _REST_H + (self._trouble.heightForWidth(width) + S2 if has_trouble else 0)
+
+    def _fit_cluster(self, left: int) -> int:
+        """Hide the map, then the sentences, if they do not fit; return the height in use."""
+        sentences, picture = self.cluster.heights()
+        shown = self._room_h
+        if sentences > left:
+            shown = min(shown, SENTENCES_FROM_H - 1)
+        elif sentences + picture > left:
+            shown = min(shown, MAP_FROM_H_ALONE - 1)
+        self.cluster.set_room(shown)
+        return sum(self.cluster.heights(shown=True))
 
     def show_queue(self, queue: Queue) -> None:
         """While nothing runs, show the next queued job and what it waits for."""
@@ -323,6 +352,7 @@ class SideBar(QWidget):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
+        self.show_live(self._live)
 
     def set_narrow(self, narrow: bool) -> None:
         """The narrow bar: icons and rings."""
@@ -370,11 +400,9 @@ class SideBar(QWidget):
     @Slot(int)
     def set_room(self, height: int) -> None:
         """A low window hides the cluster's details first, then rings, then the mark."""
-        self.cluster.set_room(height)
-        before, self._room_h = self._rings(), height
+        self._room_h = height
         self._settle_trouble()
-        if self._rings() != before:
-            self.show_live(self._live)
+        self.show_live(self._live)
 
     @Slot(str)
     def _open_node(self, name: str) -> None:

@@ -53,7 +53,8 @@ class JobSummary(NamedTuple):
     id: str
     name: str
     state: JobState
-    progress: float = 0.0
+    progress: Optional[float] = 0.0  # noqa: UP045
+    """None if a script has named no total."""
     best_metric: Optional[tuple[str, float]] = None  # noqa: UP045 - read at run time by 3.9
     nodes: tuple[str, ...] = ()
     world_size: int = 0
@@ -80,6 +81,8 @@ class JobSummary(NamedTuple):
     """Text for the search, case folded."""
     settings: str = ""
     """More text for the search: the job file's settings, shared by jobs that have the same."""
+    arguments: str = ""
+    """Those of a script in one line."""
     most_is_best: bool = False
     """True if a larger value of its best metric is better."""
     sweep: Optional[SweepCount] = None  # noqa: UP045
@@ -242,6 +245,7 @@ def make_line(
     return line._replace(
         text=_folded(own),
         settings=_kept_once(_folded(others)),
+        arguments=_kept_once(in_a_line(settings.get(arguments.TABLE, ()))),
         most_is_best=isinstance(policy, Mapping) and policy.get("best_mode") == "max",
     )
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from math import nan
 from typing import NamedTuple
 
-from backend.records.jobs.arguments import argument
+from backend.records.jobs.arguments import TABLE, argument
 from backend.records.jobs.settings import usual
 from backend.records.jobs.summary import JobSummary
 
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
-PINS = ("model", "dataset")
+PINS = ("model", "dataset", "script")
 _UNSAID = {"seed": str(usual("seed")), "strategy": str(usual("strategy.name"))}
 """Values that the text omits, because nearly every job has them."""
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
@@ -52,12 +52,12 @@ def setting(line: JobSummary, key: str) -> str:
     """Return the value of a setting as in the summary's text; "" for none, and for a sweep."""
     if key in PINS:
         return next((reference for name, reference in line.pins if name == key), "")
-    return settings((line,), key)[0]
+    return line.arguments if key == TABLE else settings((line,), key)[0]
 
 
 def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
     """Do the same for many, without a call for each: of 100,000 that is most of the time."""
-    if key in PINS:
+    if key in (*PINS, TABLE):
         return [setting(line, key) for line in lines]
     begin, mark = f"{key}=", f"\n{key}="
     long, unsaid = len(mark), _UNSAID.get(key, "")

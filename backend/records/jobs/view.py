@@ -88,8 +88,12 @@ class JobView:
         return self.config.uses_gpus
 
     @property
-    def progress(self) -> float:
-        return 1.0 if self.state is JobState.FINISHED else self.status.progress
+    def progress(self) -> float | None:
+        """Return the share that is done, None if a script has named no total."""
+        if self.state is JobState.FINISHED:
+            return 1.0
+        has_none = self.config.script and self.run and not self.status.total_steps
+        return None if has_none else self.status.progress
 
     @property
     def nodes(self) -> tuple[str, ...]:

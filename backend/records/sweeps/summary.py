@@ -110,7 +110,7 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 
 def _done(line: JobSummary) -> float:
-    return 1.0 if line.state is JobState.FINISHED else line.progress
+    return 1.0 if line.state is JobState.FINISHED else line.progress or 0.0
 
 
 def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backend.records.jobs import summary_settings
-from backend.records.jobs.arguments import canonical
+from backend.records.jobs.arguments import TABLE, canonical
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
 from backend.records.jobs.summary_settings import SettingFilter, comparison
@@ -46,7 +46,7 @@ _STATES = {state: number for number, state in enumerate(JobState)}
 _QUEUED = [number for state, number in _STATES.items() if state.is_queued]
 _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "state": lambda line: _STATES[line.state],
-    "progress": lambda line: line.progress,
+    "progress": lambda line: line.progress or 0.0,
     "best": lambda line: line.best_metric[1] if line.best_metric else nan,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
     "started": lambda line: line.started or nan,
@@ -65,7 +65,7 @@ _TEXTS: Mapping[str, Callable[[JobSummary], str]] = {
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
     "user": lambda line: line.user.casefold(),
     "metric": lambda line: line.best_metric[0] if line.best_metric else "",
-    **{key: _text_of(key) for key in (*summary_settings.TEXTS, *summary_settings.PINS)},
+    **{key: _text_of(key) for key in (*summary_settings.TEXTS, *summary_settings.PINS, TABLE)},
 }
 _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     "<": np.less,

@@ -104,6 +104,15 @@ def test_s06_nothing_is_said_before_ten_steps() -> None:
     assert eta.left(100, 0) is None
     eta.steps(1, 0.1)
     assert eta.left(100, 0) == pytest.approx(10.0)
+    assert eta.left(0, 0) == 0.0
+
+
+@pytest.mark.parametrize("planned", [0, 1, 12])
+def test_nothing_is_said_where_more_steps_were_made_than_planned(planned: int) -> None:
+    """A script that names no total has planned none."""
+    eta = Eta()
+    eta.steps(20, 2.0)
+    assert eta.left(planned - 20, 0) is None
 
 
 def test_s06_the_pace_spreads_evaluations_and_checkpoints_over_the_steps() -> None:

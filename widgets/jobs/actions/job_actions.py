@@ -52,7 +52,12 @@ class JobFacts:
         """Return whether it can resume, by what is known: a job without steps cannot."""
         known = self.has_checkpoints
         may = self.job.state in _CAN_GO_ON and self.job.resumes
-        return may and (self.job.progress > 0 if known is None else known)
+        return may and (may_have_checkpoints(self.job) if known is None else known)
+
+
+def may_have_checkpoints(job: JobView | JobSummary) -> bool:
+    """Return False for a job without steps; those of a script without a total are not known."""
+    return job.progress is None or job.progress > 0
 
 
 @dataclass(frozen=True)

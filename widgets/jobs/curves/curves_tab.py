@@ -43,6 +43,10 @@ _STALE = plot_of(STALENESS[0])[0]
 _LAST = (*OF_NO_DATA, _STALE)
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
+_OF_SCRIPT = (
+    "Curves appear when the script writes values: TensorBoard, CSV or JSON lines. "
+    "If it prints them as text, right-click a line in Log."
+)
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
 _READING = "Reading curves…"
 _NO_HISTORY = "No curves: the history of this job has no steps."
@@ -178,6 +182,8 @@ class CurvesTab(QWidget):
     def _empty_text(self, view: JobView) -> str:
         if view.step and not self._is_read:
             return _READING
+        if view.config.script and not view.step:
+            return _OF_SCRIPT
         if not view.state.is_over:
             return _BEFORE_STEPS
         return _NO_HISTORY if view.step else _WITHOUT_STEPS

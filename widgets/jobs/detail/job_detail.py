@@ -533,4 +533,4 @@ class _Announcer:
 
 def _tens(view: JobView) -> int:
     # Avoids rounding: 0.3 / 0.1 is 2.999…
-    return int(view.progress / _ANNOUNCED_STEP + 1e-9)
+    return int((view.progress or 0.0) / _ANNOUNCED_STEP + 1e-9)

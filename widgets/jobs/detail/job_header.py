@@ -76,7 +76,7 @@ class JobHeader(QWidget):
         self._view, self._on = view, on
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
-        self._badge.set_state(view.state, view.progress, circumstances(view))
+        self._badge.set_state(view.state, view.progress or 0.0, circumstances(view))
         # A job that ran once has no other runs to choose from.
         self.runs.setVisible(view.run > 1)
         self.runs.setText(f"Run {formats.count(view.run)}")

@@ -114,7 +114,7 @@ class JobProgress(QWidget):
             starts: The first steps of its runs.
             caption: The sentence below the timeline.
         """
-        self._track.show_progress(view.state, view.progress, view.epochs)
+        self._track.show_progress(view.state, view.progress or 0.0, view.epochs)
         self._track.show_marks(_marks(view, checkpoints, starts))
         self._caption.setText(caption)
         self._epochs.setText(formats.plural(view.epochs, "epoch") if view.epochs else "")

@@ -46,6 +46,8 @@ class JobColumn(IntEnum):
     DATASET = 19
     STRATEGY = 20
     SEED = 21
+    SCRIPT = 22
+    ARGUMENTS = 23
 
     @property
     def key(self) -> str:

@@ -81,7 +81,7 @@ class JobDelegate(QStyledItemDelegate):
             is_open = model.is_open(number)
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
         glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
-        paint_state(painter, glyph, line.state, line.progress, turn_now())
+        paint_state(painter, glyph, line.state, line.progress or 0.0, turn_now())
         if is_ticked:
             _paint_tick(painter, glyph)
         inner = QRectF(box)
@@ -130,7 +130,7 @@ class JobDelegate(QStyledItemDelegate):
             paint_pieces(painter, line, counted_pieces(view.sweep))
             return
         word = view.state.word
-        if view.state in _SHOWS_PERCENT:
+        if view.state in _SHOWS_PERCENT and view.progress is not None:
             word = f"{word} {formats.progress(view.progress)}"
         word_tone = "warn" if view.doubt else state_tone(view.state)
         used = paint_text(painter, line, word, "small_strong", word_tone)

@@ -133,7 +133,7 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: boo
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
-    paint_state(painter, glyph, line.state, line.progress, turn_now())
+    paint_state(painter, glyph, line.state, line.progress or 0.0, turn_now())
     word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
     tone = "warn" if line.doubt else state_tone(line.state)
     paint_text(painter, word, line.state.word, "small_strong", tone)
@@ -178,7 +178,7 @@ def _paint_progress(
     if bar.width() > _BAR_H:
         fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)
         filled = QRectF(bar)
-        filled.setWidth(bar.width() * min(max(line.progress, 0.0), 1.0))
+        filled.setWidth(bar.width() * min(max(line.progress or 0.0, 0.0), 1.0))
         fill_round(painter, filled, t.q(family), _BAR_H / 2)
     percent = QRectF(cell.right() - _PERCENT_W, cell.top(), _PERCENT_W, cell.height())
     paint_text(painter, percent, formats.progress(line.progress), "small", "text2")

@@ -69,6 +69,8 @@ _WIDTHS = {
     JobColumn.DATASET: 132,
     JobColumn.STRATEGY: 88,
     JobColumn.SEED: 56,
+    JobColumn.SCRIPT: 132,
+    JobColumn.ARGUMENTS: 200,
 }
 _NAME_LEAST_W, _NAME_MOST_W = 192, 420
 """In a wide window the columns share the space that the longest names do not need: otherwise a

@@ -43,6 +43,7 @@ from widgets.jobs.actions.job_actions import (
     JobFacts,
     Selection,
     main_action,
+    may_have_checkpoints,
 )
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
@@ -589,8 +590,8 @@ class JobsPage(QWidget):
     def _fill_menu(self, menu: QMenu, which: str, index: QModelIndex, line: JobSummary) -> None:
         """Add the actions of the job's header."""
         is_known = line.id == self._open_id and self.detail.has_checkpoints is not None
-        # The checkpoints of a job in the list are not known; a job without steps has none.
-        has_checkpoints = self.detail.has_checkpoints if is_known else line.progress > 0
+        # The checkpoints of a job in the list are not known.
+        has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(line)
         on = JobFacts(line, has_checkpoints, index.data(QUEUE_ROLE), in_table=which == TABLE)
         if which == TABLE:
             self.table.fill_menu(menu, index)

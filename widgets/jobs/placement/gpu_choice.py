@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, NodeState, Presence
 
 
@@ -64,3 +65,14 @@ def choose(states: Iterable[NodeState], count: int) -> dict[str, tuple[str, ...]
             found[state.name] = taken
             count -= len(taken)
     return found
+
+
+def processor_nodes(states: Iterable[NodeState]) -> tuple[str, ...]:
+    """Return the nodes without GPUs and problems, except this computer, which has a user."""
+    return tuple(
+        state.name
+        for state in states
+        if is_there(state)
+        and state.reading is not None
+        and not (state.reading.gpus or state.health or state.name == THIS_COMPUTER)
+    )

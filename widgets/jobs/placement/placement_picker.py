@@ -28,6 +28,7 @@ from widgets.jobs.placement.gpu_choice import (
     free_gpus,
     is_there,
     owner,
+    processor_nodes,
     sound_gpus,
     why_away,
 )
@@ -330,7 +331,10 @@ class PlacementPicker(QWidget):
     @Slot()
     def _choose_for_me(self) -> None:
         chosen = choose(self._states(), self._offer())
-        self._put([{"node": name, "gpus": list(uuids)} for name, uuids in chosen.items()])
+        if chosen:
+            self._put([{"node": name, "gpus": list(uuids)} for name, uuids in chosen.items()])
+        else:
+            self._put([{"node": n, "processes": 1} for n in processor_nodes(self._states())])
         self.changed.emit()
 
     @Slot()
@@ -351,10 +355,17 @@ class PlacementPicker(QWidget):
         has_gpus = any(reading is not None and reading.gpus for reading in readings)
         offer = self._offer()
         self._keys.setVisible(has_gpus)
-        self._choose.setVisible(bool(offer))
-        self._choose.setText(f"Select {formats.count(offer)} for me")
-        self._choose.set_tip("Completely free nodes first; never a GPU with problems")
-        self._foot.setVisible(has_gpus or many)
+        # Of a cluster with GPUs, only these are taken.
+        nodes = 0 if has_gpus else len(processor_nodes(self._states()))
+        self._choose.setVisible(bool(offer or nodes))
+        what = formats.plural(nodes, "node") if nodes else formats.count(offer)
+        self._choose.setText(f"Select {what} for me")
+        self._choose.set_tip(
+            "One process on each; never a node with problems"
+            if nodes
+            else "Completely free nodes first; never a GPU with problems"
+        )
+        self._foot.setVisible(bool(has_gpus or many or nodes))
         self._fit()
 
     def _fit(self) -> None:

@@ -124,7 +124,7 @@ class SweepPane(QWidget):
         self._ring.setAccessibleName(sentence)
         self._ring.setToolTip(plain_tip(sentence))
         self._name.setText(line.name)
-        self._badge.set_state(line.state, line.progress, counted(count))
+        self._badge.set_state(line.state, line.progress or 0.0, counted(count))
         self._facts.set_facts(_facts(line))
         self._show_acts(count)
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]

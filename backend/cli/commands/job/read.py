@@ -42,7 +42,7 @@ def list_jobs(services: Services) -> Answer:
         (
             view.id,
             view.state.word,
-            f"{view.progress:.0%}",
+            "–" if view.progress is None else f"{view.progress:.0%}",
             view.name,
             cause(view) or view.status.message,
         )

@@ -1,5 +1,7 @@
 """The curves of the open job: what the run did stands on the axis, and everything can be taken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QRect
@@ -139,6 +141,15 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         tab.append(nothing)
         tab.show_view(view)
         assert the(LargePlot, tab)._empty_text == (then or words)
+
+
+@pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
+def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
+    tab = CurvesTab(JobActions())
+    qtbot.addWidget(tab)
+    job = changed(LIVE, state=state, step=0)
+    tab.show_view(replace(job, config=replace(job.config, script="my-program")))
+    assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
 
 
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])

@@ -19,6 +19,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import elapse, on_screen, owned, the
 from widgets.common.labels import Label
 from widgets.common.painting import text_width
+from widgets.common.state_badge import RankRing
 from widgets.common.theme import SIDEBAR_W
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn, shown
@@ -26,6 +27,7 @@ from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
 from widgets.jobs.page.jobs_page import JobsPage
+from widgets.shell.side_bar import RunningJob
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
 NOW = time.time()
@@ -246,6 +248,8 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
         "Dataset",
         "Strategy",
         "Seed",
+        "Script",
+        "Arguments",
     ]
     actions["Learning rate"].trigger()
     actions["Optimizer"].trigger()
@@ -259,6 +263,44 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     assert page.table.model.index(0, JobColumn.SEED).data() == "1"
     click_head(page, rate)
     assert page.table.model.index(0, rate).data() == "0.001"
+
+
+@pytest.mark.parametrize(
+    ("state", "total_steps", "words", "percent"),
+    [
+        (JobState.CREATED, 0, "–", "0 %"),
+        (JobState.TRAINING, 0, "–", "–"),
+        (JobState.INTERRUPTED, 0, "–", "–"),
+        (JobState.TRAINING, 14, "50 %", "50 %"),
+        (JobState.INTERRUPTED, 14, "50 %", "50 %"),
+        (JobState.FINISHED, 0, "100 %", "100 %"),
+    ],
+)
+def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
+    qtbot, state, total_steps, words, percent
+):
+    raw = {
+        "name": "mine",
+        "script": "makemore",
+        "arguments": ["--type", "LSTM", "--learning-rate", "0.05"],
+        "placement": [{"node": "gpu06", "processes": 2}],
+    }
+    run = int(state is not JobState.CREATED)
+    step = 7 * run
+    status = RunStatus(state, run=run, step=step, total_steps=total_steps)
+    view = JobView("s", "mine", parse_job(raw).config, stamp(1), status)
+    line = line_of(view)
+    assert shown(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
+    assert shown(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
+    assert shown(line, JobColumn.LR) == "0.05"
+    other = line_of(job("other", state, HERE, begun=1, took=1))
+    assert shown(other, JobColumn.ARGUMENTS) == "–"
+    ring, running = owned(qtbot, RankRing()), owned(qtbot, RunningJob())
+    ring.set_progress(view.state, view.progress)
+    assert ("percent" in ring.accessibleName()) == (percent != "–")
+    running.show_job(view)
+    said = running.accessibleName().replace("\xa0", " ")
+    assert said == f"mine, {state.word}, {percent}"
 
 
 def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):

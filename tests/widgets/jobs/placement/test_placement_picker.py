@@ -83,6 +83,25 @@ def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_f
     assert not button(picker, "Select 0 for me").isVisible()
 
 
+def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
+    picker.show_nodes(
+        (
+            samples.state("this-computer", count=0),
+            samples.state("cpu1", count=0),
+            samples.gone(samples.state("cpu2", count=0)),
+            full(samples.state("cpu3", count=0)),
+            replace(samples.state("cpu4", count=0), presence=Presence.OUT_OF_SERVICE),
+            samples.state("cpu5", count=0),
+        )
+    )
+    picker.put([{"node": "this-computer", "processes": 1}])
+    with qtbot.waitSignal(picker.changed):
+        qtbot.mouseClick(button(picker, "Select 2 nodes for me"), Qt.MouseButton.LeftButton)
+    assert picker.value() == [{"node": name, "processes": 1} for name in ("cpu1", "cpu5")]
+    picker.show_nodes((samples.state("this-computer", count=0),))
+    assert not button(picker, "Select 0 for me").isVisible()
+
+
 @pytest.mark.parametrize(
     ("state", "why"),
     [
