@@ -37,7 +37,7 @@ from backend.records.nodes.entry import (
     PythonFound,
     SetUp,
 )
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine, Shell
 
 TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
 THERE_ALREADY = "was already installed"
@@ -478,7 +478,7 @@ class _Work:
                 self.shell.close()
 
 
-def disk_usage(shell: Shell, path: str) -> int:
+def disk_usage(shell: Machine, path: str) -> int:
     """Return the bytes on disk below a folder of a node, 0 if there is none."""
     answer = shell.run(["du", "-sk", "--", path], limit_s=300)
     first = answer.out.split("\t", 1)[0].strip()

@@ -41,6 +41,8 @@ from backend.provisioning.wheelhouse import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.script import usual_list
 
+OF_SCRIPTS = "-script-"
+"""Part of an environment's name, after the name of the one below."""
 LISTING = """import importlib.metadata, json, platform, sys, sysconfig
 has = {}
 for one in importlib.metadata.distributions():
@@ -246,7 +248,7 @@ def environment_name(python: str, folder: Path, sha256: str) -> str:
         digest.update(f"{path.name} {len(content)} ".encode() + content)
         if _OWN_PROJECT.search(content):
             digest.update(sha256.encode())
-    return f"{PurePosixPath(python).parents[1].name}-script-{digest.hexdigest()[:16]}"
+    return f"{PurePosixPath(python).parents[1].name}{OF_SCRIPTS}{digest.hexdigest()[:16]}"
 
 
 def _put_stubs(folder: Path, base: Base) -> None:

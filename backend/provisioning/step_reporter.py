@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError, Cancelled
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
-from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Shell
+from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Machine
 
 _TELL_S = 0.2
 """Shortest interval of reports of bytes and lines; a change of state is reported at once."""
@@ -90,7 +90,7 @@ class Steps:
         begins = sentence.partition(":")[0] != self._step.sentence.partition(":")[0]
         (self._change if begins else self._later)(sentence=sentence)
 
-    def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
+    def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""
         self.line(f"$ {shlex.join(argv)}")
         before = self._step.output
@@ -103,7 +103,7 @@ class Steps:
 
     def must(
         self,
-        shell: Shell,
+        shell: Machine,
         argv: Sequence[str],
         fault: str,
         remedy: str = "",

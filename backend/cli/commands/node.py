@@ -33,6 +33,7 @@ from backend.services.context.container import Services
 if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
 
+_DAY_S = 86400.0
 _Name = Annotated[str, Word("NAME")]
 _MaybeName = Annotated[str, Word("NAME", "default: all nodes")]
 
@@ -306,6 +307,42 @@ def orphans(
             rows,
             "No process of an ended run remains." if end else "There are none.",
         ),
+    )
+
+
+@command("node environments")
+def environments(
+    services: Services,
+    name: _Name,
+    environment: Annotated[tuple[str, ...], Word("ENVIRONMENT", "default: all")] = (),
+    *,
+    unused: Annotated[
+        float | None, Word("DAYS", "only those of scripts that no job used for so long")
+    ] = None,
+    remove: Annotated[bool, "remove those that are named, or unused for so long"] = False,
+) -> Answer:
+    """The Python environments on a node, of which each list of packages of a script has one."""
+    found = [
+        one
+        for one in services.set_up.environments(name)
+        if not environment or one.name in environment
+        if unused is None or (one.is_of_scripts and one.unused_s >= _DAY_S * unused)
+    ]
+    if not remove:
+        rows = ((one.name, in_bytes(one.bytes), f"{one.unused_s / _DAY_S:.0f}") for one in found)
+        head = ("ENVIRONMENT", "SIZE", "DAYS UNUSED")
+        return Answer(
+            [one._asdict() for one in found], Table(head, rows, f"{name} has no such environment.")
+        )
+    if not environment and unused is None:
+        raise BackendError(
+            "It is not said which environments to remove.", "Name them, or give --unused DAYS."
+        )
+    names = [one.name for one in found] if unused is not None else environment
+    freed = services.set_up.remove_environments(name, names) if names else 0
+    count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
+    return Answer(
+        {"removed": names, "bytes": freed}, f"Removed {count}: {in_bytes(freed)} on {name}."
     )
 
 
