@@ -56,8 +56,8 @@ _AGAIN = "Set the node up again; it continues from here."
 _INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-deps")
 """The words after ``uv`` that install wheels, without an index and the settings of a node."""
 
-Tell = Callable[[int, int], None]
-Bring = Callable[[Path, Wheel, str, Tell], "int | None"]
+OnBytes = Callable[[int, int], None]
+Bring = Callable[[Path, Wheel, str, OnBytes], "int | None"]
 """Source, wheel, target, callback of bytes -> bytes sent, or None if it was not delivered."""
 
 
@@ -139,16 +139,16 @@ class NodeEnvironments:
         for wheel in lacking:
             before = sent
 
-            def tell(done: int, size: int, wheel: Wheel = wheel, before: int = before) -> None:
+            def on_bytes(done: int, size: int, wheel: Wheel = wheel, before: int = before) -> None:
                 self._steps.say(
                     f"Sending {wheel.package}: {(before + done) / 1e6:.0f} of {total / 1e6:.0f} MB"
                 )
 
             source, target = house.folder / wheel.name, str(folder / wheel.name)
-            brought = self.bring(source, wheel, target, tell) if self.bring else None
+            brought = self.bring(source, wheel, target, on_bytes) if self.bring else None
             if brought is None:
                 self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
-                self._shell.send(source, target, tell)
+                self._shell.send(source, target, on_bytes)
                 brought = wheel.bytes
             sent += brought
         intact = self._intact(python, lacking)

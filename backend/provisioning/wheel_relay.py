@@ -46,7 +46,7 @@ class Relay:
         source: Path,
         wheel: Wheel,
         target: str,
-        tell: Callable[[int, int], None],
+        on_bytes: Callable[[int, int], None],
     ) -> int | None:
         """Bring a wheel to ``target`` on a node; return the bytes sent by this desktop.
 
@@ -63,7 +63,7 @@ class Relay:
             if wheel not in self._there:
                 try:
                     self._prepare(shell, steps, folder, data_root)
-                    shell.send(source, place, tell)
+                    shell.send(source, place, on_bytes)
                 except Cancelled:
                     raise
                 except BackendError as error:

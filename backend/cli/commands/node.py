@@ -187,21 +187,21 @@ class SetUpSteps:
         self._newest: dict[str, SetUp] = {}
         self._waits: dict[str, str] = {}
 
-    def hear(self, news: SetUp) -> None:
-        before = self._newest.get(news.node)
-        self._newest[news.node] = news
-        for number, step in enumerate(news.steps):
+    def hear(self, now: SetUp) -> None:
+        before = self._newest.get(now.node)
+        self._newest[now.node] = now
+        for number, step in enumerate(now.steps):
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state:
                 self._say(
-                    Note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
                 )
             if step.state is StepState.RUNNING and step.sentence:
                 # Of a count of bytes, only its beginning.
                 what = step.sentence.partition(":")[0]
-                if self._waits.get(news.node) != what:
-                    self._waits[news.node] = what
-                    self._say(Note(f"{news.node}  {step.title:<9}      …    {step.sentence}"))
+                if self._waits.get(now.node) != what:
+                    self._waits[now.node] = what
+                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.sentence}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
