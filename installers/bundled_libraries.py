@@ -160,5 +160,5 @@ def bring_libraries(
 def _places(file: Path) -> dict[str, Path]:
     """Return where the loader finds the libraries of a file, by name."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    told = subprocess.run(["ldd", file], capture_output=True, text=True, env=environment).stdout
-    return {name: Path(place) for name, place in _FOUND.findall(told)}
+    listed = subprocess.run(["ldd", file], capture_output=True, text=True, env=environment).stdout
+    return {name: Path(place) for name, place in _FOUND.findall(listed)}

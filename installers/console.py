@@ -48,7 +48,7 @@ class Progress:
         self._moves = self._stream.isatty()
         self._text = ""
         self._detail = ""
-        self._began = self._told = clock()
+        self._began = self._reported_s = clock()
 
     def note(self, text: str) -> None:
         """Print a line that stays."""
@@ -60,11 +60,11 @@ class Progress:
     def step(self, text: str) -> Iterator[None]:
         """Report everything until the end of the block as this step."""
         self._text, self._detail = text, ""
-        self._began = self._told = self._clock()
+        self._began = self._reported_s = self._clock()
         self._say(f"{text} …")
         yield
         self._detail = "done"
-        self._tell()
+        self._report()
         if self._moves:
             self._stream.write("\n")
         self._text = ""
@@ -77,12 +77,14 @@ class Progress:
     def tick(self) -> None:
         """Update the line as time passes."""
         interval = _TERMINAL_INTERVAL_S if self._moves else _PLAIN_INTERVAL_S
-        if self._clock() - self._told >= interval:
-            self._tell()
+        if self._clock() - self._reported_s >= interval:
+            self._report()
 
-    def _tell(self) -> None:
-        self._told = self._clock()
-        words = [f"{self._told - self._began:.0f} s"] + ([self._detail] if self._detail else [])
+    def _report(self) -> None:
+        self._reported_s = self._clock()
+        words = [f"{self._reported_s - self._began:.0f} s"] + (
+            [self._detail] if self._detail else []
+        )
         self._say(f"{self._text}: {', '.join(words)}")
 
     def _say(self, line: str) -> None:

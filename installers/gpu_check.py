@@ -99,12 +99,12 @@ class CheckContext:
             finally:
                 process.terminate()
 
-    def see_through(self, process: subprocess.Popen[str], look: Callable[[], None]) -> None:
-        """Call ``look`` repeatedly until the process has ended."""
+    def see_through(self, process: subprocess.Popen[str], observe: Callable[[], None]) -> None:
+        """Call ``observe`` repeatedly until the process has ended."""
         while process.poll() is None:
             if time.monotonic() > self.end:
                 raise Failed("The time for all checks was over before it ended.")
-            look()
+            observe()
             time.sleep(0.05)
 
     @contextmanager
@@ -138,10 +138,10 @@ class CheckContext:
         self,
         name: str,
         source: Path = SOURCES,
-        look: Callable[[str], None] = lambda tag: None,
+        observe: Callable[[str], None] = lambda tag: None,
         **changes: Any,
     ) -> tuple[JobFolder, RunExit]:
-        """Run a job under the supervisor; ``look`` is called with its tag until it is over."""
+        """Run a job under the supervisor; ``observe`` is called with its tag until it is over."""
         # The pid, because the end of a run ends every process with its tag.
         folder = DataRoot(self.folder / "root").job(f"gpu-check-{name}-{os.getpid()}")
         for path in (folder.logs, folder.output, folder.attempt(1).path):
@@ -172,14 +172,14 @@ class CheckContext:
         replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
         words = ("-m", "backend.node.run.supervisor", "--job", job, "--run", "1")
         with self.process(*words) as supervisor:
-            self.see_through(supervisor, lambda: look(run_tag(folder.job_id, 1)))
+            self.see_through(supervisor, lambda: observe(run_tag(folder.job_id, 1)))
         return folder, RunExit.from_dict(read_json(folder.attempt(1).exit))
 
 
 def require(ended: RunExit) -> None:
     if ended.state is not JobState.FINISHED:
-        told = ended.error.sentence if ended.error else ended.message
-        raise Failed(f"The job ended as {ended.state.value}: {told}")
+        remark = ended.error.sentence if ended.error else ended.message
+        raise Failed(f"The job ended as {ended.state.value}: {remark}")
 
 
 # --- training --------------------------------------------------------------------------------
@@ -199,36 +199,36 @@ def check_training(context: CheckContext, mixed: bool) -> Iterator[Row]:
     passed = (
         accuracy >= 0.9 and bool(scale) == mixed and bool(made_with["cuda"]) == bool(context.gpu)
     )
-    told = f"CUDA {made_with['cuda'] or '–'}, loss scale {scale:g}"
-    yield Row(name, passed, f"{accuracy:.1%}", f"The example on {made_with['device']}; {told}.")
+    remark = f"CUDA {made_with['cuda'] or '–'}, loss scale {scale:g}"
+    yield Row(name, passed, f"{accuracy:.1%}", f"The example on {made_with['device']}; {remark}.")
 
 
 def check_pin(context: CheckContext) -> Iterator[Row]:
     """Check that a rank sees only the GPU that its job names, and the agent finds it there."""
     seen: set[str] = set()
 
-    def look(tag: str) -> None:
+    def observe(tag: str) -> None:
         for gpu in context.gpus():
             if any(process.run_tag == tag for process in gpu.processes):
                 seen.add(gpu.uuid)
 
     variables = {"STEPS": "10", "PAUSE_S": "0.3"}
-    folder, ended = context.train("pin", look=look, environment=variables, **_ONCE)
+    folder, ended = context.train("pin", observe=observe, environment=variables, **_ONCE)
     require(ended)
     log = folder.rank_log(0).read_text(errors="replace")
     sees = next((line for line in log.splitlines() if line.startswith("SEES")), "it prints nothing")
-    told = f"The rank: {sees}. The agent sees it on {', '.join(sorted(seen)) or 'no GPU'}."
+    remark = f"The rank: {sees}. The agent sees it on {', '.join(sorted(seen)) or 'no GPU'}."
     passed = seen == {context.gpu} and sees == f"SEES {context.gpu} 1"
-    yield Row("pin by UUID", passed, f"{len(seen)} GPU", told)
+    yield Row("pin by UUID", passed, f"{len(seen)} GPU", remark)
 
 
 def check_out_of_memory(context: CheckContext) -> Iterator[Row]:
     variables = {"STEPS": "10", "EXTRA_BYTES": str(1 << 47)}
     _, ended = context.train("memory", environment=variables, **_ONCE)
-    told = ended.error.sentence if ended.error else ended.message
+    remark = ended.error.sentence if ended.error else ended.message
     which = "Out of GPU memory" if context.gpu else "The node is out of memory"
-    passed = told.startswith(f"{which}. Try batch size 16 instead of 32.")
-    yield Row("out of memory", passed, ended.state.value, told)
+    passed = remark.startswith(f"{which}. Try batch size 16 instead of 32.")
+    yield Row("out of memory", passed, ended.state.value, remark)
 
 
 # --- readings --------------------------------------------------------------------------------
@@ -346,9 +346,9 @@ def check_readings(context: CheckContext, tries: int = 4) -> Iterator[Row]:
         wrong = {key: how for key, how in found.items() if wrong is None or key in wrong}
         if not wrong:
             break
-    told_all = "; ".join((wrong or {}).values()) or "The agent and nvidia-smi agree"
+    all_wrong = "; ".join((wrong or {}).values()) or "The agent and nvidia-smi agree"
     figure = f"{len(wrong or ())} of {(len(QUERY) + 2) * len(before)} differ"
-    yield Row("readings", not wrong, figure, f"{told_all}.")
+    yield Row("readings", not wrong, figure, f"{all_wrong}.")
 
 
 @contextmanager
@@ -409,7 +409,7 @@ def timed(context: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
     variables |= {"WIDTH": str(load.width), "DEPTH": str(load.depth), "BATCH": str(load.batch)}
     busy: list[int] = []
 
-    def look(_tag: str = "") -> None:
+    def observe(_tag: str = "") -> None:
         # NVML's figure is a mean of up to a second: the first ones include the time before.
         marks = stopwatch.read_text().count("\n") if stopwatch.exists() else 0
         if context.gpu and marks == 1 and time.time() > stopwatch.stat().st_mtime + 1:
@@ -420,12 +420,12 @@ def timed(context: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
         variables |= {"PYTHONPATH": folders, "CUDA_VISIBLE_DEVICES": context.gpu}
         other = replace(context, environment={**context.environment, **variables})
         with other.process(str(SOURCES / "bare_loop.py"), stdout=subprocess.DEVNULL) as process:
-            other.see_through(process, look)
+            other.see_through(process, observe)
         if process.returncode:
             raise Failed(f"The bare loop exited with code {process.returncode}.")
     else:
         changes = {**_ONCE, "batch_size": load.batch, "loader_workers": 2}
-        require(context.train(name, look=look, environment=variables, **changes)[1])
+        require(context.train(name, observe=observe, environment=variables, **changes)[1])
     began, ended = map(float, stopwatch.read_text().split())
     step_ms = (ended - began) * 1e3 / (steps - _WARM_STEPS)
     return Steps(step_ms, statistics.mean(busy) if busy else None)
@@ -448,13 +448,13 @@ def judge_steps(bare: Sequence[Steps], job: Sequence[Steps]) -> Iterator[Row]:
     pairs = zip(bare, job, strict=True)
     added = statistics.median(ours.step_ms / theirs.step_ms - 1 for theirs, ours in pairs)
     times = [statistics.median(one.step_ms for one in side) for side in (bare, job)]
-    told = f"A step takes {times[0]:.2f} ms in a bare loop and {times[1]:.2f} ms in a job."
-    yield Row("step time", added <= OVERHEAD, f"{added:+.2%}", told)
+    remark = f"A step takes {times[0]:.2f} ms in a bare loop and {times[1]:.2f} ms in a job."
+    yield Row("step time", added <= OVERHEAD, f"{added:+.2%}", remark)
     if any(one.busy_percent is None for one in (*bare, *job)):
         raise Failed("The agent reported no use of the GPU while steps were timed.")
     busy = [statistics.median(one.busy_percent or 0 for one in side) for side in (bare, job)]
-    told = f"The GPU is busy for {busy[0]:.0f} % of a bare loop and {busy[1]:.0f} % of a job."
-    yield Row("GPU use", min(busy) >= BUSY_PERCENT, f"{busy[1]:.0f} %", told)
+    remark = f"The GPU is busy for {busy[0]:.0f} % of a bare loop and {busy[1]:.0f} % of a job."
+    yield Row("GPU use", min(busy) >= BUSY_PERCENT, f"{busy[1]:.0f} %", remark)
 
 
 # --- the table -------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def whole_wheel(home: Path) -> Path | None:
         checksum, name = (home / "sha256").read_text().split()
         wheel = home / name
         return wheel if _sha256(wheel) == checksum else None
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # it is built again
         return None
 
 

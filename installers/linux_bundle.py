@@ -122,7 +122,7 @@ class Builder:
                 with fresh.open("ab") as end, own.open("rb") as content:
                     shutil.copyfileobj(content, end)
                 os.replace(fresh, target)
-        self._tell(target, base.bytes + own_bytes)
+        self._report(target, base.bytes + own_bytes)
         return target
 
     def _key(self) -> str:
@@ -137,11 +137,11 @@ class Builder:
     def _kept(self, key: str) -> Base | None:
         """Return what was gathered before, if the system's libraries have not changed."""
         try:
-            told = json.loads((self._bases / key / "base.json").read_text())
-            if any(_digest(Path(path)) != was for path, was in told["libraries"].items()):
+            record = json.loads((self._bases / key / "base.json").read_text())
+            if any(_digest(Path(path)) != was for path, was in record["libraries"].items()):
                 return None
             archive_file = self._bases / key / "base.tar.gz"
-            return Base(archive_file, int(told["bytes"]), str(told["glibc"]))
+            return Base(archive_file, int(record["bytes"]), str(record["glibc"]))
         except FileNotFoundError:
             return None
 
@@ -240,12 +240,12 @@ class Builder:
             stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
             home = Path(stamp["horovod_wheel"]).parent
             shutil.copytree(home, folder / home.name, ignore=shutil.ignore_patterns("*.lock"))
-        except (FileNotFoundError, KeyError):
+        except (FileNotFoundError, KeyError):  # Horovod was not built
             self._progress.note(
                 "The bundle contains no Horovod: nodes are set up from it only where one was built."
             )
 
-    def _tell(self, target: Path, unpacked: int) -> None:
+    def _report(self, target: Path, unpacked: int) -> None:
         packed = target.stat().st_size
         self._progress.note(
             f"{target}: {packed / 1e6:.0f} MB, {unpacked / 1e6:.0f} MB unpacked, "

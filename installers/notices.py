@@ -51,12 +51,12 @@ def _line(*cells: str) -> str:
 
 
 def _distribution(info: Path, folder: Path) -> str:
-    told = metadata.Distribution.at(info).metadata
-    names = [told[key] for key in ("License-Expression", "License") if key in told]
+    facts = metadata.Distribution.at(info).metadata
+    names = [facts[key] for key in ("License-Expression", "License") if key in facts]
     short = [name for name in names if name and "\n" not in name]
-    kinds = [c for c in told.get_all("Classifier", []) or [] if c.startswith("License ::")]
+    kinds = [c for c in facts.get_all("Classifier", []) or [] if c.startswith("License ::")]
     licence = short[0] if short else ", ".join(kind.rpartition(":: ")[2] for kind in kinds)
-    return _line(told["Name"], told["Version"], licence or "see the file", _place(info, folder))
+    return _line(facts["Name"], facts["Version"], licence or "see the file", _place(info, folder))
 
 
 def _place(path: Path, folder: Path) -> str:

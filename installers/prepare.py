@@ -45,7 +45,7 @@ _FOREIGN = re.compile(
     r"(PYTHON(PATH|HOME)|PIP_(TARGET|PREFIX|CONSTRAINT)|LD_LIBRARY_PATH|LIBRARY_PATH|CC|CXX"
     r"|C(PLUS_INCLUDE_)?PATH|C(XX|PP)?FLAGS|LDFLAGS|(HOROVOD|CMAKE)_.*|CUDA.*)$"
 )
-_UV_NEWS = re.compile(r"^\s*(Downloading|Building|Prepared|Installed)\s+(\S+)(.*)$")
+_UV_LINE = re.compile(r"^\s*(Downloading|Building|Prepared|Installed)\s+(\S+)(.*)$")
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,8 @@ class Preparation:
         )
         options, variables = as_pip_does(listed.stdout)
 
-        def tell(line: str) -> None:
-            if found := _UV_NEWS.match(line):
+        def pass_on(line: str) -> None:
+            if found := _UV_LINE.match(line):
                 verb, name, rest = found.groups()
                 self._progress.detail("unpacking" if verb == "Prepared" else f"{name}{rest}")
 
@@ -237,7 +237,7 @@ class Preparation:
             log=self._log,
             progress=self._progress,
             what="Installing Python packages",
-            on_line=tell,
+            on_line=pass_on,
             environment={**environment, **variables},
             hold=(lock,),
         )

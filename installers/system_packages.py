@@ -23,7 +23,7 @@ from installers.console import PreparationError, Progress, run_logged
 def _loads(soname: str) -> bool:
     try:
         ctypes.CDLL(soname)
-    except OSError:
+    except OSError:  # not installed, or of another architecture
         return False
     return True
 

@@ -36,12 +36,14 @@ IDENTIFIERS = re.compile(
     r"|verdicts?|whence|wish(es|ed)?)(_|$)"
 )
 """Words that no name has, be it of a variable, a parameter or an attribute; except ``so_far``."""
-WINDOW_IDENTIFIERS = re.compile(r"(^|_)(told|tells?|tellings?|news|looks?)(_|$)")
-"""The same in `PLAIN_PACKAGES`, except `KNOWN_NAMES`."""
-PLAIN_PACKAGES = ("app/", "widgets/", "backend/services/", "backend/node/")
-NOT_YET_PLAIN = re.compile(r"/(library|studies)/")
-KNOWN_NAMES = {"NodeNews", "without_news", "tell", "tell_finished", "tells_finished"}
-"""Names of `backend.datastore`, of a file's position, and of a stored setting."""
+OLD_IDENTIFIERS = re.compile(r"(^|_)(told|tells?|tellings?|news|look(s|ed)?)(_|$)")
+"""The same, except `KNOWN_NAMES`."""
+KNOWN_NAMES = {
+    *("NodeNews", "without_news", "last_news", "_last_news", "_news_at"),
+    *("tell", "tell_finished", "tells_finished", "look"),
+}
+"""Of records that `backend.datastore` makes, and of a file's position, two stored settings and a
+stored field."""
 
 
 def _python() -> Iterator[tuple[str, str]]:
@@ -181,12 +183,11 @@ def test_no_identifier_has_a_private_word() -> None:
     assert {one for one in found if not one.endswith(" so_far")} == set()
 
 
-def test_identifiers_of_the_window_services_and_nodes_are_standard_words() -> None:
+def test_no_identifier_has_an_old_word() -> None:
     found = set()
     for name, _ in _python():
-        if name.startswith(PLAIN_PACKAGES) and not NOT_YET_PLAIN.search(name):
-            words = _names(name) - KNOWN_NAMES
-            found |= {f"{name} {word}" for word in words if WINDOW_IDENTIFIERS.search(_snake(word))}
+        words = _names(name) - KNOWN_NAMES
+        found |= {f"{name} {word}" for word in words if OLD_IDENTIFIERS.search(_snake(word))}
     assert found == set()
 
 

@@ -33,7 +33,7 @@ class _Followed:
     job_id: str
     view: JobView | None = None
     cursor: object = None
-    is_looked_at: bool = False
+    is_being_read: bool = False
 
 
 class CompareController(QObject):
@@ -203,25 +203,25 @@ class CompareController(QObject):
         self._page.show_siblings(tuple(self._siblings.values()))
 
     def _poll(self, followed: _Followed) -> None:
-        if followed.is_looked_at:
+        if followed.is_being_read:
             return
-        followed.is_looked_at = True
+        followed.is_being_read = True
         self._runner.run(
             f"compare {followed.job_id}",
             partial(self._comparison.poll, followed.job_id, followed.cursor),
-            partial(self._looked, followed),
+            partial(self._take_read, followed),
             partial(self._missed, followed),
         )
 
-    def _looked(self, followed: _Followed, update: ComparedUpdate) -> None:
-        followed.is_looked_at = False
+    def _take_read(self, followed: _Followed, update: ComparedUpdate) -> None:
+        followed.is_being_read = False
         if self._followed.get(followed.job_id) is followed:
             followed.view, followed.cursor = update.view, update.cursor
             self._page.show_update(update)
             self._find_siblings()
 
     def _missed(self, followed: _Followed, error: BackendError) -> None:
-        followed.is_looked_at = False
+        followed.is_being_read = False
         if self._followed.get(followed.job_id) is not followed:
             return
         if followed.view is None:

@@ -88,7 +88,7 @@ class LibraryController(QObject):
                 partial(self.gallery_requested.emit, kind, GalleryPreset(), self.show_new)
             )
             page.weights_dropped.connect(self._give_weights)
-            page.look_requested.connect(self.refresh)
+            page.refresh_requested.connect(self.refresh)
             page.detail.item_actions.on(TRASH, partial(self._remove, kind))
             page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
             page.detail.item_actions.on(JOB, partial(self.job_requested.emit, kind))
@@ -145,9 +145,9 @@ class LibraryController(QObject):
         def ask(found: ImportGuess) -> None:
             self._open_dialog(found.kind, str(path), "", found)
 
-        self._look_at(str(path), ask)
+        self._guess(str(path), ask)
 
-    def _look_at(self, source: str, then: Callable[[ImportGuess], None]) -> None:
+    def _guess(self, source: str, then: Callable[[ImportGuess], None]) -> None:
         # A lane for each path: a share that does not respond delays no other path.
         self._runner.run(
             f"look at {source}",
@@ -182,18 +182,18 @@ class LibraryController(QObject):
         dialog = ImportDialog(kind, source, name, newest, self._window, prefers_all=prefers_all)
         if found is not None:
             dialog.show_found(source, found)
-        dialog.look_requested.connect(self._look_for_dialog)
+        dialog.guess_requested.connect(self._guess_for_dialog)
         dialog.import_requested.connect(self._start_import)
         dialog.cancel_requested.connect(self._cancel_import)
         self._dialog.open(dialog)
 
     @Slot(str)
-    def _look_for_dialog(self, source: str) -> None:
+    def _guess_for_dialog(self, source: str) -> None:
         def show(found: ImportGuess) -> None:
             if self._dialog.now is not None:
                 self._dialog.now.show_found(source, found)
 
-        self._look_at(source, show)
+        self._guess(source, show)
 
     def _start_import(self, request: ImportRequest) -> None:
         progress = self._runner.progress(self._report_import)
@@ -231,12 +231,12 @@ class LibraryController(QObject):
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
-        looks = ""
+        shape = ""
         if suggestion is not None and not self._has_loader(item.name):
-            looks = suggestion.sentence
+            shape = suggestion.sentence
             self._show_suggestion(item.reference, suggestion)
             self.page_requested.emit(item.kind)
-        more = " ".join(filter(None, (item.left_out, looks)))
+        more = " ".join(filter(None, (item.left_out, shape)))
         words = f"Imported {item.name} @ {item.version}" + (f". {more}" if more else "")
         self._offer(words, *self._next_step(item, suggestion), item)
 
@@ -376,9 +376,9 @@ class LibraryController(QObject):
 
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        told = f"New jobs of {item.name} @ {item.version} start from these weights"
+        promise = f"New jobs of {item.name} @ {item.version} start from these weights"
         unused = unused_in_weights(item.facts)
-        self._runner.notify(f"{told}. {unused}" if unused else told)
+        self._runner.notify(f"{promise}. {unused}" if unused else promise)
 
     # Preview and check.
 

@@ -44,12 +44,12 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
     hosts = _alone(by_node) or _known(by_node)
     if _are_apart(hosts):
         return _around(hosts, addresses), hosts
-    told = "; ".join(
+    listed = "; ".join(
         f"{node} has {', '.join(map(str, found)) or 'none'}" for node, found in by_node.items()
     )
     raise BackendError(
         "The nodes have no common subnet for their ranks, and not each an address of its own: "
-        f"{told}.",
+        f"{listed}.",
         "Choose nodes that are connected to one network.",
     )
 

@@ -67,9 +67,10 @@ def answers(place: AgentPlace) -> tuple[str, ...]:
     return (*_module(place, _CONTROL), "--help")
 
 
-def runs(place: AgentPlace) -> tuple[str, ...]:
-    """Return a command that succeeds if no run uses the program's folder; it prints those runs."""
-    return (*_module(place, _CONTROL), "runs", "--home", str(place.home.path))
+def runs(python: str, bundle: str, folder: PurePosixPath) -> tuple[str, ...]:
+    """Return a command that succeeds if no run uses this folder; it prints those runs."""
+    program = ("env", f"PYTHONPATH={bundle}", python, "-m", _CONTROL)
+    return (*program, "runs", "--home", str(folder))
 
 
 def _service(place: AgentPlace, act: str) -> tuple[str, ...]:

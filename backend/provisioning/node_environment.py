@@ -19,7 +19,7 @@ from backend.base.log import suppress, swallowed
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine
 from backend.ssh.sftp import RemoteFile
 
 STAMP = "ringmaster.json"
@@ -30,7 +30,7 @@ _LEAST_FREE_BYTES = 2_000_000_000
 _GROWTH = 4
 """An environment from 206 MB of wheels takes 753 MB, besides the wheels."""
 _INSTALL_LIMIT_S = 900.0
-RELOCATABLE = b"relocatable = true\n"
+_RELOCATABLE = b"relocatable = true\n"
 """A setting of an environment, for uv: programs in ``bin`` find its Python by their own place, so
 they run after it was renamed."""
 _VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
@@ -53,23 +53,23 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
         file.write(wheel.read(name))
 os.chmod(sys.argv[2], 0o755)"""
 _AGAIN = "Set the node up again; it continues from here."
-INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-deps")
+_INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-deps")
 """The words after ``uv`` that install wheels, without an index and the settings of a node."""
 
-Tell = Callable[[int, int], None]
-Bring = Callable[[Path, Wheel, str, Tell], "int | None"]
+OnBytes = Callable[[int, int], None]
+Bring = Callable[[Path, Wheel, str, OnBytes], "int | None"]
 """Source, wheel, target, callback of bytes -> bytes sent, or None if it was not delivered."""
 
 
-def new_name() -> str:
+def _new_name() -> str:
     """Return a name for an environment that is being made."""
     return f"{_BUILDING}{secrets.token_hex(4)}"
 
 
 class NodeEnvironments:
-    """The environments and wheels of one node."""
+    """The environments and wheels of one node, or of this computer."""
 
-    def __init__(self, shell: Shell, home: NodeHome, steps: Steps) -> None:
+    def __init__(self, shell: Machine, home: NodeHome, steps: Steps) -> None:
         self._shell = shell
         self._home = home
         self._steps = steps
@@ -96,6 +96,10 @@ class NodeEnvironments:
             return None
         return stamp if isinstance(stamp, dict) else None
 
+    def mark_used(self, name: str) -> None:
+        """Note the time, by which `unprovision.environments` finds those that are not used."""
+        self._steps.run(self._shell, ["touch", "--", str(self._home.environments / name)])
+
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
         said = self._steps.must(
@@ -109,7 +113,7 @@ class NodeEnvironments:
         self._make_folders((environments, self._home.wheels))
         self._clear_abandoned()
         self._ask_for_room(house)
-        folder = environments / new_name()
+        folder = environments / _new_name()
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
             self._shell,
@@ -118,7 +122,7 @@ class NodeEnvironments:
             "Let an administrator of the node run: apt-get install python3-venv.",
         )
         settings = str(folder / "pyvenv.cfg")
-        self._shell.write(settings, self._shell.read(settings) + RELOCATABLE)
+        self._shell.write(settings, self._shell.read(settings) + _RELOCATABLE)
         return folder
 
     def push(self, python: str, house: Wheelhouse, wheels: Sequence[Wheel]) -> int:
@@ -135,16 +139,16 @@ class NodeEnvironments:
         for wheel in lacking:
             before = sent
 
-            def tell(done: int, size: int, wheel: Wheel = wheel, before: int = before) -> None:
+            def on_bytes(done: int, size: int, wheel: Wheel = wheel, before: int = before) -> None:
                 self._steps.say(
                     f"Sending {wheel.package}: {(before + done) / 1e6:.0f} of {total / 1e6:.0f} MB"
                 )
 
             source, target = house.folder / wheel.name, str(folder / wheel.name)
-            brought = self.bring(source, wheel, target, tell) if self.bring else None
+            brought = self.bring(source, wheel, target, on_bytes) if self.bring else None
             if brought is None:
                 self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
-                self._shell.send(source, target, tell)
+                self._shell.send(source, target, on_bytes)
                 brought = wheel.bytes
             sent += brought
         intact = self._intact(python, lacking)
@@ -170,7 +174,7 @@ class NodeEnvironments:
         failed = "The packages could not be installed"
         self._steps.must(self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failed, _AGAIN)
         # Its cache in the environment's own file system, so that files are linked and not copied.
-        argv = ["env", f"TMPDIR={folder}", uv, *INSTALL, "--no-cache", "--python", python]
+        argv = ["env", f"TMPDIR={folder}", uv, *_INSTALL, "--no-cache", "--python", python]
         argv += [str(self._home.wheels / wheel.name) for wheel in wheels]
         self._steps.say(f"Installing {len(wheels)} packages")
         self._steps.must(self._shell, argv, failed, _AGAIN, _INSTALL_LIMIT_S)
@@ -184,7 +188,7 @@ class NodeEnvironments:
             return final
         if self.find(name) is None:
             # An environment of that name is damaged; a complete one is never removed here.
-            aside = final.with_name(new_name())
+            aside = final.with_name(_new_name())
             self._named(final, aside)
             self.drop(aside)
             if not self._named(folder, final):

@@ -22,9 +22,9 @@ from backend.ssh.interface import Shell
 LEAST_PYTHON = (3, 10)
 """For training; the supervision of runs needs 3.9."""
 _SOURCES = ("base/cores.py", "node/checks/node_facts.py")
-_LOOK_LIMIT_S = 90.0
+_READ_LIMIT_S = 90.0
 _CLOCK_LIMIT_S = 15.0
-_CLOCK_LOOKS = 3
+_CLOCK_READINGS = 3
 _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
 Leave = Callable[[Path, bytes], None]
@@ -64,7 +64,7 @@ def inspect(
     offset_s = _clock_offset_s(shell, node)
     with _proof(data_root, leave, take_away) as (name, content):
         argv = ["python3", "-I", "-", node_data_root or str(data_root), name, content]
-        answer = shell.run(argv, input=source(), limit_s=_LOOK_LIMIT_S)
+        answer = shell.run(argv, input=source(), limit_s=_READ_LIMIT_S)
     if not answer.ok:
         raise _no_answer(node, answer.complaint)
     try:
@@ -111,8 +111,8 @@ def _is_within(text: str, address: Any) -> bool:
 
 def _clock_offset_s(shell: Shell, node: str) -> float:
     """Return the node's clock minus ours, from the fastest answer: the error is half its time."""
-    looks = []
-    for _ in range(_CLOCK_LOOKS):
+    readings = []
+    for _ in range(_CLOCK_READINGS):
         # A round trip is measured with a clock that cannot be set meanwhile.
         start_s, start = time.time(), time.monotonic()
         answer = shell.run(["python3", "-I", "-c", _CLOCK], limit_s=_CLOCK_LIMIT_S)
@@ -122,10 +122,10 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
                 f"{node} has no python3.", f"Install it on {node}: apt-get install python3"
             )
         try:
-            looks.append((round_trip_s, float(answer.out) - (start_s + round_trip_s / 2)))
+            readings.append((round_trip_s, float(answer.out) - (start_s + round_trip_s / 2)))
         except ValueError:
             raise _no_answer(node, answer.complaint) from None
-    return min(looks)[1]
+    return min(readings)[1]
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from backend.records.nodes.entry import (
     PythonFound,
     SetUp,
 )
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine, Shell
 
 TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
 THERE_ALREADY = "was already installed"
@@ -286,7 +286,7 @@ class _Work:
 
     def _way_to_others(self) -> str:
         """Set up mpirun's SSH access from this node to the others; return a description."""
-        told = "connects to the other nodes with your own key"
+        outcome = "connects to the other nodes with your own key"
         if self._plan.key is not None:
             sources = cluster_key.sources(self._entry, self._plan.peers)
             # By its final name: the folder in which it is made will be renamed.
@@ -298,13 +298,13 @@ class _Work:
             self._limits_key = self._plan.limits_key and not fault
             gate = python if self._limits_key else ""
             cluster_key.install_key(self.shell, self.home, self._plan.key, sources, gate)
-            told = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
-            told += ", for runs only" if gate else ""
-            told += f", also for a shell and files, since {fault}" if fault else ""
+            outcome = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
+            outcome += ", for runs only" if gate else ""
+            outcome += f", also for a shell and files, since {fault}" if fault else ""
         self._ssh_config = cluster_key.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )
-        return told
+        return outcome
 
     def packages(self) -> str:
         name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
@@ -478,7 +478,7 @@ class _Work:
                 self.shell.close()
 
 
-def disk_usage(shell: Shell, path: str) -> int:
+def disk_usage(shell: Machine, path: str) -> int:
     """Return the bytes on disk below a folder of a node, 0 if there is none."""
     answer = shell.run(["du", "-sk", "--", path], limit_s=300)
     first = answer.out.split("\t", 1)[0].strip()

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from backend.base.errors import BackendError
-from backend.provisioning.node_environment import INSTALL, RELOCATABLE, NodeEnvironments, new_name
-from backend.provisioning.script_wheels import LISTING, Base, ScriptWheels
+from backend.base.log import swallowed
+from backend.provisioning.node_environment import NodeEnvironments
+from backend.provisioning.script_wheels import LISTING, Base
 from backend.provisioning.step_reporter import Steps
-from backend.provisioning.wheelhouse import Ask, Tell, Wheelhouse, run_pip
-from backend.records.base.validation import sanitize
-from backend.ssh.interface import Shell
+from backend.provisioning.wheelhouse import Ask, Wheelhouse, run_pip
+from backend.records.base.atomic_files import replace_bytes
+from backend.ssh.interface import CommandResult, Machine
+from backend.ssh.sftp import RemoteFile
 
 _LAYER = """import pathlib, sys, sysconfig
 lines = ["import site", *(f"site.addsitedir({place!r})" for place in sys.argv[1:])]
@@ -29,15 +30,59 @@ path.write_text("; ".join(lines) + "\\n", "utf-8")"""
 Gather = Callable[[Base], Wheelhouse]
 
 
-def make_on_node(
-    shell: Shell, steps: Steps, made: NodeEnvironments, python: str, name: str, gather: Gather
+class ThisComputer:
+    """This computer as a `Machine`; a command has no limit but ends when ``cancelled``."""
+
+    def __init__(self, cancelled: Ask = lambda: False) -> None:
+        self._cancelled = cancelled
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        limit_s: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        try:
+            code, output = run_pip(argv, on_line or (lambda line: None), self._cancelled)
+        except OSError as error:
+            swallowed(error)
+            return CommandResult(127, "", f"{argv[0]}: {error.strerror}")
+        return CommandResult(code, output, "")
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        replace_bytes(Path(path), content, mode)
+
+    def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(limit_bytes)
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        with os.scandir(path) as found:
+            return tuple(
+                RemoteFile(
+                    one.path, one.stat().st_size, one.is_dir(), mtime_s=int(one.stat().st_mtime)
+                )
+                for one in found
+            )
+
+    def send(
+        self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        shutil.copyfile(source, path)
+
+
+def make_environment(
+    shell: Machine, steps: Steps, made: NodeEnvironments, python: str, name: str, gather: Gather
 ) -> str:
-    """Make it on a node, unless it is there; ``python`` is the one below.
+    """Make it on a node or here, unless it is there; ``python`` is the one below.
 
     Raises:
-        BackendError: The node's disk is full, or see `gather`; nothing half remains.
+        BackendError: The disk is full, or see `gather`; nothing half remains.
     """
     if made.find(name) is not None:
+        made.mark_used(name)
         return f"{name} exists."
     asked = [python, "-I", "-c", LISTING]
     base = Base.parse(steps.must(shell, asked, f"{python} does not start"))
@@ -54,44 +99,3 @@ def make_on_node(
         made.drop(folder)
         raise
     return f"{len(house.wheels)} packages."
-
-
-def make_here(
-    python: str,
-    folder: Path,
-    wheels: ScriptWheels,
-    gather: Gather,
-    on_line: Tell,
-    cancelled: Ask,
-) -> None:
-    """Make it on this computer as `make_on_node` does, in ``folder``."""
-    if os.access(folder / "bin/python", os.X_OK):
-        return
-
-    def run(*argv: str) -> str:
-        code, said = run_pip(argv, on_line, cancelled)
-        if code:
-            last = sanitize((said.strip().splitlines() or ["no output"])[-1], 200)
-            raise BackendError(f"{folder} cannot be made: {last.rstrip('.')}.")
-        return said
-
-    base = Base.parse(run(python, "-I", "-c", LISTING))
-    house = gather(base)
-    building = folder.with_name(new_name())
-    own = str(building / "bin/python")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        run(python, "-I", "-m", "venv", "--without-pip", str(building))
-        with (building / "pyvenv.cfg").open("ab") as settings:
-            settings.write(RELOCATABLE)
-        run(own, "-I", "-c", _LAYER, *base.places)
-        if house.wheels:
-            paths = [str(house.folder / one.name) for one in house.wheels]
-            run(wheels.uv(on_line, cancelled), *INSTALL, "--python", own, *paths)
-        # Its Python was removed or upgraded.
-        shutil.rmtree(folder, ignore_errors=True)
-        building.rename(folder)
-    except OSError as error:
-        raise BackendError(f"{folder} cannot be written: {error.strerror}.") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)

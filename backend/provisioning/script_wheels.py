@@ -31,7 +31,7 @@ from backend.provisioning.wheelhouse import (
     UV,
     Ask,
     NoWheel,
-    Tell,
+    OnLine,
     Wheelhouse,
     Wheelhouses,
     finish,
@@ -41,6 +41,8 @@ from backend.provisioning.wheelhouse import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.script import usual_list
 
+OF_SCRIPTS = "-script-"
+"""Part of an environment's name, after the name of the one below."""
 LISTING = """import importlib.metadata, json, platform, sys, sysconfig
 has = {}
 for one in importlib.metadata.distributions():
@@ -98,7 +100,7 @@ class ScriptWheels(Wheelhouses):
         source: Path,
         name: str,
         base: Base,
-        on_line: Tell = lambda line: None,
+        on_line: OnLine = lambda line: None,
         cancelled: Ask = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels that the script in ``source`` needs and ``base`` lacks, and uv's.
@@ -134,7 +136,7 @@ class ScriptWheels(Wheelhouses):
         lines = self._constraints.read_text("utf-8").splitlines()
         return next(line.partition(" ")[0] for line in lines if line.startswith(f"{UV}=="))
 
-    def uv(self, on_line: Tell, cancelled: Ask) -> str:
+    def uv(self, on_line: OnLine, cancelled: Ask) -> str:
         """Return uv for this desktop."""
         beside = Path(sys.executable).with_name(UV)
         if found := str(beside) if os.access(beside, os.X_OK) else shutil.which(UV):
@@ -149,7 +151,7 @@ class ScriptWheels(Wheelhouses):
         return str(home / "bin" / UV)
 
     def _resolved(
-        self, own: Path, base: Base, uv: str, on_line: Tell, cancelled: Ask
+        self, own: Path, base: Base, uv: str, on_line: OnLine, cancelled: Ask
     ) -> Sequence[str]:
         """Return what ``base`` lacks, one requirement a line."""
         stubs, pins, kept = own.parent / "stubs", own.parent / "pins.txt", own.parent / "kept.txt"
@@ -194,7 +196,7 @@ class ScriptWheels(Wheelhouses):
         folder: Path,
         base: Base,
         wanted: Sequence[str],
-        on_line: Tell,
+        on_line: OnLine,
         cancelled: Ask,
     ) -> None:
         """Fetch these requirements and uv into ``folder``; build there what has no wheel."""
@@ -246,7 +248,7 @@ def environment_name(python: str, folder: Path, sha256: str) -> str:
         digest.update(f"{path.name} {len(content)} ".encode() + content)
         if _OWN_PROJECT.search(content):
             digest.update(sha256.encode())
-    return f"{PurePosixPath(python).parents[1].name}-script-{digest.hexdigest()[:16]}"
+    return f"{PurePosixPath(python).parents[1].name}{OF_SCRIPTS}{digest.hexdigest()[:16]}"
 
 
 def _put_stubs(folder: Path, base: Base) -> None:

@@ -9,21 +9,21 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError, Cancelled
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
-from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Shell
+from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Machine
 
-_TELL_S = 0.2
+_REPORT_S = 0.2
 """Shortest interval of reports of bytes and lines; a change of state is reported at once."""
 _OUTPUT_LIMIT = 200_000
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def with_key(news: SetUp, error: BackendError) -> SetUp:
+def with_key(now: SetUp, error: BackendError) -> SetUp:
     """Add the host key at which a set-up stopped, if it did."""
     if isinstance(error, HostKeyUnknown):
-        return replace(news, key=error.key)
+        return replace(now, key=error.key)
     if isinstance(error, HostKeyChanged):
-        return replace(news, key=error.key, accepted=error.accepted)
-    return news
+        return replace(now, key=error.key, accepted=error.accepted)
+    return now
 
 
 class Steps:
@@ -43,7 +43,7 @@ class Steps:
         self._on_change = on_change
         self._cancelled = cancelled
         self._place = -1
-        self._began = self._told = 0.0
+        self._began = self._reported_s = 0.0
 
     def start(self) -> None:
         self._on_change(self._now)
@@ -90,7 +90,7 @@ class Steps:
         begins = sentence.partition(":")[0] != self._step.sentence.partition(":")[0]
         (self._change if begins else self._later)(sentence=sentence)
 
-    def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
+    def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""
         self.line(f"$ {shlex.join(argv)}")
         before = self._step.output
@@ -103,7 +103,7 @@ class Steps:
 
     def must(
         self,
-        shell: Shell,
+        shell: Machine,
         argv: Sequence[str],
         fault: str,
         remedy: str = "",
@@ -133,12 +133,12 @@ class Steps:
 
     def _later(self, **values: str) -> None:
         self._set(**values)
-        if time.monotonic() - self._told >= _TELL_S:
-            self._tell()
+        if time.monotonic() - self._reported_s >= _REPORT_S:
+            self._report()
 
     def _change(self, **values: object) -> None:
         self._set(**values)
-        self._tell()
+        self._report()
 
     def _set(self, **values: object) -> None:
         steps = list(self._now.steps)
@@ -146,6 +146,6 @@ class Steps:
         steps[self._place] = replace(self._step, **values, seconds=seconds)  # type: ignore[arg-type]
         self._now = replace(self._now, steps=tuple(steps))
 
-    def _tell(self) -> None:
-        self._told = time.monotonic()
+    def _report(self) -> None:
+        self._reported_s = time.monotonic()
         self._on_change(self._now)

@@ -1,9 +1,11 @@
-"""Remove from a node what set-up installed, and report the freed bytes."""
+"""Remove from a node what set-up or scripts installed, and report the freed bytes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
@@ -11,11 +13,24 @@ from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.node_environment import STAMP
 from backend.provisioning.provisioner import disk_usage
+from backend.provisioning.script_wheels import OF_SCRIPTS
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine, Shell
 
 _REMOVE_LIMIT_S = 600.0
+
+
+class FoundEnvironment(NamedTuple):
+    """An environment; ``unused_s`` is how long no script used it, or since when it exists."""
+
+    name: str
+    bytes: int
+    unused_s: float
+
+    @property
+    def is_of_scripts(self) -> bool:
+        return OF_SCRIPTS in self.name
 
 
 def remove(entry: NodeEntry, shell: Shell) -> int:
@@ -26,11 +41,10 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
     Raises:
         BackendError: A run has a process there, or something there cannot be ended or removed.
     """
-    home = _home(entry)
+    home = home_of(entry)
     _refuse_strange(shell, home.path)
-    place = _place(entry, shell)
+    place = refuse_running_of(entry, shell, [home.path])
     if place is not None:
-        _refuse_running(entry.name, shell, place)
         # First what would restart it, then the agent, however it was started.
         shell.run(agent_commands.leave(place))
         if not shell.run(agent_commands.stop(place)).ok:
@@ -42,45 +56,33 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
     return _remove(shell, home.path)
 
 
-def environments(entry: NodeEntry, shell: Shell) -> dict[str, int]:
-    """Return the environments on a node by name, with their size in bytes on disk."""
-    folder = _home(entry).environments
+def environments(shell: Machine, home: NodeHome) -> tuple[FoundEnvironment, ...]:
+    """Return the environments on a node, or here, by name."""
     try:
-        found = shell.listing(str(folder))
+        found = shell.listing(str(home.environments))
     except FileNotFoundError:
-        return {}
-    names = sorted(PurePosixPath(one.path).name for one in found if one.is_folder)
-    return {n: disk_usage(shell, str(folder / n)) for n in names if not n.startswith(".")}
+        return ()
+    # By the machine's own clock.
+    now_s = int(shell.run(["date", "+%s"]).out)
+    return tuple(
+        FoundEnvironment(one.name, disk_usage(shell, one.path), max(0, now_s - one.mtime_s))
+        for one in sorted(found, key=lambda one: one.name)
+        if one.is_folder and not one.name.startswith(".")
+    )
 
 
-def remove_environment(entry: NodeEntry, shell: Shell, name: str) -> int:
-    """Remove an environment that is no longer used, with the wheels that no other one uses.
-
-    Returns the bytes freed.
-
-    Raises:
-        BackendError: It is the node's current one, does not exist, or is used by a run.
-    """
-    if entry.installation is not None and name == entry.installation.environment:
-        raise BackendError(
-            f"{name} is the environment that {entry.name} trains with.",
-            "Remove the whole node, or set it up with a newer Ringmaster first.",
-        )
-    if name not in environments(entry, shell):
-        raise BackendError(f"{entry.name} has no environment {name}.")
-    place = _place(entry, shell)
-    if place is not None:
-        _refuse_running(entry.name, shell, place)
-    home = _home(entry)
-    freed = _remove(shell, home.environments / name)
-    used = {wheel for other in environments(entry, shell) for wheel in _wheels(shell, home, other)}
+def remove_environments(shell: Machine, home: NodeHome, names: Iterable[str]) -> int:
+    """Remove environments, and the wheels that no other one has; return the bytes freed."""
+    freed = sum(_remove(shell, home.environments / name) for name in names)
+    left = [one.name for one in environments(shell, home)]
+    used = {wheel for name in left for wheel in _wheels(shell, home, name)}
     for one in shell.listing(str(home.wheels)):
-        if PurePosixPath(one.path).name not in used:
+        if one.name not in used:
             freed += _remove(shell, PurePosixPath(one.path))
     return freed
 
 
-def _wheels(shell: Shell, home: NodeHome, environment: str) -> list[str]:
+def _wheels(shell: Machine, home: NodeHome, environment: str) -> list[str]:
     try:
         stamp = json.loads(shell.read(str(home.environments / environment / STAMP)))
         return [str(name) for name in stamp["wheels"]]
@@ -89,7 +91,7 @@ def _wheels(shell: Shell, home: NodeHome, environment: str) -> list[str]:
         return []
 
 
-def _home(entry: NodeEntry) -> NodeHome:
+def home_of(entry: NodeEntry) -> NodeHome:
     if entry.facts is None:
         raise BackendError(
             f"{entry.name} was never inspected, so nothing of Ringmaster is known on it."
@@ -97,7 +99,7 @@ def _home(entry: NodeEntry) -> NodeHome:
     return NodeHome(PurePosixPath(entry.facts.home))
 
 
-def _place(entry: NodeEntry, shell: Shell) -> AgentPlace | None:
+def _place(entry: NodeEntry, shell: Machine) -> AgentPlace | None:
     """Return the agent's paths; None if nothing is left that could run it."""
     if entry.facts is None or entry.installation is None:
         return None
@@ -110,13 +112,26 @@ def _place(entry: NodeEntry, shell: Shell) -> AgentPlace | None:
     return None
 
 
-def _refuse_running(name: str, shell: Shell, place: AgentPlace) -> None:
-    answer = shell.run(agent_commands.runs(place))
-    if runs := answer.out.split():
-        raise BackendError(
-            f"{name} still has processes of {', '.join(runs)}, so nothing was removed.",
-            "Stop that job, or wait for its end.",
-        )
+def refuse_running(
+    name: str, shell: Machine, python: str, bundle: str, folders: Iterable[PurePosixPath]
+) -> None:
+    """Refuse to remove folders that runs on ``name`` use; ``python`` and ``bundle`` are its own."""
+    for folder in folders:
+        if runs := shell.run(agent_commands.runs(python, bundle, folder)).out.split():
+            raise BackendError(
+                f"{name} still has processes of {', '.join(runs)}, so nothing was removed.",
+                "Stop that job, or wait for its end.",
+            )
+
+
+def refuse_running_of(
+    entry: NodeEntry, shell: Machine, folders: Iterable[PurePosixPath]
+) -> AgentPlace | None:
+    """Refuse to remove folders of a node that runs use; return the paths of its agent, if any."""
+    place = _place(entry, shell)
+    if place is not None:
+        refuse_running(entry.name, shell, place.python, place.bundle, folders)
+    return place
 
 
 def _refuse_strange(shell: Shell, folder: PurePosixPath) -> None:
@@ -131,7 +146,7 @@ def _refuse_strange(shell: Shell, folder: PurePosixPath) -> None:
         )
 
 
-def _remove(shell: Shell, folder: PurePosixPath) -> int:
+def _remove(shell: Machine, folder: PurePosixPath) -> int:
     size = disk_usage(shell, str(folder))
     done = shell.run(["rm", "-rf", "--", str(folder)], limit_s=_REMOVE_LIMIT_S)
     if not done.ok:

@@ -18,7 +18,7 @@ from backend.base.log import suppress
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel
 from backend.records.base.layout import NodeHome
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine
 
 LEAST_NODES = 3
 """With fewer nodes, the way over the data root is longer."""
@@ -40,13 +40,13 @@ class Relay:
 
     def bring(
         self,
-        shell: Shell,
+        shell: Machine,
         steps: Steps,
         data_root: str,
         source: Path,
         wheel: Wheel,
         target: str,
-        tell: Callable[[int, int], None],
+        on_bytes: Callable[[int, int], None],
     ) -> int | None:
         """Bring a wheel to ``target`` on a node; return the bytes sent by this desktop.
 
@@ -63,7 +63,7 @@ class Relay:
             if wheel not in self._there:
                 try:
                     self._prepare(shell, steps, folder, data_root)
-                    shell.send(source, place, tell)
+                    shell.send(source, place, on_bytes)
                 except Cancelled:
                     raise
                 except BackendError as error:
@@ -75,7 +75,7 @@ class Relay:
         copied = steps.run(shell, ["cp", "--", place, target], _COPY_LIMIT_S)
         return sent if copied.ok else None
 
-    def clear(self, shell: Shell) -> None:
+    def clear(self, shell: Machine) -> None:
         """Remove the wheels from the data root; a later set-up removes what cannot be reached."""
         with suppress(BackendError):
             shell.run(["rm", "-rf", "--", str(self._place(self.used_by))], limit_s=_COPY_LIMIT_S)
@@ -83,7 +83,7 @@ class Relay:
     def _place(self, data_root: str) -> PurePosixPath:
         return NodeHome.shared_in(PurePosixPath(data_root)).path / self._folder
 
-    def _prepare(self, shell: Shell, steps: Steps, folder: PurePosixPath, data_root: str) -> None:
+    def _prepare(self, shell: Machine, steps: Steps, folder: PurePosixPath, data_root: str) -> None:
         if self.used_by:
             return
         steps.must(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")

@@ -49,12 +49,12 @@ _CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 _TAGS = ("manylinux_2_{}", range(28, 16, -1), ("manylinux2014", "manylinux2010", "manylinux1"))
 PINNED = ("--no-deps",)
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
 
 Ask = Callable[[], bool]
-Tell = Callable[[str], None]
+OnLine = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Wheelhouses:
         self,
         target: WheelTarget,
         horovod: HorovodWheel | None,
-        on_line: Tell = lambda line: None,
+        on_line: OnLine = lambda line: None,
         cancelled: Ask = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels for a target, from this desktop's disk if they are complete there.
@@ -147,7 +147,7 @@ class Wheelhouses:
         house: Wheelhouse,
         target: WheelTarget,
         package: str,
-        on_line: Tell = lambda line: None,
+        on_line: OnLine = lambda line: None,
         cancelled: Ask = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels of a package, and of what it needs, that ``house`` lacks.
@@ -179,7 +179,7 @@ class Wheelhouses:
         return self._once(home, fetch, on_line, cancelled)
 
     def _once(
-        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: Tell, cancelled: Ask
+        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: OnLine, cancelled: Ask
     ) -> Wheelhouse:
         """Return the wheelhouse in ``home``; if it is not complete, fetch it."""
         try:
@@ -198,7 +198,7 @@ class Wheelhouses:
         target: WheelTarget,
         horovod: HorovodWheel | None,
         requirements: Sequence[str],
-        on_line: Tell,
+        on_line: OnLine,
         cancelled: Ask,
     ) -> Wheelhouse:
         # Kept between tries: pip uses what is there already, and torch has 190 MB.
@@ -232,7 +232,7 @@ class Wheelhouses:
         target: WheelTarget,
         wanted: Sequence[str],
         options: Sequence[str],
-        on_line: Tell,
+        on_line: OnLine,
         cancelled: Ask,
     ) -> None:
         pattern, minors, older = _TAGS
@@ -353,7 +353,7 @@ def _requirement(file_name: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
+def locked(path: Path, on_line: OnLine, cancelled: Ask) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         waiting = False
@@ -367,7 +367,7 @@ def locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
                 waiting = True
                 if cancelled():
                     raise Cancelled from None
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
         yield
     finally:
         os.close(descriptor)
@@ -375,7 +375,7 @@ def locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
 
 def run_pip(
     argv: Sequence[str],
-    on_line: Tell,
+    on_line: OnLine,
     cancelled: Ask,
     cwd: Path | None = None,
     variables: Mapping[str, str] = {},
@@ -411,7 +411,7 @@ def run_pip(
                 if cancelled():
                     raise Cancelled
                 try:
-                    line = lines.get(timeout=_LOOK_S)
+                    line = lines.get(timeout=_POLL_S)
                 except queue.Empty:
                     continue
                 if line is None:

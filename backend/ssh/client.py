@@ -52,7 +52,7 @@ _CLOSE_LIMIT_S = 2.0
 _KEEPALIVE_S = 15
 _GRACE_S = 2.0
 _NEXT_SESSION_S = 5.0
-_SESSION_LOOK_S = 0.02
+_SESSION_POLL_S = 0.02
 _AGENT_LIMIT_S = 30.0
 """The user may have to confirm, or to touch a security key."""
 _SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
@@ -230,7 +230,7 @@ class SshShell:
                     raise LoginRefused(*ssh_errors.no_session(self._who, error.text)) from error
                 else:
                     # sshd counts a session until its processes have ended.
-                    time.sleep(_SESSION_LOOK_S)
+                    time.sleep(_SESSION_POLL_S)
 
     def _opened_sftp(self) -> Any:
         if self._sftp is not None:
@@ -555,13 +555,13 @@ def _lookup(ssh_config: Path | None) -> Lookup:
             raise unreadable(file, error) from error
         settings.parse(StringIO(readable(text)))
 
-    def look_up(address: NodeAddress) -> dict[str, Any]:
+    def settings_of(address: NodeAddress) -> dict[str, Any]:
         try:
             return dict(settings.lookup(address.host))
         except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
             raise unreadable(files[0], error) from error
 
-    return look_up
+    return settings_of
 
 
 def _close(connections: Sequence[Any]) -> None:

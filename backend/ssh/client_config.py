@@ -58,9 +58,9 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
         ) from error
     if done.returncode:
         lines = os.fsdecode(done.stderr).splitlines()
-        told = "; ".join(line.strip(" .") for line in lines if ": terminating, " not in line)
+        message = "; ".join(line.strip(" .") for line in lines if ": terminating, " not in line)
         raise BackendError(
-            f"ssh refuses its settings for {sanitize(address.host)}: “{sanitize(told, 300)}”.",
+            f"ssh refuses its settings for {sanitize(address.host)}: “{sanitize(message, 300)}”.",
             _REMEDY,
         )
     found: dict[str, Any] = {"identityfile": []}
@@ -158,5 +158,5 @@ def _match(words: list[str]) -> str:
 
 def unreadable(file: Path, error: BaseException) -> BackendError:
     """Return the error for settings that paramiko's parser refuses."""
-    told = sanitize(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
-    return BackendError(f"The SSH settings in {file} cannot be used: {told}.", _REMEDY)
+    message = sanitize(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
+    return BackendError(f"The SSH settings in {file} cannot be used: {message}.", _REMEDY)

@@ -36,14 +36,13 @@ class CommandResult:
         return last_said(self.err or self.out) or f"it ended with code {self.code}"
 
 
-class Shell(Protocol):
-    """One open connection to one node. Every call may raise `Unreachable`."""
+class Machine(Protocol):
+    """A node, or this computer: what needs no connection."""
 
     def run(
         self,
         argv: Sequence[str],
         *,
-        input: bytes = b"",
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
@@ -66,6 +65,20 @@ class Shell(Protocol):
         self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
         """Send a file under a temporary name, then rename it; ``on_bytes(done, total)``."""
+
+
+class Shell(Machine, Protocol):
+    """One open connection to one node. Every call may raise `Unreachable`."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",
+        limit_s: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        """Run a command, with ``input`` for it to read, and wait for its end."""
 
     def fetch(
         self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None

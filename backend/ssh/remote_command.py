@@ -34,7 +34,7 @@ _ODD = re.compile(rb"[^ -~]|['\\\\!]")
 expands history at ``!``, fish reads a backslash as an escape."""
 _WORD_LENGTH = 500
 """csh refuses words of some 10 KB; such a character becomes five."""
-_SENDING_LOOK_S = 0.02
+_SENDING_POLL_S = 0.02
 """Polling interval while input is left, because waiting for the send window is not possible."""
 
 
@@ -100,7 +100,7 @@ class Stream:
     def end(self) -> None:
         """End the stream: the last line may have no line end."""
         if self._line:
-            self._tell()
+            self._pass_lines()
 
     def _begins(self) -> bool:
         before, found, after = self._pending.partition(self._mark + b"\n")
@@ -119,12 +119,12 @@ class Stream:
         *lines, last = piece.split(b"\n")
         for line in lines:
             self._line += line
-            self._tell()
+            self._pass_lines()
         self._line += last
         if len(self._line) > _LINE_LIMIT_BYTES:
-            self._tell()
+            self._pass_lines()
 
-    def _tell(self) -> None:
+    def _pass_lines(self) -> None:
         line, self._line = self._line, bytearray()
         if self._on_line is not None:
             self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
@@ -172,8 +172,8 @@ def execute(
     left = memoryview(input)
     if not left:
         channel.shutdown_write()
-    with selectors.DefaultSelector() as news:
-        news.register(channel, selectors.EVENT_READ)
+    with selectors.DefaultSelector() as ready:
+        ready.register(channel, selectors.EVENT_READ)
         while out.code is None or err.code is None:
             # Read this flag first: data that arrives meanwhile is read in the next round.
             is_over = channel.eof_received or channel.closed
@@ -187,7 +187,7 @@ def execute(
             if left and channel.send_ready():
                 left = _send(channel, left)
                 continue
-            news.select(min(remaining_s, _SENDING_LOOK_S) if left else remaining_s)
+            ready.select(min(remaining_s, _SENDING_POLL_S) if left else remaining_s)
     return Ended(out, err, out.code)
 
 

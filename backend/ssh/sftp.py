@@ -259,11 +259,11 @@ class SftpFiles:
             yield
         except BaseException as error:
             # An error reported by the node, not a broken connection.
-            told = isinstance(error, OSError) and not isinstance(
+            is_refusal = isinstance(error, OSError) and not isinstance(
                 error, (TimeoutError, ConnectionError)
             )
             # Measured before the incomplete file is removed, while the disk is still full.
-            fault = self._write_fault(error, path, folder, size) if told else None
+            fault = self._write_fault(error, path, folder, size) if is_refusal else None
             with suppress(OSError, EOFError):
                 self._client.remove(fresh)
             if fault is None:

@@ -26,7 +26,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training.data import TrainingOrder, spans
-from backend.training.leader import LOOK_S, Leader, say_trained
+from backend.training.leader import POLL_S, Leader, say_trained
 from backend.training.loop import make_optimizer, served, trained
 from backend.training.parameter_server import ParameterServer, picked, shards
 from backend.training.step_recorder import PendingStep
@@ -267,7 +267,7 @@ class AsyncServer(Leader):
         """Wait a moment; return whether this epoch's batches are done."""
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         with self._changed:
-            self._changed.wait(LOOK_S)
+            self._changed.wait(POLL_S)
             self._check()
             if self._config.strategy.setting("policy") == "quorum" and not self._drops:
                 busy = {worker for worker, _ in self._portions} | self._given.keys()

@@ -39,7 +39,7 @@ from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
-LOOK_S = 0.1
+POLL_S = 0.1
 _WAIT_S = 5.0
 """A worker without a task asks again: its guard sees that it is not hung."""
 
@@ -210,7 +210,7 @@ class Leader(ABC):
         while True:
             self._beat.beat(Phase.WAITING_FOR_OTHERS)
             with self._changed:
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
                 self._check()
                 done = len(self._values)
                 if not judging.is_over and self._services.watcher.wanted:
@@ -228,7 +228,7 @@ class Leader(ABC):
             self._is_paused = True
             while not self._live <= self._resting:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
                 self._check()
 
     def _resume(self) -> None:
@@ -243,7 +243,7 @@ class Leader(ABC):
             self._changed.notify_all()
             while self._live:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Leader(ABC):
             self._changed.notify_all()
             while self._wanted & self._live:
                 self._beat.beat(Phase.SAVING)
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
                 self._check()
             return [self._states[worker] for worker in sorted(self._states)]
 
@@ -348,7 +348,7 @@ class Leader(ABC):
                 if worker not in self._resting:
                     self._resting.add(worker)
                     self._changed.notify_all()
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
         finally:
             self._resting.discard(worker)
 

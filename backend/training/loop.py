@@ -404,8 +404,8 @@ class Trainer:
             # A stop inside the validation is resumed at its beginning, and a loader may draw random
             # numbers for each sample: the checkpoint needs those from before.
             self._random_to_keep = random_state(self.device)
-            tell = self.workers.reporter.evaluating_at if self.workers is not None else None
-            result = self._evaluation.run(self._model, lambda: self._progress.wants_stop, tell)
+            seen = self.workers.reporter.evaluating_at if self.workers is not None else None
+            result = self._evaluation.run(self._model, lambda: self._progress.wants_stop, seen)
             if result is None:
                 return True
             self._random_to_keep = None

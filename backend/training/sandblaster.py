@@ -32,7 +32,7 @@ from backend.records.jobs.heartbeat import Phase
 from backend.training.checkpoint_content import freeze, frozen, random_state
 from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
-from backend.training.leader import LOOK_S, Leader, say_trained
+from backend.training.leader import POLL_S, Leader, say_trained
 from backend.training.parameter_server import trains
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
@@ -129,7 +129,7 @@ class Sandblaster(Leader):
             self._changed.notify_all()
             while not portions.is_over:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(LOOK_S)
+                self._changed.wait(POLL_S)
                 self._check()
                 if self._services.watcher.wanted:
                     self._portions = Handout(0)

@@ -46,7 +46,7 @@ from backend.training.script_metrics import Point, ScriptMetrics
 
 STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
-_LOOK_S = 2.0
+_POLL_S = 2.0
 _TERM_S = 5.0
 _FULL_TERM_S = 1.0
 _TAIL_BYTES = 16_384
@@ -160,11 +160,11 @@ class Script:
         """
         seen: object = None
         reading: Future[None] | None = None
-        looked, stop_at = -_LOOK_S, 0.0
+        polled, stop_at = -_POLL_S, 0.0
         while child.poll() is None:
             now = time.monotonic()
-            if now >= looked + _LOOK_S:
-                looked = now
+            if now >= polled + _POLL_S:
+                polled = now
                 if (progress := self._progress(child.pid)) != seen:
                     seen = progress
                     self._beat.beat(Phase.RUNNING)

@@ -31,7 +31,6 @@ class Simulator:
 
     def __init__(self, launch: Launch, delays: Delays) -> None:
         config = self._config = launch.config
-        self._delays = delays
         beat = RankHeartbeat.inherited()
         device = torch.device("cpu")
         subject = open_subject(launch, device, 0, beat)

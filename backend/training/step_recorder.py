@@ -122,7 +122,7 @@ class StepRecorder:
                     )
                 )
         if culprit is not None:
-            self._tell_no_number(facts, step_result.losses, culprit)
+            self._report_no_number(facts, step_result.losses, culprit)
         else:
             self._watch_divergence(facts, step_result.loss)
 
@@ -161,7 +161,7 @@ class StepRecorder:
             self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
         return {name: value for name, value in metrics.items() if name not in left_out}
 
-    def _tell_no_number(self, facts: PendingStep, losses: Sequence[float], culprit: int) -> None:
+    def _report_no_number(self, facts: PendingStep, losses: Sequence[float], culprit: int) -> None:
         what = "NaN" if math.isnan(losses[culprit]) else "infinite"
         whose = f" of rank {culprit}" if any(map(math.isfinite, losses)) else ""
         sentence = f"The loss{whose} became {what} at step {facts.step}"

@@ -27,7 +27,7 @@ class StopWatcher:
         self._closed = threading.Event()
         # A request from before the rank's start counts before the first step; a thread may be too
         # late.
-        self._look()
+        self._check()
         self._thread = threading.Thread(target=self._watch, name="stop-watcher", daemon=True)
         self._thread.start()
 
@@ -36,9 +36,9 @@ class StopWatcher:
 
     def _watch(self) -> None:
         while not self.wanted and not self._closed.wait(INTERVAL_S):
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         # A share that is away for a while must not end the job; the next poll tries again.
         with suppress(OSError):
             if stop_requested(self._lock, self._run):

@@ -115,8 +115,9 @@ class LocalShell:
         self._look()
         with os.scandir(path) as found:
             return tuple(
-                RemoteFile(one.path, one.stat(follow_symlinks=False).st_size, one.is_dir())
+                RemoteFile(one.path, of.st_size, one.is_dir(), mtime_s=int(of.st_mtime))
                 for one in found
+                if (of := one.stat(follow_symlinks=False))
             )
 
     def send(

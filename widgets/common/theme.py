@@ -245,7 +245,6 @@ DARK = Theme(
         "#76CDF6",
     ),
 )
-CURVE_NAMES = ("blue", "orange", "teal", "pink", "olive", "violet", "red", "sky")
 SOLID_CURVES = 4
 """Curves after these are dashed: their lightness repeats, and a print is grey."""
 CURVE_DASH = (6.0, 3.0)
@@ -264,7 +263,7 @@ R_CELL, R_CONTROL, R_CARD = 4, 6, 10
 
 # Heights of controls and rows.
 CONTROL_H, SEGMENTED_H, SEGMENTED_SMALL_H, BIG_H, TARGET_MIN = 32, 28, 26, 42, 28
-ROW_H, ROW_COMPACT_H, TABLE_ROW_H, TABLE_ROW_COMPACT_H, RACK_ROW_H = 52, 36, 36, 30, 54
+ROW_H, TABLE_ROW_H, TABLE_ROW_COMPACT_H, RACK_ROW_H = 52, 36, 30, 54
 HEADER_H, TABS_H = 60, 36
 
 # Icons, and the frame of the window.
@@ -275,8 +274,8 @@ FORM_MAX_W, TEXT_MAX_CHARS = 860, 90
 RAIL_BELOW_W, ONE_PANE_BELOW_W, WIDE_FROM_W = 1180, 1000, 2400
 FOCUS_W = 2
 
-# The duration of every animation, and the longest one.
-PANE_MS, TURN_MS, TOAST_MS = 120, 1200, 6000
+# Durations of animations.
+TURN_MS, TOAST_MS = 1200, 6000
 
 TYPE: dict[str, tuple[int, int]] = {
     "wall": (96, 600),

@@ -99,11 +99,11 @@ def share_width(view: QTableView, taker: int, *, equally: bool = False) -> None:
 
 
 class WholeNames(QObject):
-    """Hide columns of ``spare``, in this order, while the texts of column ``taker`` do not fit."""
+    """Hide columns of ``spare``, in this order, while the texts of the others do not fit."""
 
-    def __init__(self, view: QTableView, taker: int, spare: Sequence[int]) -> None:
+    def __init__(self, view: QTableView, spare: Sequence[int]) -> None:
         super().__init__(view)
-        self._view, self._taker, self._spare = view, taker, spare
+        self._view, self._spare = view, spare
         view.viewport().installEventFilter(self)
         view.model().modelReset.connect(self.fit)
 

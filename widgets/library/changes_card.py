@@ -35,12 +35,12 @@ class ChangesCard(Card):
         self._show(older, newer, sentence, "")
 
     def show_changes(self, found: VersionChanges) -> None:
-        told = [
+        counts = [
             _files(found.changed, "changed"),
             _files(found.added, "new"),
             _files(found.removed, "gone"),
         ]
-        words = " · ".join(filter(None, told)) or "All files are the same."
+        words = " · ".join(filter(None, counts)) or "All files are the same."
         self._show(found.older, found.newer, words, found.text)
 
     def changeEvent(self, event: QEvent) -> None:

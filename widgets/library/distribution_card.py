@@ -144,10 +144,10 @@ class ValuesCard(Card):
 
     def _say_odd(self, channel: ChannelStatistics) -> None:
         counts = ((channel.nan_count, "NaN"), (channel.inf_count, "infinite"))
-        told = ", ".join(f"{formats.count(count)} {word}" for count, word in counts if count)
-        tone: Tone = "warn" if told else "text3"
+        not_finite = ", ".join(f"{formats.count(count)} {word}" for count, word in counts if count)
+        tone: Tone = "warn" if not_finite else "text3"
         self._odd.set_tone(tone)
-        self._odd.setText(told or "none NaN, none infinite")
+        self._odd.setText(not_finite or "none NaN, none infinite")
 
 
 def titles(preview: Preview) -> list[str]:

@@ -46,13 +46,13 @@ class ImportDialog(Dialog):
     """One dialog for the three kinds.
 
     Signals:
-        look_requested: The path in From changed; answer with `show_found`.
+        guess_requested: The path in From changed; answer with `show_found`.
         import_requested: An `ImportRequest`; answer with `show_progress`, then `accept` or
             `show_error`.
         cancel_requested: Cancel the running import.
     """
 
-    look_requested = Signal(str)
+    guess_requested = Signal(str)
     import_requested = Signal(object)
     cancel_requested = Signal()
 
@@ -116,7 +116,7 @@ class ImportDialog(Dialog):
         (self._name if source else self._source).setFocus()
 
     def show_found(self, source: str, found: ImportGuess) -> None:
-        """Take a guess at the contents of the path of `look_requested`."""
+        """Take a guess at the contents of the path of `guess_requested`."""
         if source != self._path():
             return
         self._is_looking = False
@@ -160,7 +160,7 @@ class ImportDialog(Dialog):
         """Inspect the path; until the answer nothing can be imported."""
         self._pause.stop()
         if self._path():
-            self.look_requested.emit(self._path())
+            self.guess_requested.emit(self._path())
 
     def _path(self) -> str:
         return self._source.text().strip()

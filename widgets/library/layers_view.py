@@ -137,7 +137,7 @@ class LayersView(QWidget):
         table.horizontalHeader().setSortIndicatorClearable(True)
         table.setSortingEnabled(True)
         # A tool tip of the graph has the rest.
-        WholeNames(table, 0, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
+        WholeNames(table, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
         rows = QWidget()

@@ -192,7 +192,7 @@ class LibraryDetail(QWidget):
         if self._choose_known():
             # A model may have been built without data until now.
             self._shown_for.pop("check", None)
-        self._look_inside()
+        self._show_inside()
 
     def choose_partner(self, kind: Kind, name: str) -> None:
         """Preview with this dataset or loader, at once or when the page becomes visible."""
@@ -200,7 +200,7 @@ class LibraryDetail(QWidget):
         box.choose(name)
         self._offer.hide()
         self._shown_for.pop("samples", None)
-        self._look_inside()
+        self._show_inside()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
         """Show the number of jobs that use each version."""
@@ -258,8 +258,8 @@ class LibraryDetail(QWidget):
             ]
             for button, one in zip(buttons, offers, strict=True):
                 button.clicked.connect(one.act)
-            looks, _, details = offers[0].text.partition(": ")
-            self._offer.set_finding("idle", looks, details, icon="magic-wand")
+            shape, _, details = offers[0].text.partition(": ")
+            self._offer.set_finding("idle", shape, details, icon="magic-wand")
             self._offer.set_actions(buttons)
             self._offer.show()
 
@@ -438,13 +438,13 @@ class LibraryDetail(QWidget):
         self._go.setVisible(key in _TRIED)
         self._trial.samples.filter.setVisible(key == "samples")
         self._go.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
-        self._look_inside()
+        self._show_inside()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._look_inside()
+        self._show_inside()
 
-    def _look_inside(self) -> None:
+    def _show_inside(self) -> None:
         """Request the content of the open tab, once, and only while it is visible."""
         key, reference = self._tabs.key(), self._reference()
         if key == "statistics":
@@ -545,7 +545,7 @@ class LibraryDetail(QWidget):
             self._shown_for = {self._tabs.key(): self._reference()}
             self._request_trial()
         else:
-            self._look_inside()
+            self._show_inside()
 
     @Slot()
     def _request_trial(self) -> None:

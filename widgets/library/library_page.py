@@ -62,14 +62,14 @@ class LibraryPage(QWidget):
         gallery_requested: Choose from the gallery.
         plan_requested: Open the depth planner, which makes a model.
         weights_dropped: Reference of a model, and the path of a file of weights.
-        look_requested: Read the items: the page came to the front, or reading failed before.
+        refresh_requested: Read the items: the page came to the front, or reading failed before.
     """
 
     import_requested = Signal(str)
     gallery_requested = Signal()
     plan_requested = Signal()
     weights_dropped = Signal(str, str)
-    look_requested = Signal()
+    refresh_requested = Signal()
 
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -220,7 +220,7 @@ class LibraryPage(QWidget):
         self._empty.pressed.connect(self._import_new)
         self._empty.other_pressed.connect(self.gallery_requested)
         self._unread = EmptyState(words.icon, "")
-        self._unread.pressed.connect(self._look_again)
+        self._unread.pressed.connect(self._refresh)
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._unknown = EmptyState(words.icon, "Opening…")
@@ -268,7 +268,7 @@ class LibraryPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not event.spontaneous():
-            self.look_requested.emit()
+            self.refresh_requested.emit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -326,9 +326,9 @@ class LibraryPage(QWidget):
         self._right.setCurrentWidget(self._unread)
 
     @Slot()
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
         self._say_reading()
-        self.look_requested.emit()
+        self.refresh_requested.emit()
 
     @Slot()
     def _take_offer(self) -> None:

@@ -107,8 +107,8 @@ class SamplesView(QWidget):
         self._classes_word.setText(f"{word}, {odd} rare" if odd else word)
         self._classes_word.set_tone("warn" if odd else "text3")
         self._values.show_preview(preview)
-        is_told = bool(classes or preview.samples or preview.statistics)
-        self._side_scroll.setVisible(is_told)
+        has_facts = bool(classes or preview.samples or preview.statistics)
+        self._side_scroll.setVisible(has_facts)
         self.show_class("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:

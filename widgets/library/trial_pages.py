@@ -27,7 +27,7 @@ from widgets.library.statistics_view import StatisticsView
 _SHOWN = 6
 _NAME_CHARS = 40
 _EMPTY, _QUESTION = 1, 2
-_NOT_LOOKED = (
+_NOT_READ = (
     "No preview yet",
     "A loader reads the files and shows samples, classes and possible problems.",
 )
@@ -103,7 +103,7 @@ class TrialPages:
 
     def say_not_yet(self) -> None:
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", *_NOT_LOOKED)
+            empty.say("database", *_NOT_READ)
         self._no_check.say("cube", *_NOT_CHECKED)
         self._no_layers.say("stack", *_NO_LAYERS)
 
@@ -114,7 +114,7 @@ class TrialPages:
             if pages.currentIndex() == _QUESTION:
                 pages.setCurrentIndex(_EMPTY)
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
+            empty.say("database", "Reading the samples…", _NOT_READ[1])
         self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
         self._no_layers.say("stack", "Reading the layers…", _NO_LAYERS[1])
 

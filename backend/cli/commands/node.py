@@ -34,6 +34,7 @@ from backend.services.context.container import Services
 if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
 
+_DAY_S = 86400.0
 _Name = Annotated[str, Word("NAME")]
 _MaybeName = Annotated[str, Word("NAME", "default: all nodes")]
 
@@ -187,21 +188,21 @@ class SetUpSteps:
         self._newest: dict[str, SetUp] = {}
         self._waits: dict[str, str] = {}
 
-    def hear(self, news: SetUp) -> None:
-        before = self._newest.get(news.node)
-        self._newest[news.node] = news
-        for number, step in enumerate(news.steps):
+    def hear(self, now: SetUp) -> None:
+        before = self._newest.get(now.node)
+        self._newest[now.node] = now
+        for number, step in enumerate(now.steps):
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state:
                 self._say(
-                    Note(f"{news.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
                 )
             if step.state is StepState.RUNNING and step.sentence:
                 # Of a count of bytes, only its beginning.
                 what = step.sentence.partition(":")[0]
-                if self._waits.get(news.node) != what:
-                    self._waits[news.node] = what
-                    self._say(Note(f"{news.node}  {step.title:<9}      …    {step.sentence}"))
+                if self._waits.get(now.node) != what:
+                    self._waits[now.node] = what
+                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.sentence}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
@@ -325,6 +326,42 @@ def orphans(
             rows,
             "No process of an ended run remains." if end else "There are none.",
         ),
+    )
+
+
+@command("node environments")
+def environments(
+    services: Services,
+    name: _Name,
+    environment: Annotated[tuple[str, ...], Word("ENVIRONMENT", "default: all")] = (),
+    *,
+    unused: Annotated[
+        float | None, Word("DAYS", "only those of scripts that no job used for so long")
+    ] = None,
+    remove: Annotated[bool, "remove those that are named, or unused for so long"] = False,
+) -> Answer:
+    """The Python environments on a node, of which each list of packages of a script has one."""
+    found = [
+        one
+        for one in services.set_up.environments(name)
+        if not environment or one.name in environment
+        if unused is None or (one.is_of_scripts and one.unused_s >= _DAY_S * unused)
+    ]
+    if not remove:
+        rows = ((one.name, in_bytes(one.bytes), f"{one.unused_s / _DAY_S:.0f}") for one in found)
+        head = ("ENVIRONMENT", "SIZE", "DAYS UNUSED")
+        return Answer(
+            [one._asdict() for one in found], Table(head, rows, f"{name} has no such environment.")
+        )
+    if not environment and unused is None:
+        raise BackendError(
+            "It is not said which environments to remove.", "Name them, or give --unused DAYS."
+        )
+    names = [one.name for one in found] if unused is not None else environment
+    freed = services.set_up.remove_environments(name, names) if names else 0
+    count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
+    return Answer(
+        {"removed": names, "bytes": freed}, f"Removed {count}: {in_bytes(freed)} on {name}."
     )
 
 

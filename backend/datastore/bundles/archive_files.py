@@ -87,9 +87,11 @@ def write_bundle(
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
-            tell = _Told(progress, sum(part.size_bytes for part in parts), "Writing the bundle")
+            on_bytes = _ByteCount(
+                progress, sum(part.size_bytes for part in parts), "Writing the bundle"
+            )
             for part in (first, *parts):
-                _write_part(archive, part, tell)
+                _write_part(archive, part, on_bytes)
             archive.comment = _SEAL + b"0" * _DIGITS
         _seal(partial)
         _put_in_place(partial, target, overwrite)
@@ -103,7 +105,7 @@ def write_bundle(
     return target
 
 
-def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, tell: _Told) -> None:
+def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: _ByteCount) -> None:
     entry = zipfile.ZipInfo(part.path, _DATE)
     entry.create_system = 3
     mode = FILE_MODE | 0o111 if part.is_executable else FILE_MODE
@@ -114,7 +116,7 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, tell: _Told) -> N
         while piece := file.read(CHUNK_BYTES):
             digest.update(piece)
             out.write(piece)
-            tell(len(piece))
+            on_bytes(len(piece))
     if digest.hexdigest() != part.sha256:
         raise BackendError(
             f"{files_text(part.path)} does not match its record: its contents have changed.",
@@ -137,7 +139,7 @@ def _seal(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _digest_but_seal(file: IO[bytes], tell: _Told | None = None) -> str:
+def _digest_but_seal(file: IO[bytes], on_bytes: _ByteCount | None = None) -> str:
     """Return the SHA-256 of everything except the digits at the end."""
     left = file.seek(0, os.SEEK_END) - _DIGITS
     file.seek(0)
@@ -145,8 +147,8 @@ def _digest_but_seal(file: IO[bytes], tell: _Told | None = None) -> str:
     while left > 0 and (piece := file.read(min(CHUNK_BYTES, left))):
         digest.update(piece)
         left -= len(piece)
-        if tell is not None:
-            tell(len(piece))
+        if on_bytes is not None:
+            on_bytes(len(piece))
     return digest.hexdigest()
 
 
@@ -189,7 +191,7 @@ class VerifiedArchive:
         """Write one file, which must still be the verified one."""
         wanted = self.manifest.files[name]
         digest = hashlib.sha256()
-        tell = _Told(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
+        on_bytes = _ByteCount(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(self._entries[name]) as entry,
@@ -198,7 +200,7 @@ class VerifiedArchive:
             while piece := entry.read(CHUNK_BYTES):
                 digest.update(piece)
                 out.write(piece)
-                tell(len(piece))
+                on_bytes(len(piece))
             out.flush()
             os.fsync(out.fileno())
         target.chmod(FILE_MODE)
@@ -245,11 +247,11 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(path, archive, entries)
             _compare_names(path, entries, manifest)
-            tell = _Told(progress, 2 * size, "Verifying the bundle")
+            on_bytes = _ByteCount(progress, 2 * size, "Verifying the bundle")
             for name, wanted in manifest.files.items():
-                if _digest(path, archive, entries[name], tell) != wanted.sha256:
+                if _digest(path, archive, entries[name], on_bytes) != wanted.sha256:
                     raise _changed(path, name)
-        _compare_seal(path, tell)
+        _compare_seal(path, on_bytes)
         _compare_things(path, manifest)
     return VerifiedArchive(path, manifest, entries)
 
@@ -306,21 +308,23 @@ def _compare_names(path: Path, entries: dict[str, zipfile.ZipInfo], manifest: Ma
             raise _changed(path, name)
 
 
-def _digest(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tell: _Told) -> str:
+def _digest(
+    path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, on_bytes: _ByteCount
+) -> str:
     digest = hashlib.sha256()
     try:
         with archive.open(entry) as file:
             while piece := file.read(CHUNK_BYTES):
                 digest.update(piece)
-                tell(len(piece))
+                on_bytes(len(piece))
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
         raise _changed(path, entry.filename) from error
     return digest.hexdigest()
 
 
-def _compare_seal(path: Path, tell: _Told) -> None:
+def _compare_seal(path: Path, on_bytes: _ByteCount) -> None:
     with path.open("rb") as file:
-        digest = _digest_but_seal(file, tell)
+        digest = _digest_but_seal(file, on_bytes)
         file.seek(-_DIGITS - len(_SEAL), os.SEEK_END)
         seal = file.read()
     if seal != _SEAL + digest.encode():
@@ -368,7 +372,7 @@ def _refusal(path: Path, what: str) -> BackendError:
     return BackendError(f"{path.name} cannot be imported: {what}.", _NOTHING)
 
 
-class _Told:
+class _ByteCount:
     """Adds up bytes for a `Progress`."""
 
     def __init__(self, progress: Progress, total: int, what: str) -> None:

@@ -36,7 +36,7 @@ _METRIC = b"\nmetrics."
 _OPENING = b" = ["
 _CLOSING = ord("]")
 _HEAD_BYTES = 256
-_TOLD_PROBLEMS = 20
+_MOST_PROBLEMS = 20
 _TOO_LARGE = "The history is larger than 1 GB; the rest is not shown."
 
 # Separates two arrays that are parsed together. `records.jobs.history` writes more than nine digits
@@ -190,7 +190,7 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
             end = data.find(_END, begin)
             if end < 0:
                 return blocks, begin
-            _tell(problems, cursor.offset + begin)
+            _add_problem(problems, cursor.offset + begin)
             # A complete block may follow one that a killed writer left incomplete.
             inner = data.rfind(BLOCK_START, begin + 1, end)
             block = _block(data, inner, openings) if inner > 0 else None
@@ -203,7 +203,7 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
         is_last = block.first == block.last == last_step
         is_back = block.first <= last_step and block.run == run and run > 0
         if block.run < run or (is_back and not is_last):
-            _tell(problems, cursor.offset + block.begin)
+            _add_problem(problems, cursor.offset + block.begin)
             continue
         last_step, run = block.last, block.run
         blocks.append(block)
@@ -260,7 +260,7 @@ def _columns(
         try:
             return _joined(blocks)
         except _Damaged as damaged:
-            _tell(problems, offset + blocks.pop(damaged.index).begin)
+            _add_problem(problems, offset + blocks.pop(damaged.index).begin)
 
 
 class _Damaged(Exception):
@@ -377,8 +377,8 @@ def _run_starts(
     return tuple(starts)
 
 
-def _tell(problems: list[str], offset: int) -> None:
-    if len(problems) < _TOLD_PROBLEMS:
+def _add_problem(problems: list[str], offset: int) -> None:
+    if len(problems) < _MOST_PROBLEMS:
         problems.append(
             f"The history is damaged at byte {offset}; the steps written there are not shown."
         )

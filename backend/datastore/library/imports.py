@@ -40,7 +40,7 @@ from backend.records.library.item import Kind, LibraryItem, left_out_facts
 from backend.records.library.project import WHOLE, ProjectPart
 
 _SPARE_BYTES = 64_000_000
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _MANY = 64
 # Errors of shares for a name that they cannot store: too long, with ":" or "?", a Windows name.
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
@@ -192,7 +192,7 @@ class _Copy:
         """Report progress until all is done; the first failure ends the others."""
         running: set[Future[dict[str, str]]] = set(tasks)
         while running:
-            done, running = wait(running, _LOOK_S, FIRST_EXCEPTION)
+            done, running = wait(running, _POLL_S, FIRST_EXCEPTION)
             for task in done:
                 task.result()
             self._progress.step(self._done, self._source.bytes, "Copying files")

@@ -168,10 +168,10 @@ def _is_in(path: str, folder: str) -> bool:
 def _names(folder: Path) -> Iterator[str]:
     """Yield the first names in each of the first folders, level by level."""
     waiting = deque([("", folder)])
-    looked_at = 0
-    while waiting and looked_at < _MOST_FOLDERS:
+    examined = 0
+    while waiting and examined < _MOST_FOLDERS:
         path, place = waiting.popleft()
-        looked_at += 1
+        examined += 1
         try:
             with os.scandir(place) as entries:
                 found = [(one.name, _is_folder(one)) for one in islice(entries, _MOST_NAMES)]

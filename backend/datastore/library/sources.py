@@ -24,7 +24,7 @@ from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, is_litter,
 from backend.records.library.item import Kind
 from backend.records.library.project import WHOLE, ProjectPart
 
-_LOOK_EVERY = 2000
+_CHECK_EVERY = 2000
 # Links to folders that contain more links to folders can lead to any number of files.
 _MOST_LINKS = 100_000
 # For smaller files a separate thread costs more than it saves.
@@ -295,7 +295,7 @@ class _Scan:
         self.files.append(
             SourceFile(path, status.st_size, origin, bool(status.st_mode & stat.S_IXUSR))
         )
-        if len(self.files) % _LOOK_EVERY == 0:
+        if len(self.files) % _CHECK_EVERY == 0:
             self._progress.step(0, 0, f"Checking {len(self.files)} files")
 
     def _behind(self, link: os.DirEntry[str], path: str) -> str:

@@ -146,9 +146,9 @@ class Mirror(MirrorReader, NotStaging):
 
     def bring_file(self, path: Path, progress: Progress) -> None:
         make_here(path.parent)
-        remote = self._look(lambda files: files.status(self._remote(path)))
+        remote = self._call(lambda files: files.status(self._remote(path)))
         if remote.is_folder:
-            for name, _ in self._look(lambda files: remote_content.files_of(files, remote.path)):
+            for name, _ in self._call(lambda files: remote_content.files_of(files, remote.path)):
                 self.bring_file(path / name, progress)
             return
         if is_same(path, remote):

@@ -65,7 +65,7 @@ class MirrorReader:
         self._root = root
         self._remote_root = remote
         self._clock_ahead_s: float | None = None
-        self._looked_s = 0.0
+        self._refreshed_s = 0.0
         self._line = PersistentConnection(connect, self._ask_the_time, remote.host)
 
     def _remote(self, path: Path) -> str:
@@ -73,7 +73,7 @@ class MirrorReader:
         return str(PurePosixPath(self._remote_root.path, *parts))
 
     def refresh_jobs(self) -> None:
-        def look(files: SftpFiles) -> None:
+        def pull(files: SftpFiles) -> None:
             found = _folders(files, self._remote(self._root.jobs))
             self._forget_others(self._root.jobs, found)
             for name, remote in found.items():
@@ -83,27 +83,27 @@ class MirrorReader:
                         self._pull_job(files, folder)
                         self._mark(folder.path, remote)
 
-        self._look(look)
+        self._call(pull)
 
     def refresh_job(self, folder: JobFolder) -> None:
-        self._look(lambda files: self._pull_job(files, folder))
+        self._call(lambda files: self._pull_job(files, folder))
 
     def refresh_history(self, folder: JobFolder) -> None:
-        self._look_appended(folder.history, history.LIMIT_BYTES)
+        self._refresh_appended(folder.history, history.LIMIT_BYTES)
 
     def refresh_past(self, folder: NodeFolder) -> None:
         for path in (folder.past, folder.earlier, folder.week, folder.earlier_week):
-            self._look_appended(path, node_history.LIMIT_BYTES)
+            self._refresh_appended(path, node_history.LIMIT_BYTES)
 
-    def _look_appended(self, path: Path, limit_bytes: int) -> None:
+    def _refresh_appended(self, path: Path, limit_bytes: int) -> None:
         # In pieces, so that another read may run in between. No more pieces than the limit: the
         # file may grow as fast as it is fetched.
         for _ in range(limit_bytes // _PIECE_BYTES + 2):
-            if self._look(lambda files: self._pull_appended(files, path, limit_bytes)):
+            if self._call(lambda files: self._pull_appended(files, path, limit_bytes)):
                 return
 
     def refresh_library(self, kind: Kind) -> None:
-        def look(files: SftpFiles) -> None:
+        def pull(files: SftpFiles) -> None:
             place = library_files.kind_folder(self._root, kind)
             try:
                 found = _folders(files, self._remote(place))
@@ -115,13 +115,13 @@ class MirrorReader:
                     self._pull_versions(files, place / name)
                     self._mark(place / name, remote)
 
-        self._look(look)
+        self._call(pull)
 
     def refresh_file(self, path: Path) -> None:
-        self._look(lambda files: self._pull_file(files, path))
+        self._call(lambda files: self._pull_file(files, path))
 
     def refresh_nodes(self) -> None:
-        def look(files: SftpFiles) -> None:
+        def pull(files: SftpFiles) -> None:
             try:
                 found = _folders(files, self._remote(self._root.nodes))
             except FileNotFoundError:
@@ -134,7 +134,7 @@ class MirrorReader:
                         self._pull_file(files, path)
                     self._mark(folder.path, remote)
 
-        self._look(look)
+        self._call(pull)
 
     def _pull_job(self, files: SftpFiles, folder: JobFolder) -> None:
         try:
@@ -315,17 +315,17 @@ class MirrorReader:
             finally:
                 files.remove(mark)
 
-    def _look(self, work: Callable[[SftpFiles], T]) -> T:
-        def look(files: SftpFiles) -> T:
-            self._looked_s = time.monotonic()
+    def _call(self, work: Callable[[SftpFiles], T]) -> T:
+        def pull(files: SftpFiles) -> T:
+            self._refreshed_s = time.monotonic()
             return work(files)
 
-        return self._line.ask(look)
+        return self._line.ask(pull)
 
     def _mark(self, path: Path, remote: RemoteFile) -> None:
         """Mark ``path`` as equal to its original, if it cannot have changed since."""
         ahead_s = self._clock_ahead_s
-        if ahead_s is not None and remote.mtime_s < self._looked_s + ahead_s - _RACY_S:
+        if ahead_s is not None and remote.mtime_s < self._refreshed_s + ahead_s - _RACY_S:
             with suppress(OSError):
                 os.utime(path, (remote.mtime_s, remote.mtime_s))
 

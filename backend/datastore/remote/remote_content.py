@@ -206,11 +206,11 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
         for name, size in sorted(here.items()):
             if name not in there or there[name].bytes != size:
 
-                def tell(sent: int, _: int, before: int = done) -> None:
+                def on_sent(sent: int, _: int, before: int = done) -> None:
                     progress.step(before + sent, total, what)
 
                 try:
-                    files.send(staging / name, f"{path}/{name}", tell)
+                    files.send(staging / name, f"{path}/{name}", on_sent)
                 except UnicodeEncodeError as error:
                     raise BackendError(
                         f"{hashes.files_text(name)} has a name that is not UTF-8, which cannot be "

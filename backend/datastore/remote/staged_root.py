@@ -110,7 +110,7 @@ class StagedRoot(MirrorReader):
     def refresh_run(self, folder: JobFolder, run: int) -> None:
         """Fetch a job's state, and the names and figures of its checkpoints."""
 
-        def look(files: SftpFiles) -> None:
+        def pull(files: SftpFiles) -> None:
             try:
                 found = {one.name: one for one in files.entries(self._remote(folder.path))}
             except FileNotFoundError:
@@ -121,14 +121,14 @@ class StagedRoot(MirrorReader):
             self._pull_checkpoints_of(files, folder, run, found.get(folder.checkpoints.name))
             self._pull_attempt(files, folder.attempt(run))
 
-        self._look(look)
+        self._call(pull)
 
     def refresh_small_file(self, path: Path) -> None:
-        def look(files: SftpFiles) -> None:
+        def pull(files: SftpFiles) -> None:
             with suppress(FileNotFoundError):
                 self._pull_known(files, path, files.status(self._remote(path)))
 
-        self._look(look)
+        self._call(pull)
 
     def _pull_checkpoints_of(
         self, files: SftpFiles, folder: JobFolder, run: int, remote: RemoteFile | None
@@ -157,14 +157,14 @@ class StagedRoot(MirrorReader):
             files.fetch(remote.path, path, None)
         return True
 
-    def _look(self, work: Callable[[SftpFiles], T]) -> T:
+    def _call(self, work: Callable[[SftpFiles], T]) -> T:
         if self._silent is not None and time.monotonic() < self._silent_until:
             raise Unreachable(self._silent.sentence, self._silent.remedy) from self._silent
         return self._ask(work)
 
     def _ask(self, work: Callable[[SftpFiles], T]) -> T:
         try:
-            found = super()._look(work)
+            found = super()._call(work)
         except Unreachable as error:
             self._silent, self._silent_until = error, time.monotonic() + _QUIET_S
             raise
@@ -174,11 +174,11 @@ class StagedRoot(MirrorReader):
     # Large files in place.
 
     def size(self, path: Path) -> int:
-        found = self._look(lambda files: remote_content.files_of(files, self._remote(path)))
+        found = self._call(lambda files: remote_content.files_of(files, self._remote(path)))
         return sum(one.bytes for _, one in found)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-        return self._look(lambda files: files.read(self._remote(path), offset, limit_bytes))
+        return self._call(lambda files: files.read(self._remote(path), offset, limit_bytes))
 
     def create(self, path: Path, value: bytes) -> None:
         self._line.act(lambda files: files.create(self._remote(path), value))
@@ -207,11 +207,11 @@ class StagedRoot(MirrorReader):
         before = 0
         for path, one in lacking:
 
-            def tell(done: int, _: int, before: int = before, name: str = path.name) -> None:
+            def on_bytes(done: int, _: int, before: int = before, name: str = path.name) -> None:
                 progress.step(before + done, total, f"Fetching {name} from {self.node}")
 
             folder_modes.make_folders(path.parent)
-            files.fetch(one.path, path, tell)
+            files.fetch(one.path, path, on_bytes)
             with suppress(OSError):
                 os.utime(path, (time.time(), one.mtime_s))
             before += one.bytes

@@ -53,14 +53,14 @@ class HeartbeatReader:
         self._root = root
         self._monotonic = monotonic
         self._beats: dict[str, Heartbeat] = {}
-        self._looked: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
 
     def read(self, node: str) -> tuple[NodeReading | None, bool]:
         """Return the last reading, and whether the node's agent is known to be alive."""
         now = self._monotonic()
-        if now > self._looked.get(node, now) + _FORGOTTEN_S:
+        if now > self._read_at.get(node, now) + _FORGOTTEN_S:
             self._beats.pop(node)
-        self._looked[node] = now
+        self._read_at[node] = now
         beat = self._beats.setdefault(node, Heartbeat(now))
         try:
             found = NodeReading.from_dict(read_json(self._root.node(node).status, _LIMIT_BYTES))

@@ -123,7 +123,7 @@ def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
 
 def better(metric: str, jobs: Sequence[JobView]) -> str:
     """Return ``min`` or ``max``, or "" if the jobs do not say, or do not agree."""
-    told = {
+    given = {
         view.config.checkpoint.best_mode
         for view in jobs
         if view.config.checkpoint.best_metric == metric
@@ -132,9 +132,9 @@ def better(metric: str, jobs: Sequence[JobView]) -> str:
         for view in jobs
         if view.config.early_stop is not None and view.config.early_stop.metric == metric
     }
-    if len(told) > 1:
+    if len(given) > 1:
         return ""
-    return next(iter(told), usual_mode(metric))
+    return next(iter(given), usual_mode(metric))
 
 
 def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
@@ -192,11 +192,11 @@ def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
 
 def best_of(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
     """Mark the best values; none if there is only one value or all are equal."""
-    told = [value for value in values if value is not None]
-    if not way or len(set(told)) < 2:
+    given = [value for value in values if value is not None]
+    if not way or len(set(given)) < 2:
         return (False,) * len(values)
     pick: Callable[[Sequence[float]], float] = min if way == "min" else max
-    top = pick(told)
+    top = pick(given)
     return tuple(value == top for value in values)
 
 

@@ -1,4 +1,4 @@
-"""The states of a job, the one table of allowed transitions, and their labels.
+"""The states of a job and their labels.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -60,9 +60,6 @@ class JobState(str, Enum):
         """A short sentence for the tool tip."""
         return _WORDS[self][2]
 
-    def may_become(self, other: JobState) -> bool:
-        return other in TRANSITIONS[self]
-
 
 _LIVE = frozenset(
     {
@@ -92,35 +89,3 @@ _WORDS = {
     JobState.ERROR: ("Failed", "bad", "Ended by an error"),
     JobState.LOST: ("Lost", "bad", "Contact lost; how it ended is unknown"),
 }
-
-_WORKING = frozenset({JobState.TRAINING, JobState.EVALUATING, JobState.SAVING})
-_ENDINGS = frozenset({JobState.INTERRUPTED, JobState.PAUSED, JobState.ERROR, JobState.LOST})
-
-TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.CREATED: frozenset({JobState.QUEUED, JobState.STARTING}),
-    # A job that ran before returns to the state of its last run when it leaves the queue.
-    JobState.QUEUED: frozenset({JobState.CREATED, JobState.STARTING}) | _OVER,
-    JobState.PAUSED: frozenset({JobState.STARTING}) | _OVER,
-    JobState.STARTING: frozenset({JobState.SETUP, JobState.STOPPING}) | _ENDINGS,
-    JobState.SETUP: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
-    JobState.TRAINING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
-    JobState.EVALUATING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
-    JobState.SAVING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
-    # A stop request during the last step finds the job finished.
-    JobState.STOPPING: frozenset({JobState.FINISHED}) | _ENDINGS,
-    JobState.INTERRUPTED: frozenset({JobState.QUEUED, JobState.STARTING}),
-    JobState.FINISHED: frozenset({JobState.QUEUED, JobState.STARTING}),
-    JobState.ERROR: frozenset({JobState.QUEUED, JobState.STARTING}),
-    # Contact to a lost run may return.
-    JobState.LOST: frozenset(
-        {
-            JobState.QUEUED,
-            JobState.STARTING,
-            JobState.FINISHED,
-            JobState.ERROR,
-            JobState.INTERRUPTED,
-        }
-    )
-    | _WORKING,
-}
-"""The allowed next states of each state."""

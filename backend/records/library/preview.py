@@ -71,7 +71,7 @@ class ClassCount:
 
 
 _RARE_SHARE = 0.25
-_TOLD_MEAN = 20
+_LEAST_MEAN = 20
 """A mean of fewer samples per class varies by chance."""
 
 
@@ -86,7 +86,7 @@ def rare_words(classes: tuple[ClassCount, ...]) -> str:
     """Return a warning about rare classes, "" if there are none, or too few samples."""
     rare = rare_classes(classes)
     total = sum(one.count for one in classes)
-    if not rare or total < _TOLD_MEAN * len(classes):
+    if not rare or total < _LEAST_MEAN * len(classes):
         return ""
     rarest = f"{number_format.of(rare[0].count, total)} samples"
     if len(rare) > 1:

@@ -82,10 +82,10 @@ class Health:
         is_new = reading.heartbeat != self.heartbeat
         signs = [_agent(reading, silent_s, is_new)]
         signs += _signs(reading, held, self.limits) if is_new else []
-        told = {sign.key for sign in signs}
+        shown = {sign.key for sign in signs}
         # Findings about GPUs stay while the GPUs cannot be read.
         keeps = not is_new or reading.gpus_unreadable
-        kept = [one for one in self.findings if one.key not in told and keeps]
+        kept = [one for one in self.findings if one.key not in shown and keeps]
         found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
         findings = (*(one for one in found if one is not None), *kept)
         return replace(self, findings=findings, heartbeat=reading.heartbeat)

@@ -93,10 +93,10 @@ def _line(value: Mapping[str, Any]) -> bytes:
 def _numbers(gpu: Gpu) -> list[float | None]:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     share = None if used is None or not total else round(100 * used / total, 1)
-    told = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
+    read = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
     # Most GPUs have no ECC; their lines stay short.
     has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
-    return [*told, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else told
+    return [*read, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else read
 
 
 def _round(value: float | None) -> float | None:
@@ -132,18 +132,18 @@ class PastLines:
                 _gpu(uuid, numbers, words.get(str(place), ""), place in bad)
                 for place, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
             )
-            told = _number(raw.get("p")), _number(raw.get("n"))
-            return PastReading(at_s, *told, gpus, self._every_s)
+            read = _number(raw.get("p")), _number(raw.get("n"))
+            return PastReading(at_s, *read, gpus, self._every_s)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             swallowed(error)
             return None
 
 
 def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
-    told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
+    read = [_number(value) for value in (*numbers[:7], *[None] * 7)]
     unhealthy = sanitize(str(words), _LONGEST_WORDS) if words else ""
     return PastGpu(
-        uuid, told[0], told[1], told[2], told[3], told[4], unhealthy, is_bad, told[5], told[6]
+        uuid, read[0], read[1], read[2], read[3], read[4], unhealthy, is_bad, read[5], read[6]
     )
 
 

@@ -86,17 +86,17 @@ def choice_faults(
 
 
 def _own_mpi_fault(chosen: Sequence[NodeEntry], others: Sequence[NodeEntry]) -> str:
-    looked_at = _looked_at(chosen)
-    lacking = [name for name, facts in looked_at if not facts.mpirun]
+    inspected = _inspected(chosen)
+    lacking = [name for name, facts in inspected if not facts.mpirun]
     if lacking:
         return (
             f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it, for example with "
             "apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
-    for name, facts in looked_at:
+    for name, facts in inspected:
         if facts.mpi_version.partition(".")[0] not in ("4", "5"):
             return f"{name} has Open MPI {facts.mpi_version}; only 4.1 and 5.0 can be used."
-    versions = [(name, facts.mpi_version) for name, facts in looked_at]
+    versions = [(name, facts.mpi_version) for name, facts in inspected]
     for (name, mine), (other, theirs) in zip(versions, versions[1:]):
         if mine != theirs:
             return (
@@ -132,7 +132,7 @@ def _is_apart(entry: NodeEntry, version: str) -> bool:
 
 
 def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
-    looked_at = _looked_at(chosen)
+    inspected = _inspected(chosen)
     blind = [one.name for one in chosen if one.facts and (one.no_share or not one.facts.data_root)]
     if blind:
         sees = "does" if len(blind) == 1 else "do"
@@ -140,7 +140,7 @@ def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
             f"{_named(blind)} {sees} not see the data root, so nothing can be shared in it. "
             "Mount it, or give each node its own environment."
         )
-    barred = [name for name, facts in looked_at if not facts.data_root_writable]
+    barred = [name for name, facts in inspected if not facts.data_root_writable]
     if barred:
         return (
             f"{_named(barred)} may not write to the data root, so nothing can be shared in it. "
@@ -149,7 +149,7 @@ def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
     return ""
 
 
-def _looked_at(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeFacts]]:
+def _inspected(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeFacts]]:
     return [(entry.name, entry.facts) for entry in entries if entry.facts is not None]
 
 

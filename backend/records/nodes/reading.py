@@ -113,10 +113,10 @@ class Gpu:
             parts = len(self.mig_instances)
             words = f"MIG, which divides it into {parts} instance{'' if parts == 1 else 's'}"
             return GpuProcess(0, "MIG", None, words)
-        told = [process.memory_bytes for process in self.processes]
-        if self.memory_used_bytes is None or None in told:
+        amounts = [process.memory_bytes for process in self.processes]
+        if self.memory_used_bytes is None or None in amounts:
             return None
-        hidden = self.memory_used_bytes - sum(bytes_ or 0 for bytes_ in told)
+        hidden = self.memory_used_bytes - sum(bytes_ or 0 for bytes_ in amounts)
         # Where one process locks out all others, the context of a small one is enough.
         if hidden <= HIDDEN_BYTES // (2 if self.compute_mode == EXCLUSIVE else 1):
             return None

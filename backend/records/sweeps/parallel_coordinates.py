@@ -145,11 +145,11 @@ def _setting_axis(
     title = label(key)
     texts = [None if text is None else value_words(key, text) for text in texts]
     numbers = [_number(text) for text in texts]
-    told = [text for text in texts if text is not None]
-    if all(_number(text) is not None for text in told):
+    given = [text for text in texts if text is not None]
+    if all(_number(text) is not None for text in given):
         shown = ["" if text is None else text for text in texts]
         return _number_axis(key, title, numbers, shown)
-    known = sorted(dict.fromkeys(told))
+    known = sorted(dict.fromkeys(given))
     places = {text: _share(n, len(known)) for n, text in enumerate(known)}
     marks = tuple(Mark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
     column = [(None, "") if text is None else (places[text], text) for text in texts]
@@ -166,10 +166,10 @@ def _number_axis(
     """Make an axis of numbers. With ``in_words`` they were measured: it has round marks."""
     listed = in_words is None
     write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
-    told = sorted({value for value in values if value is not None})
-    if not told:
+    given = sorted({value for value in values if value is not None})
+    if not given:
         return ParallelAxis(key, title), [(None, "")] * len(values)
-    low, high = told[0], told[-1]
+    low, high = given[0], given[-1]
     is_log = listed and low > 0 and high / low >= _LOG_FROM
 
     def place(value: float) -> float:
@@ -182,9 +182,9 @@ def _number_axis(
     def value_at(share: float) -> float:
         return low * (high / low) ** share if is_log else low + (high - low) * share
 
-    if listed and len(told) <= _MOST_MARKS:
+    if listed and len(given) <= _MOST_MARKS:
         words = dict(zip(values, texts))
-        marks = tuple(Mark(place(value), words[value]) for value in told)
+        marks = tuple(Mark(place(value), words[value]) for value in given)
     else:
         shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
         marks = tuple(Mark(share, write(value_at(share))) for share in shares)

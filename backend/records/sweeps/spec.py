@@ -137,11 +137,11 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
         sentence = f"There are {len(points)} jobs; the limit is {MOST_JOBS}."
         return Expansion(faults=(Fault("", sentence),))
     jobs = _named(sweep, points, tag)
-    told: dict[Fault, None] = {}
+    found_faults: dict[Fault, None] = {}
     for job in jobs:
         for one in parse_job(job.raw).faults:
-            told[_with_value(one, job)] = None
-    return Expansion(jobs, tuple(told))
+            found_faults[_with_value(one, job)] = None
+    return Expansion(jobs, tuple(found_faults))
 
 
 def swept_path(text: str, base: Mapping[str, Any]) -> str:

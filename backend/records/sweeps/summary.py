@@ -105,8 +105,8 @@ def _gpu_s_at(line: JobSummary, started: float) -> float | None:
 def _total(values: Iterable[float | None]) -> float | None:
     """Return the sum; None if one value is not known."""
     found = list(values)
-    told = [value for value in found if value is not None]
-    return sum(told) if found and len(told) == len(found) else None
+    given = [value for value in found if value is not None]
+    return sum(given) if found and len(given) == len(found) else None
 
 
 def _done(line: JobSummary) -> float:
@@ -136,5 +136,5 @@ def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:
 
 
 def _eta_s(live: Sequence[JobSummary]) -> float | None:
-    told = [line.eta_s for line in live]
-    return max((eta for eta in told if eta is not None), default=None) if None not in told else None
+    etas = [line.eta_s for line in live]
+    return max((eta for eta in etas if eta is not None), default=None) if None not in etas else None

@@ -103,17 +103,17 @@ class JobFeed:
         begin = time.monotonic()
         newest, rest = resting[:_NEWEST], resting[_NEWEST:]
         start = self._turn % len(rest) if rest else 0
-        looked = 0
+        checked = 0
         for line in chain(newest, islice(rest, start, None), islice(rest, start)):
             # However slow the data root is, each read makes some progress.
-            may_end = looked >= _NEWEST + _CHECKED_AT_ONCE and looked % _CHECKED_AT_ONCE == 0
+            may_end = checked >= _NEWEST + _CHECKED_AT_ONCE and checked % _CHECKED_AT_ONCE == 0
             if may_end and time.monotonic() - begin > self._scan_s:
                 break
-            looked += 1
+            checked += 1
             if self._jobs.has_changed(line):
                 yield line.id
             worker_yield.pause()
-        self._turn = start + max(0, looked - len(newest))
+        self._turn = start + max(0, checked - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:
         """Keep whole views only of active jobs, and of those created or ended recently."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
     from backend.services.library.service import LibraryService
 
-_JOBS_LOOKED_AT = 200
-_FOLDERS_LOOKED_AT = 3
+_MOST_JOBS = 200
+_MOST_FOLDERS = 3
 
 
 class JobForecasts:
@@ -74,11 +74,11 @@ class JobForecasts:
 
     def _jobs(self) -> tuple[JobView, ...]:
         with suppress(BackendError):
-            return self._index.jobs(limit=_JOBS_LOOKED_AT)
+            return self._index.jobs(limit=_MOST_JOBS)
         return ()
 
     def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
-        for view in jobs[:_FOLDERS_LOOKED_AT]:
+        for view in jobs[:_MOST_FOLDERS]:
             with suppress(OSError, ValueError):
                 status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
                 found = twin_of(view, status.pace_s)
@@ -102,7 +102,7 @@ class JobForecasts:
             and view.config.optimizer.settings == config.optimizer.settings
             and view.config.strategy.is_adaptive == config.strategy.is_adaptive
         ]
-        for view in alike[:_FOLDERS_LOOKED_AT]:
+        for view in alike[:_MOST_FOLDERS]:
             with suppress(OSError, BackendError):
                 found = list_checkpoints(self._root.job(view.id), view.config.checkpoint)
                 if found:

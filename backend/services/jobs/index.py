@@ -77,11 +77,6 @@ _OF_TIME = ("took", "gpu_hours")
 """They change with time, and are computed from others."""
 _OF_HARDWARE = {"energy": "energy", "gpu_hours": "gpus"}
 """Columns of figures that not every computer has, and the key that is 0 or NaN without one."""
-ORDERS = (
-    *(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")),
-    *_OF_TIME,
-)
-"""Keys for sorting."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _PINNED_AS = {
     Kind.MODEL: ("model",),
     Kind.SCRIPT: ("script",),
 }
-_JOBS_LOOKED_AT = 200
+_MOST_JOBS = 200
 
 
 class LibraryService:
@@ -121,15 +121,15 @@ class LibraryService:
             BackendError: A part cannot be imported; it names that part and the imported ones.
         """
         progress = progress or Progress()
-        looked_at: dict[Kind, ImportSource] = {}
+        examined: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
             with _named(kind, ()):
                 self._root.files.refresh_library(kind)
-                looked_at[kind] = imports.inspect(kind, source, progress, part)
-        total = sum(files.bytes for files in looked_at.values())
+                examined[kind] = imports.inspect(kind, source, progress, part)
+        total = sum(files.bytes for files in examined.values())
         items: list[LibraryItem] = []
         before = 0
-        for kind, files in looked_at.items():
+        for kind, files in examined.items():
             with _named(kind, items):
                 item, trusted = imports.import_source(
                     self._root,
@@ -161,7 +161,7 @@ class LibraryService:
             tried = item.facts.get("tried_on")
             if isinstance(tried, list) and len(tried) == 2:
                 found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
-        for view in self._catalogue.jobs(limit=_JOBS_LOOKED_AT):
+        for view in self._catalogue.jobs(limit=_MOST_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
             if view.step and {"dataset", "loader"} <= names.keys():
                 dataset, loader = names["dataset"], names["loader"]
@@ -290,8 +290,8 @@ class LibraryService:
             before = self._root.files.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
-                tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
-                self._root.files.compare(what, folder.content, digests, tell)
+                on_bytes = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
+                self._root.files.compare(what, folder.content, digests, on_bytes)
                 self._catalogue.put_item(item, before)
 
     def verify_names(self, kind: Kind, pin: Pin) -> None:

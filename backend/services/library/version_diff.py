@@ -35,7 +35,7 @@ def changes(
     def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
         return text(reference, path).splitlines() if path in hashes else []
 
-    def told() -> Iterator[str]:
+    def changed_lines() -> Iterator[str]:
         for path in sorted((*changed, *added, *removed))[:_MOST_FILES]:
             try:
                 sides = lines(before, path, old), lines(after, path, new)
@@ -50,7 +50,7 @@ def changes(
             )
 
     found: list[str] = []
-    for line in told():
+    for line in changed_lines():
         if len(found) == _MOST_LINES:
             found.append("… (cut off)")
             break

@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,12 +20,14 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from backend.base.errors import BackendError, Cancelled
+from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
+from backend.datastore.queue import files as queue_files
 from backend.launch.network import alone
+from backend.node.system import wording
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
 from backend.provisioning.agent_commands import AgentPlace
@@ -34,19 +36,21 @@ from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.provisioner import SetUpPlan, set_up
-from backend.provisioning.script_environment import make_here, make_on_node
-from backend.provisioning.script_wheels import Base, ScriptWheels, Unresolved
+from backend.provisioning.script_environment import ThisComputer, make_environment
+from backend.provisioning.script_wheels import OF_SCRIPTS, Base, ScriptWheels, Unresolved
 from backend.provisioning.step_reporter import Steps
+from backend.provisioning.unprovision import FoundEnvironment, home_of, refuse_running
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import launch_of
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.tools.training_python import training_python
-from backend.ssh.interface import Shell
+from backend.ssh.interface import Machine, Shell
 from backend.ssh.known_hosts import fingerprint_of
 
 _MOST_AT_ONCE = 16
@@ -208,7 +212,7 @@ class ProvisioningService:
         """
         wheels = ScriptWheels(self._places.wheels, self._places.constraints, self._places.pip)
         self._places.wheels.mkdir(parents=True, exist_ok=True)
-        entries = [self._entry(one) for one in names if one != THIS_COMPUTER]
+        entries = {one: self._entry(one) for one in names if one != THIS_COMPUTER}
         relay = Relay() if len(entries) >= LEAST_NODES else None
 
         def cancelled() -> bool:
@@ -221,29 +225,33 @@ class ProvisioningService:
         def say(words: str) -> None:
             progress.report(0, 0, f"Packages of the script: {words}")
 
-        def one_node(entry: NodeEntry) -> BackendError | None:
+        def one_node(node: str) -> BackendError | None:
+            entry, place = entries.get(node), wording.place(node)
+
             def report(now: SetUp) -> None:
-                say(f"{now.node}: {now.steps[0].sentence}")
+                say(f"{place}: {now.steps[0].sentence}")
 
-            steps = Steps(entry.name, ("Packages",), report, cancelled)
-            is_shared = entry.shares_environment
-            takes = entry.facts is not None and entry.facts.data_root_writable
+            steps = Steps(place, ("Packages",), report, cancelled)
+            is_shared = entry is not None and entry.shares_environment
+            facts = None if entry is None or is_shared or entry.no_share else entry.facts
+            takes = facts is not None and facts.data_root_writable
 
-            def make(shell: Shell) -> None:
-                made = NodeEnvironments(shell, NodeHome(PurePosixPath(python).parents[3]), steps)
-                if relay is not None and takes and not (is_shared or entry.no_share):
+            def make(shell: Machine, home: NodeHome) -> None:
+                made = NodeEnvironments(shell, home, steps)
+                if relay is not None and takes and entry is not None:
                     made.bring = partial(relay.bring, shell, steps, entry.data_root)
-                with alone("" if is_shared else f"-{entry.name}"):
+                with alone("" if is_shared else f"-{node}"):
                     fetch = gather(steps.line)
-                    steps.do(lambda: make_on_node(shell, steps, made, python, name, fetch))
+                    steps.do(lambda: make_environment(shell, steps, made, python, name, fetch))
 
             try:
-                self._with_shell(entry, make)
+                with as_backend_error("They cannot be written"):
+                    self._in_home(node, make, cancelled)
             except (Cancelled, Unresolved):
                 raise
             except BackendError as error:
                 return BackendError(
-                    f"The packages of the script are not on {entry.name}: {error.sentence}",
+                    f"The packages of the script are not on {place}: {error.sentence}",
                     "Correct that, then start the job again.",
                 )
             return None
@@ -251,18 +259,14 @@ class ProvisioningService:
         def gather(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
             return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
-        if not entries:
-            folder = self._places.wheels.parent / "script-environments" / name
-            with alone(""):
-                make_here(python, folder, wheels, gather(say), say, cancelled)
-            return str(folder / "bin/python")
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(entries))) as pool:
-            faults = [one for one in pool.map(one_node, entries) if one is not None]
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(names))) as pool:
+            faults = [one for one in pool.map(one_node, names) if one is not None]
         if relay is not None and relay.used_by:
-            self._clear(relay, entries)
+            self._clear(relay, entries.values())
         if faults:
             raise faults[0]
-        return str(PurePosixPath(python).parents[2] / name / "bin/python")
+        home = NodeHome(PurePosixPath(python).parents[3]) if entries else self._home_here
+        return str(home.environments / name / "bin/python")
 
     def _let_in_at(
         self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
@@ -404,17 +408,74 @@ class ProvisioningService:
             cluster_key.install_key(shell, home, key, cluster_key.sources(entry, peers), gate)
         cluster_key.write_settings(shell, home, peers, entry.installation.own_key)
 
-    def environments(self, name: str) -> Mapping[str, int]:
-        """Return the environments on a node, with their size in bytes."""
-        entry = self._entry(name)
-        return self._with_shell(entry, lambda shell: unprovision.environments(entry, shell))
+    @property
+    def _home_here(self) -> NodeHome:
+        return NodeHome(PurePosixPath(self._places.wheels.parent) / "scripts")
 
-    def remove_environment(self, name: str, environment: str) -> int:
-        """See `backend.provisioning.unprovision.remove_environment`."""
-        entry = self._entry(name)
-        return self._with_shell(
-            entry, lambda shell: unprovision.remove_environment(entry, shell, environment)
-        )
+    def _in_home(
+        self,
+        node: str,
+        work: Callable[[Machine, NodeHome], T],
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> T:
+        """Call ``work`` with the folder of the environments of a node, or of this computer."""
+        if node == THIS_COMPUTER:
+            return work(ThisComputer(cancelled), self._home_here)
+        entry = self._entry(node)
+        shared = entry.shares_environment
+        home = NodeHome.shared_in(PurePosixPath(entry.data_root)) if shared else home_of(entry)
+        return self._with_shell(entry, lambda shell: work(shell, home))
+
+    def environments(self, node: str) -> tuple[FoundEnvironment, ...]:
+        """Return the environments on a node, or those of scripts on this computer."""
+        return self._in_home(node, unprovision.environments)
+
+    def remove_environments(self, node: str, names: Sequence[str]) -> int:
+        """Remove environments, and those of scripts over them; return the bytes freed.
+
+        Raises:
+            BackendError: One does not exist, or a node, a run or a queued job uses it; nothing was
+                removed.
+        """
+
+        def remove(shell: Machine, home: NodeHome) -> int:
+            known = [one.name for one in unprovision.environments(shell, home)]
+            for name in names:
+                if name not in known:
+                    raise BackendError(f"{wording.place(node)} has no environment {name}.")
+            chosen = {one for one in known if {one, one.partition(OF_SCRIPTS)[0]} & {*names}}
+            self._refuse_used(node, shell, home, chosen)
+            return unprovision.remove_environments(shell, home, chosen)
+
+        return self._in_home(node, remove)
+
+    def _refuse_used(self, node: str, shell: Machine, home: NodeHome, chosen: Set[str]) -> None:
+        folders = [home.environments / one for one in chosen]
+        entries = {one.name: one for one in self._entries()}
+        if node not in entries:
+            place = wording.place(node)
+            refuse_running(place, shell, sys.executable, str(CODE_ROOT), folders)
+        shares = node in entries and entries[node].shares_environment
+        users = {node, *(one for one in entries if shares and entries[one].shares_environment)}
+        for entry in (one for name, one in entries.items() if name in users):
+            if entry.installation is not None and entry.installation.environment in chosen:
+                raise BackendError(
+                    f"{entry.installation.environment} is the environment that {entry.name} trains "
+                    "with.",
+                    "Remove the whole node, or set it up with a newer Ringmaster first.",
+                )
+            refuse = partial(unprovision.refuse_running_of, entry, folders=folders)
+            refuse(shell) if entry.name == node else self._with_shell(entry, refuse)
+        for waiting in queue_files.entries(self._root):
+            launch = launch_of(self._root.job(waiting.job_id).queued_launch, waiting.run)
+            pythons = (launch.python, launch.script_python) if launch is not None else ()
+            if any(one.node in users for one in waiting.placement) and chosen & {
+                PurePosixPath(one).parents[1].name for one in pythons if one
+            }:
+                raise BackendError(
+                    f"The job {waiting.job_id} is queued and uses that environment.",
+                    "Take it from the queue first.",
+                )
 
     def un_provision(self, name: str) -> int:
         """Remove everything of Ringmaster from a node; return the bytes freed. The entry stays.

@@ -329,7 +329,7 @@ class NodeRegistry:
 
         passphrase = ""
         asked = 0
-        looked_up: set[str] = set()
+        resolved: set[str] = set()
         while True:
             try:
                 return connect(
@@ -346,8 +346,8 @@ class NodeRegistry:
                 self.trust(error.key)
             except PassphraseNeeded as error:
                 kept = self._passphrases.pop(error.identity, "")
-                if not kept and error.identity not in looked_up:
-                    looked_up.add(error.identity)
+                if not kept and error.identity not in resolved:
+                    resolved.add(error.identity)
                     kept = self.keyring.read(error.identity)
                 if kept and kept != passphrase:
                     passphrase = kept

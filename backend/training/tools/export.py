@@ -267,11 +267,11 @@ def fit(model: torch.nn.Module, state: dict[str, Any]) -> None:
     except (RuntimeError, KeyError) as error:
         own = set(model.state_dict())
         missing, unknown = sorted(own - set(state)), sorted(set(state) - own)
-        told = [
+        reasons = [
             f"the model has {missing[0]} and the checkpoint does not" if missing else "",
             f"the checkpoint has {unknown[0]} and the model does not" if unknown else "",
         ]
-        reason = "; ".join(filter(None, told)) or describe(error)
+        reason = "; ".join(filter(None, reasons)) or describe(error)
         raise BackendError(
             f"The checkpoint does not fit the model: {reason}.",
             "Use the version of the model that the job pinned.",

@@ -144,8 +144,8 @@ class Survey:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            told = f"Read {number_format.of(examined, self._count)} samples, next is item "
-            self._report(told + number_format.count(index), examined, self._count)
+            doing = f"Read {number_format.of(examined, self._count)} samples, next is item "
+            self._report(doing + number_format.count(index), examined, self._count)
             if not self.examine(index, left, index in shown):
                 break
             examined += 1

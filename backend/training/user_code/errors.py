@@ -112,9 +112,9 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
         unknown.module = "" if own else root
         return unknown
     place = _where(error, source)
-    told = f" ({place})" if place else ""
+    where = f" ({place})" if place else ""
     raised = UserCodeError(
-        f"{what} raised {describe(error)}{told}.", _remedy(error, what, place), trace
+        f"{what} raised {describe(error)}{where}.", _remedy(error, what, place), trace
     )
     raised.during = what
     return raised
@@ -218,15 +218,15 @@ def _where(error: BaseException, source: UserSource | None) -> str:
 
 def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
     """Return the traceback from the user's first line on, without the import machinery."""
-    told = traceback.TracebackException.from_exception(error, limit=-200)
-    frames = [f for f in told.stack if not f.filename.startswith("<frozen importlib")]
+    trace_back = traceback.TracebackException.from_exception(error, limit=-200)
+    frames = [f for f in trace_back.stack if not f.filename.startswith("<frozen importlib")]
     first = next((n for n, f in enumerate(frames) if _is_users(f.filename)), None)
     if first is not None:
         frames = frames[first:]
-    told.stack = traceback.StackSummary.from_list(
+    trace_back.stack = traceback.StackSummary.from_list(
         [f for f in frames if Path(f.filename).parent != Path(__file__).parent]
     )
-    text = "".join(told.format(chain=False))
+    text = "".join(trace_back.format(chain=False))
     return text if len(text) <= limit else f"{text[: limit // 2]}\n…\n{text[-limit // 2 :]}"
 
 

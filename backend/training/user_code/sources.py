@@ -63,10 +63,10 @@ class UserSource:
             self._owned.clear()
         known = self._owned.get(top)
         if known is None:
-            known = self._owned[top] = self._look_for(top)
+            known = self._owned[top] = self._has_module(top)
         return known
 
-    def _look_for(self, top: str) -> bool:
+    def _has_module(self, top: str) -> bool:
         spec = PathFinder.find_spec(top, self.places())
         # A directory without __init__.py is a package to Python, but an installed one precedes it.
         return spec is not None and (spec.loader is not None or not _is_installed(top))

@@ -509,7 +509,7 @@ def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
         patch.setattr(library, "list", gone)
         controller.refresh()
     assert page._right.currentWidget() is page._unread
-    page.look_requested.emit()
+    page.refresh_requested.emit()
     assert page._right.currentWidget() is page._empty
 
 

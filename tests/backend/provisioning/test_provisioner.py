@@ -470,12 +470,10 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     new = entry.installation
     assert old is not None
     assert new is not None
-    assert set(unprovision.environments(entry, node.shell)) == {old.environment, new.environment}
-    with pytest.raises(BackendError, match="is the environment that gpu1 trains with"):
-        unprovision.remove_environment(entry, node.shell, new.environment)
-    with pytest.raises(BackendError, match="has no environment"):
-        unprovision.remove_environment(entry, node.shell, "../ssh")
-    assert unprovision.remove_environment(entry, node.shell, old.environment) > 5000
+    home = unprovision.home_of(entry)
+    found = {one.name for one in unprovision.environments(node.shell, home)}
+    assert found == {old.environment, new.environment}
+    assert unprovision.remove_environments(node.shell, home, [old.environment]) > 5000
     assert node.environments() == [new.environment]
     left = {path.name for path in (node.home / "wheels").iterdir()}
     assert left == {wheel.name for wheel in (*node.house.wheels, node.house.uv)}

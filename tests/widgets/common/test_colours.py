@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from widgets.common.theme import CURVE_NAMES, DARK, FAMILIES, LIGHT, SOLID_CURVES, Theme
+from widgets.common.theme import DARK, FAMILIES, LIGHT, SOLID_CURVES, Theme
 
 Array = NDArray[np.float64]
 
@@ -164,7 +164,7 @@ def test_the_amber_of_graphics_stands_out_and_so_does_the_hole_in_it(t: Theme) -
 
 
 @both_themes
-@pytest.mark.parametrize("index", range(8), ids=CURVE_NAMES)
+@pytest.mark.parametrize("index", range(8))
 def test_a_curve_stands_out_from_the_plot(t: Theme, index: int) -> None:
     assert contrast(t.curves[index], t.surface) >= GRAPHIC_LEAST
 

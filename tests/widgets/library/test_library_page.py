@@ -290,7 +290,7 @@ BOTH = ImportGuess(Kind.DATASET, Project(HOMES))
 def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, source, name, **more))
     dialog.asked = []
-    dialog.look_requested.connect(dialog.asked.append)
+    dialog.guess_requested.connect(dialog.asked.append)
     return dialog
 
 
@@ -452,7 +452,7 @@ def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
     page.show_error("The share does not answer.", "Mount it.")
     assert said(page) == ["The datasets cannot be read", "The share does not answer. Mount it."]
     (again,) = [b for b in page._unread.findChildren(Button) if b.isVisible()]
-    with qtbot.waitSignal(page.look_requested):
+    with qtbot.waitSignal(page.refresh_requested):
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert said(page) == ["Reading the datasets…"]
     page.show_items(())

@@ -96,7 +96,7 @@ class _Rows(QWidget):
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         dress(self.table, name)
         share_width(self.table, 0)
-        self.names = WholeNames(self.table, 0, spare)
+        self.names = WholeNames(self.table, spare)
         self.table.selectionModel().selectionChanged.connect(self._show)
         self._side = col(gap=S2)
         side = QWidget()

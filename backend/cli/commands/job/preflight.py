@@ -57,15 +57,15 @@ def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
     ]
     for finding in wanted:
         print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")
-    failed = services.preflight.fix_all(wanted, _tell)
+    failed = services.preflight.fix_all(wanted, _print)
     for error in dict.fromkeys(failed.values()):
         print_note(" ".join(filter(None, (error.sentence, error.remedy))))
     return bool(wanted)
 
 
-def _tell(news: SetUp) -> None:
-    if news.is_over and news.failed is None:
-        print_note(f"{news.node} is set up.")
+def _print(set_up: SetUp) -> None:
+    if set_up.is_over and set_up.failed is None:
+        print_note(f"{set_up.node} is set up.")
 
 
 def lines(found: Preflight) -> Iterator[str]:

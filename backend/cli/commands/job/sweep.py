@@ -69,16 +69,16 @@ def _asked(
     path = Path(given)
     if path.suffix.lower() == ".toml" or path.is_file():
         raw = read_job_file(path)
-        told = services.sweeps.read(path) if "sweep" in raw or not axes_given else None
-        base = dict(raw) if told is None else dict(told.base)
+        stored = services.sweeps.read(path) if "sweep" in raw or not axes_given else None
+        base = dict(raw) if stored is None else dict(stored.base)
     else:
-        told, base = None, services.sweeps.base_of(services.queries.find(given))
-    axes = {} if told is None else {axis.path: axis for axis in told.axes}
+        stored, base = None, services.sweeps.base_of(services.queries.find(given))
+    axes = {} if stored is None else {axis.path: axis for axis in stored.axes}
     for axis in _axes(axes_given, base):
         axes[axis.path] = axis
-    draws = random if told is None or random is not None else told.draws
+    draws = random if stored is None or random is not None else stored.draws
     if seed is None:
-        seed = 1 if told is None else told.seed
+        seed = 1 if stored is None else stored.seed
     return Sweep(base, tuple(axes.values()), draws, seed)
 
 

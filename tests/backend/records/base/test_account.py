@@ -62,8 +62,8 @@ def test_a_path_of_an_unknown_user_stays_as_it_is(path: str, tmp_path: Path) -> 
 def test_ssh_is_not_asked_for_a_user_that_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_config.subprocess, "run", lambda *_, **__: pytest.fail("asked"))
     account.begin()
-    look_up = client._lookup(None)
-    assert look_up(client_config.NodeAddress("node.example"))["hostname"] == "node.example"
+    settings_of = client._lookup(None)
+    assert settings_of(client_config.NodeAddress("node.example"))["hostname"] == "node.example"
 
 
 def test_the_facts_of_such_a_node_have_its_user(monkeypatch: pytest.MonkeyPatch) -> None:

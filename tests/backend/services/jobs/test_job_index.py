@@ -13,10 +13,15 @@ from backend.records.jobs import summary_settings
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, JobSummary, line_of, make_line
 from backend.records.library.item import Pin
-from backend.services.jobs.index import ORDERS, JobIndex
+from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 
 WORDS = ("resnet", "unet", "Größe", "lr=0.1")
+ORDERS = (
+    *("name", "tags", "nodes", "user", "optimizer", "strategy", "model", "dataset", "state"),
+    *("progress", "best", "gpus", "started", "created", "ended", "energy", "lr", "batch_size"),
+    *("epochs", "seed", "took", "gpu_hours"),
+)
 COMPARED = {
     "lr<=0.1": lambda line: setting(line, "lr") <= 0.1,
     "Learning_rate<0.1": lambda line: setting(line, "lr") < 0.1,

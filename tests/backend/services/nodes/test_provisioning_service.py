@@ -245,7 +245,7 @@ def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -
     service = cluster.service()
     there = cluster.entry("gpu1").installation
     assert there is not None
-    assert list(service.environments("gpu1")) == [there.environment]
+    assert [one.name for one in service.environments("gpu1")] == [there.environment]
     assert service.un_provision("gpu1") > 100_000
     assert not cluster.nodes["gpu1"].home.exists()
     assert not cluster.entry("gpu1").is_ready

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.provisioning.script_wheels import environment_name
+from backend.cli.printing import OK
+from backend.datastore.nodes import files as node_files
+from backend.datastore.queue import files as queue_files
+from backend.provisioning.script_wheels import OF_SCRIPTS, environment_name
 from backend.provisioning.wheelhouse import Wheelhouse
+from backend.records.base.layout import RUN_VARIABLE
+from backend.records.jobs.config import THIS_COMPUTER, Placement, parse_job
+from backend.records.jobs.launch import Launch
+from backend.records.queue.entry import QueueEntry
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import UNPACK, put_house
 from tests.backend.services.nodes.provisioning_rig import Cluster, cluster_of
+from tests.fakes.command_line import call
 from tests.installers.small_project import put_wheel
+from tests.integration.tiny import raw_job
 
 SAY = "import greeting, torch, sys; print(greeting.NUMBER, torch.__version__, sys.prefix)"
 
@@ -46,12 +59,12 @@ def cluster(
         yield made
 
 
-def make(cluster: Cluster, progress: Progress | None = None) -> str:
+def make(cluster: Cluster, progress: Progress | None = None, node: str = "gpu1") -> str:
     there = cluster.entry("gpu1").installation
     assert there is not None
     script = cluster.folder / "script"
     return cluster.service().provide_script(
-        ["gpu1"],
+        [node],
         there.python,
         environment_name(there.python, script, "0"),
         script,
@@ -130,6 +143,65 @@ def test_progress_names_the_node_and_a_cancel_ends_it(cluster: Cluster) -> None:
     with pytest.raises(Cancelled):
         make(cluster, Watched())
     assert said[-1].startswith("Packages of the script: gpu1: ")
+
+
+@pytest.mark.parametrize("node", ["gpu1", THIS_COMPUTER])
+def test_one_is_removed_by_name_or_by_age_unless_it_is_used(
+    cluster: Cluster, node: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = make(cluster, node=node)
+    folder = Path(python).parents[1]
+    services = SimpleNamespace(set_up=cluster.service())
+
+    def asked(*words: str) -> str:
+        assert call(services, "node", "environments", node, *words) == OK
+        return "".join(capsys.readouterr())
+
+    assert folder.name in asked()
+    ten_days_ago = time.time() - 10 * 86400
+    os.utime(folder, (ten_days_ago, ten_days_ago))
+    assert folder.name in asked("--unused", "9")
+    assert folder.name not in asked("--unused", "11")
+    # The next job uses it.
+    assert make(cluster, node=node) == python
+    assert folder.name not in asked("--unused", "9")
+    with pytest.raises(BackendError, match="which environments"):
+        asked("--remove")
+    with pytest.raises(BackendError, match="has no environment"):
+        asked("../ssh", "--remove")
+    tag = {RUN_VARIABLE: "20261124-abcdef/1"}
+    with subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE, env=tag) as run:
+        with pytest.raises(BackendError, match="still has processes of 20261124-abcdef/1"):
+            asked(folder.name, "--remove")
+        run.communicate(b"\n")
+    job = cluster.root.job("20261124-abcdef")
+    job.path.mkdir(parents=True)
+    entry = QueueEntry(job.job_id, "waits", 1, (Placement(node, 1),), "machine")
+    config = parse_job(raw_job()).config
+    assert config is not None
+    launch = Launch(job.job_id, 1, config, (), (), "", "", "", script_python=python)
+    queue_files.put(cluster.root, entry, launch)
+    with pytest.raises(BackendError, match="20261124-abcdef is queued"):
+        asked("--unused", "0", "--remove")
+    queue_files.leave(cluster.root, job)
+    assert asked("--unused", "0", "--remove").startswith("Removed 1 environment: ")
+    assert not folder.exists()
+    assert make(cluster, node=node) == python
+
+
+def test_the_environment_below_goes_with_those_of_scripts_but_not_while_it_is_used(
+    cluster: Cluster,
+) -> None:
+    below = Path(make(cluster)).parents[1].name.partition(OF_SCRIPTS)[0]
+    service = cluster.service()
+    with pytest.raises(BackendError, match="is the environment that gpu1 trains with"):
+        service.remove_environments("gpu1", [below])
+    entry = cluster.entry("gpu1")
+    assert entry.installation is not None
+    newer = replace(entry.installation, environment="newer")
+    node_files.write_entry(cluster.root, replace(entry, installation=newer))
+    assert service.remove_environments("gpu1", [below]) > 100_000
+    assert cluster.nodes["gpu1"].environments() == []
 
 
 @pytest.mark.parametrize(
