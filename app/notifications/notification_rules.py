@@ -166,7 +166,8 @@ class NotificationRules(QObject):
         before = self._continued.get(view.id, since)
         self._continued[view.id] = since
         if continued is not None and since != before:
-            self._notify(view, "Continued", continued.reason, "warn")
+            family = "good" if continued.has_grown else "warn"
+            self._notify(view, "Continued", continued.reason, family)
 
     def _see_doubt(self, view: JobView) -> None:
         run = (view.id, view.run)

@@ -15,7 +15,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Presence
-from tests.cluster.node import Process
+from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING, is_training
@@ -73,11 +73,28 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
         (node.name, process)
         for node in stocked.cluster.nodes.values()
         for process in node.processes()
-        if process.uid
-        and "backend.node.agent.agent" not in process.argv
-        # Of one that is just ending the kernel tells no words any more.
-        and not any("sshd" in word or "sftp-server" in word for word in process.argv[:1])
+        if _is_of_run(process)
     ]
+
+
+def _is_of_run(process: Process) -> bool:
+    # Of one that is just ending the kernel has no words any more.
+    is_ssh = any("sshd" in word or "sftp-server" in word for word in process.argv[:1])
+    return bool(process.uid) and "backend.node.agent.agent" not in process.argv and not is_ssh
+
+
+def _kill_processes(node: Node) -> None:
+    for process in node.processes():
+        if _is_of_run(process):
+            node.run(["kill", "-9", str(process.pid)])
+
+
+LOSSES: dict[str, Callable[[Node], None]] = {
+    "power": Node.power_off,
+    "processes": _kill_processes,
+    "cable": Node.cut,
+}
+"""How a run may lose a node."""
 
 
 def leaves_nothing(stocked: ReadyCluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import grows, is_over, leaves_nothing, of_runs, reaches
+from tests.cluster.runs import LOSSES, grows, is_over, leaves_nothing, reaches
 from tests.waiting import wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -21,33 +21,19 @@ SHRINK = {"shrink": True, "at_least": 2}
 slow = pytest.mark.slow
 
 
-def _power(stocked: ReadyCluster, name: str) -> None:
-    stocked[name].power_off()
-
-
-def _processes(stocked: ReadyCluster, name: str) -> None:
-    for node, process in of_runs(stocked):
-        if node == name:
-            stocked[name].run(["kill", "-9", str(process.pid)])
-
-
-def _cable(stocked: ReadyCluster, name: str) -> None:
-    stocked[name].cut()
-
-
 @pytest.mark.parametrize(
     ("lose", "victim"),
     [
-        (_power, "node3"),
-        pytest.param(_processes, "node2", marks=slow),
-        pytest.param(_cable, "node2", marks=slow),
-        pytest.param(_power, "node1", marks=slow, id="head"),
+        ("power", "node3"),
+        pytest.param("processes", "node2", marks=slow),
+        pytest.param("cable", "node2", marks=slow),
+        pytest.param("power", "node1", marks=slow, id="head"),
     ],
 )
 def test_a_job_that_loses_a_node_continues_on_the_others(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
-    lose: Callable[[ReadyCluster, str], None],
+    lose: str,
     victim: str,
 ) -> None:
     queries = stocked.services.jobs.queries
@@ -55,7 +41,7 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     view = grows(stocked, view.id, view.step + 12)
 
     began = time.monotonic()
-    lose(stocked, victim)
+    LOSSES[lose](stocked[victim])
 
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     view = grows(stocked, view.id, view.step)
@@ -63,7 +49,7 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     left = [name for name in ALL if name != victim]
     continued = view.status.continued
     assert continued is not None
-    if lose is _processes and not continued.avoids:
+    if lose == "processes" and not continued.avoids:
         # Of all that was killed there at once, mpirun may not say where it was; the node is well.
         assert list(view.nodes) == list(ALL)
     else:
@@ -88,7 +74,7 @@ def test_the_loss_is_that_of_a_job_that_lost_no_node(
     assert calm.state is JobState.FINISHED
     view = run(*ALL, **more)
     view = grows(stocked, view.id, view.step + 8)
-    _power(stocked, "node3")
+    stocked["node3"].power_off()
     view = reaches(stocked, view.id, lambda v: v.run == 2 and not v.state.is_live)
     assert view.state is JobState.FINISHED
     assert view.config.batch_size * 2 == calm.config.batch_size * 3
@@ -124,3 +110,35 @@ def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., Job
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node2"]
     wait_for(lambda: stocked.services.jobs.queries.show(view.id).step > place.entry.run, "a step")
+
+
+@slow
+def test_a_node_that_is_back_is_taken_back_at_the_next_epoch(
+    stocked: ReadyCluster, run: Callable[..., JobView]
+) -> None:
+    more = {"epochs": 14, "checkpoint": {"every_steps": 5}, "environment": {"PAUSE_S": "0.02"}}
+    view = run(*ALL, on_failure={**SHRINK, "grow": True}, **more)
+    view = grows(stocked, view.id, view.step + 8)
+    stocked["node2"].power_off()
+    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    assert list(view.nodes) == ["node1", "node3"]
+
+    stocked["node2"].boot()
+    stocked.revive()
+
+    view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
+    continued = view.status.continued
+    assert continued is not None
+    assert (continued.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))
+    assert "node2 can be used again." in continued.reason
+    view = is_over(stocked, view.id)
+    assert (view.state, view.run) == (JobState.FINISHED, 3)
+    history = stocked.services.jobs.queries.history(view.id)
+    assert list(history.steps) == list(range(1, view.step + 1))
+    calm = is_over(stocked, run(*ALL, **more).id)
+    assert view.step == calm.step
+    assert view.status.metrics["validation/loss"] == pytest.approx(
+        calm.status.metrics["validation/loss"], rel=1e-3
+    )
+    (act, *_) = stocked.services.jobs.acts(view.id)
+    assert "node2 can be used again" in act.what

@@ -20,7 +20,7 @@ from backend.node.queue.next_run import queue_next
 from backend.node.queue.running_jobs import LiveRuns
 from backend.node.system import wording
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.audit_entry import add_entry
@@ -28,7 +28,7 @@ from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.config import JobConfig, Placement, with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RankError, RunExit
+from backend.records.jobs.status import GROWN, Continued, RankError, RunExit
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.nodes.entry import NodeEntry
 from backend.records.queue.scheduling import node_view_of
@@ -110,6 +110,43 @@ def next_try(
     return None
 
 
+def take_back(whole: Launch, launch: Launch, back: Mapping[str, str]) -> NextTry | None:
+    """Return the next run of one on fewer nodes, with those that are back; None without any. Pure.
+
+    Args:
+        whole: The launch with all nodes.
+        back: The addresses of nodes of it that can take the job.
+    """
+    now = {one.node: one for one in launch.config.placement}
+    missing = [one for one in whole.config.placement if one.node not in now and one.node in back]
+    taken = missing[: len(whole.config.placement) - len(now)]
+    if not taken or launch.continued is None:
+        return None
+    placement = [one for one in whole.config.placement if one.node in now or one in taken]
+    placement += [one for one in now.values() if one not in placement]
+    changes = _scaled(whole.config, placement)
+    raw = [one.to_dict() for one in placement]
+    made = with_changes(whole.config, {**changes, "placement": raw}).config
+    if made is None:
+        return None
+    names = [one.node for one in taken]
+    continued = replace(
+        launch.continued,
+        reason=f"{answers_again(names)} {_words(launch.config, made)}".rstrip(),
+        since=timestamps.now(),
+        avoids=tuple(one for one in launch.continued.avoids if one not in names),
+        placement=tuple(placement),
+        batch_size=made.batch_size,
+        cause=GROWN,
+    )
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    return NextTry(continued, changes, {**hosts, **{name: back[name] for name in names}})
+
+
+def answers_again(nodes: Sequence[str]) -> str:
+    return f"{_named(nodes)} can be used again."
+
+
 def _ways(
     config: JobConfig,
     used: int,
@@ -189,7 +226,8 @@ def _scaled(config: JobConfig, placement: Sequence[Placement]) -> dict[str, Any]
     """
     fewer = replace(config, placement=tuple(placement))
     # On a single node there is none left to continue without.
-    changes: dict[str, Any] = {"on_failure.shrink": False} if fewer.node_count == 1 else {}
+    alone = {"on_failure.shrink": False, "on_failure.grow": False}
+    changes: dict[str, Any] = alone if fewer.node_count == 1 else {}
     if config.script or config.on_failure.scaling != "batch" or fewer.batches == config.batches:
         return changes
     size = max(1, round(config.batch_size * config.batches / max(1, fewer.batches)))
@@ -246,8 +284,10 @@ def carry_out(folder: JobFolder, launch: Launch | None, found: NextTry | None) -
     """Queue the next run. A failure is logged: the end of the run before is on record."""
     if launch is None or found is None or folder.newest_run() != launch.run:
         return
-    continued = found.continued
+    before, continued = launch.continued, found.continued
     try:
+        if continued.is_short and not (before is not None and before.is_short):
+            replace_json(folder.whole_launch, launch.to_dict())
         queue_next(
             folder,
             launch,
@@ -285,9 +325,9 @@ def _rooms(root: DataRoot, launch: Launch) -> dict[str, Room]:
             if reading is None:
                 continue
             view = node_view_of(reading, live.tags)
-            fits = _fits(entry, launch) and live.is_complete and name not in busy
+            fits = is_fit(entry, launch) and live.is_complete and name not in busy
             rooms[name] = Room(
-                host=entry.ranks_address.partition("/")[0] or entry.address.host,
+                host=host_of(entry),
                 gpus={gpu.uuid: gpu.name for gpu in reading.gpus},
                 cores=view.cores,
                 taken={*used, *view.foreign, *view.hidden},
@@ -296,7 +336,12 @@ def _rooms(root: DataRoot, launch: Launch) -> dict[str, Room]:
     return rooms
 
 
-def _fits(entry: NodeEntry, launch: Launch) -> bool:
+def host_of(entry: NodeEntry) -> str:
+    """Return the address at which mpirun reaches a node."""
+    return entry.ranks_address.partition("/")[0] or entry.address.host
+
+
+def is_fit(entry: NodeEntry, launch: Launch) -> bool:
     """Return whether the launch of the run before is valid on a node."""
     there = entry.installation
     if there is None or entry.no_share or not entry.in_service:

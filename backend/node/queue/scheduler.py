@@ -32,6 +32,7 @@ from backend.records.queue.scheduling import (
     Scene,
     judge_queue,
     node_view_of,
+    why_waiting,
 )
 
 _SHARE_OF_TIME = 20
@@ -87,6 +88,16 @@ class QueueWatch:
         # Each poll costs a little for every job of the data root.
         self._not_until = begin + (self._monotonic() - begin) * _SHARE_OF_TIME
         return tuple(begun)
+
+    def may_start(self, entry: QueueEntry) -> bool:
+        """Return whether a job would start now if it were the first of the queue.
+
+        Raises:
+            OSError: The data root cannot be read.
+        """
+        live = self._live.read((entry.job_id,))
+        scene = self._scene((entry,), live)
+        return scene is not None and live.is_complete and why_waiting(entry, (), scene) is None
 
     def _entry(self, job_id: str) -> QueueEntry | None:
         folder = self._root.job(job_id)

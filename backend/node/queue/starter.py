@@ -95,7 +95,7 @@ def _launch(folder: JobFolder, run: int) -> Launch:
 
 def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     """Raise if the run would differ from the one that was queued."""
-    if not _is_trusted(root, folder.queued_launch):
+    if not is_trusted(root, folder.queued_launch):
         raise BackendError(
             f"All users may write to {root.jobs}, and the launch record belongs to a user "
             "unknown to this node.",
@@ -128,7 +128,7 @@ def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
             )
 
 
-def _is_trusted(root: DataRoot, path: Path) -> bool:
+def is_trusted(root: DataRoot, path: Path) -> bool:
     """Return whether the file's owner may write to the data root, or owns it if all users may."""
     jobs = os.stat(root.jobs)
     if not jobs.st_mode & stat.S_IWOTH:

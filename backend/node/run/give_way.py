@@ -109,19 +109,8 @@ class GiveWay:
         return reading if is_alive else None
 
     def _request(self, pause: str) -> None:
-        run = self._launch.run
-        request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.now(), pause=pause))
-        try:
-            try:
-                LocalFiles().create(self._folder.lock, json.dumps(request).encode())
-            except FileExistsError:
-                if not stop_requested(self._folder.lock, run):
-                    replace_json(self._folder.lock, request)
-        except OSError as error:
-            swallowed(error)  # full, or unavailable: the next reading tries again
-            return
-        self._next = None
-        _log.info("Run %d of %s gives way: %s", run, self._folder.job_id, pause)
+        if request_pause(self._folder, self._launch.run, pause):
+            self._next = None
 
     def ended(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.
@@ -142,6 +131,25 @@ class GiveWay:
         with suppress(OSError):
             why = record.pause.partition(": ")[2].rstrip(".")
             add_entry(self._folder, LocalFiles(), f"Gave way ({why})")
+
+
+def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
+    """Request a stop after which the program continues the run; False if it cannot be written.
+
+    A request of a user stays.
+    """
+    request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.now(), pause=pause))
+    try:
+        try:
+            LocalFiles().create(folder.lock, json.dumps(request).encode())
+        except FileExistsError:
+            if not stop_requested(folder.lock, run):
+                replace_json(folder.lock, request)
+    except OSError as error:
+        swallowed(error)  # full, or unavailable: the next reading tries again
+        return False
+    _log.info("Run %d of %s stops, and continues: %s", run, folder.job_id, pause)
+    return True
 
 
 def _of_user(reading: NodeReading, user: str) -> frozenset[int]:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.base import log, prctl
 from backend.base.log import suppress, swallowed
@@ -53,6 +54,9 @@ from backend.records.jobs.stop_request import (
     stop_requested,
     stop_requested_by,
 )
+
+if TYPE_CHECKING:
+    from backend.node.run.grow import Grow
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -122,6 +126,7 @@ class Supervisor:
         self._blind: tuple[str, ...] = ()
         self._stop_seen: float | None = None
         self._give_way: GiveWay | None = None
+        self._grow: Grow | None = None
 
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
@@ -244,6 +249,11 @@ class Supervisor:
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
         self._give_way = GiveWay(self._folder, launch)
+        if launch.continued is not None and launch.continued.is_short:
+            # Imported only when needed: it needs the queue.
+            from backend.node.run.grow import Grow
+
+            self._grow = Grow(self._folder, launch)
         self._begin = self._progress_at = time.monotonic()
         next_check = 0.0
         while self._launcher_status is None:
@@ -260,6 +270,8 @@ class Supervisor:
             self._collect(launch)
             if self._give_way is not None:
                 self._give_way.watch()
+            if self._grow is not None:
+                self._grow.watch()
             if (
                 self._failed_long_ago(launch, now)
                 or self._never_started(launch, now)
@@ -416,7 +428,8 @@ class Supervisor:
         energy_j: float | None = None,
     ) -> RunExit:
         record = run_exit(found, leftovers, timestamps.now())
-        if self._give_way is not None:
+        has_grown = self._grow is not None and self._grow.ended(record)
+        if self._give_way is not None and not has_grown:
             self._give_way.ended(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)

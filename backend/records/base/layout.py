@@ -12,6 +12,8 @@ jobs/<id>/placement.json              the desktop that starts a run elsewhere th
                                       learning rate
 jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
                                       supervisor
+jobs/<id>/whole-launch.json           the program that continues a job on fewer nodes: the launch
+                                      with all of them
 jobs/<id>/queued-launch.json          the desktop that queues the job: the launch.json to come
 jobs/<id>/queued.json                 any desktop, and its head node if it cannot be started: the
                                       job waits, unless its run is claimed
@@ -163,6 +165,10 @@ class JobFolder:
     @property
     def launch(self) -> Path:
         return self.path / "launch.json"
+
+    @property
+    def whole_launch(self) -> Path:
+        return self.path / "whole-launch.json"
 
     @property
     def queued(self) -> Path:
@@ -395,7 +401,7 @@ def place_of(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format)
     return f"epoch {count(epoch)}, step {count(step)}" if epoch else f"step {count(step)}"
 
 
-STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
+STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json", "whole-launch.json")
 """Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
 
 LATEST = "latest.json"

@@ -240,11 +240,19 @@ class OnFailure:
             term="shrink",
         ),
     )
+    grow: bool = field(
+        default=False, metadata=_seldom("flag", "Take a lost node back", term="grow")
+    )
 
     @property
     def continues(self) -> bool:
         """Return whether the program continues the job after the failure of a machine."""
         return self.retries > 0 or self.shrink
+
+    @property
+    def may_shrink(self) -> bool:
+        """Return whether a run may have fewer nodes than the one before."""
+        return self.shrink or (self.retries > 0 and self.nodes == "others")
 
 
 @dataclass(frozen=True)
@@ -541,6 +549,10 @@ def _plain(value: Any) -> Any:
     """Return a value as in a job file: without None, and options beside the other settings."""
     if isinstance(value, Placement):
         return value.to_dict()
+    if isinstance(value, OnFailure):
+        # A node with an older version refuses a setting that it does not know.
+        usual = vars(OnFailure())
+        return {key: one for key, one in vars(value).items() if one != usual[key]}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if not hasattr(value, "__dataclass_fields__"):

@@ -99,6 +99,12 @@ RULES = (
         "cannot be used with one process or a split network; this is “{job.strategy.name}”.",
     ),
     Rule(
+        "fewer before",
+        ("on_failure.grow", "on_failure.shrink", "on_failure.retries", "on_failure.nodes"),
+        lambda job: job.on_failure.grow and not job.on_failure.may_shrink,
+        "needs a job that may continue on fewer nodes: shrink, or retries on other nodes.",
+    ),
+    Rule(
         "retry of a script",
         ("on_failure.retries", "on_failure.shrink", "resume_arguments"),
         lambda job: job.on_failure.continues and job.script and not job.resume_arguments,

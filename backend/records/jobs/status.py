@@ -22,6 +22,7 @@ from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 
 STATUS_SCHEMA = 1
+GROWN = "grown"
 _NEEDS = (
     *("run", "epoch", "epochs", "step", "total_steps", "steps_per_epoch", "world_size"),
     *("metrics", "message", "heartbeat"),
@@ -57,7 +58,7 @@ class Continued(Record, what="continued run"):
 
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
     ``avoids`` the nodes without which it continues, ``before`` the nodes that the user chose.
-    ``step`` and ``cause`` are those of the failure.
+    ``step`` and ``cause`` are those of the failure; the cause `GROWN` is a node that is back.
     """
 
     reason: str
@@ -71,10 +72,19 @@ class Continued(Record, what="continued run"):
     cause: str = ""
 
     @property
+    def is_short(self) -> bool:
+        """Return whether it has fewer nodes than the user chose."""
+        return len(self.placement) < len(self.before)
+
+    @property
+    def has_grown(self) -> bool:
+        return self.cause == GROWN
+
+    @property
     def nodes(self) -> str:
-        """Return "2 of 3 nodes", "" if it has all."""
-        count, wanted = len(self.placement), len(self.before)
-        return f"{count} of {wanted} nodes" if count < wanted else ""
+        """Return "2 of 3 nodes", "" if it has had all of them since its start."""
+        words = f"{len(self.placement)} of {len(self.before)} nodes"
+        return words if self.is_short or self.has_grown else ""
 
 
 @dataclass(frozen=True)

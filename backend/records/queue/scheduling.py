@@ -37,8 +37,8 @@ _KEYBOARD = ""
 """Stands for the keyboard among the GPUs of a node."""
 _UNSEEN_S = 300.0
 """A GPU that was not looked at for longer may have been in use meanwhile."""
-_PAUSES = 6
-"""Within an hour; after so many, each wait for quiet is longer."""
+PAUSES = 6
+"""Within an hour; after so many, each wait for quiet is longer, and no lost node is taken back."""
 _LEAVE = "Remove it from the queue, then choose where it runs."
 
 
@@ -209,7 +209,7 @@ def quiet_after(pauses: int, quiet_s: float) -> float:
 
     A start costs time, so a job that pauses often waits longer, and trains longer in between.
     """
-    return quiet_s * (1 + max(0, pauses - 1) // _PAUSES)
+    return quiet_s * (1 + max(0, pauses - 1) // PAUSES)
 
 
 class QuietTimes:

@@ -78,7 +78,8 @@ def finding(
         more = f"{place.entry.reason} {place.sentence}".lstrip()
         return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
     if view.status.continued is not None and view.state.is_live:
-        return JobFinding("warn", view.status.continued.reason)
+        has_grown = view.status.continued.has_grown
+        return JobFinding("idle" if has_grown else "warn", view.status.continued.reason)
     if result.sentence and view.state is JobState.FINISHED:
         strong, _, rest = result.sentence.partition(": ")
         ending = rest[:1].upper() + rest[1:]

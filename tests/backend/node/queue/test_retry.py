@@ -10,10 +10,11 @@ import pytest
 
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries, retry
-from backend.node.queue.retry import NextTry, Room, next_try
+from backend.node.queue.next_run import next_launch
+from backend.node.queue.retry import NextTry, Room, next_try, take_back
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import OnFailure, Placement, parse_job
+from backend.records.jobs.config import OnFailure, Placement, parse_job, with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued, RankError, RunExit
@@ -103,6 +104,67 @@ def test_where_a_job_continues(
     assert found.continued.nodes == (
         "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "lost", "back", "nodes", "words"),
+    [
+        ({}, "gpu02", "gpu02", ALL, "3 of 3 nodes"),
+        ({}, "gpu01", "gpu01", ALL, "3 of 3 nodes"),
+        ({}, "gpu02 gpu03", "gpu03", "gpu01 gpu03", "2 of 3 nodes"),
+        ({}, "gpu02 gpu03", "gpu03 gpu02", ALL, "3 of 3 nodes"),
+        ({}, "gpu02", "", "", ""),
+        ({}, "gpu02", "gpu01", "", ""),
+        ({}, "gpu02", "gpu09", "", ""),
+        ({"scaling": "process"}, "gpu02", "gpu02", ALL, "3 of 3 nodes"),
+        ({"batch_size": 7}, "gpu03", "gpu03", ALL, "3 of 3 nodes"),
+    ],
+)
+def test_a_node_that_is_back_is_taken_back_with_the_settings_of_before(
+    tmp_path: Path, settings: dict[str, Any], lost: str, back: str, nodes: str, words: str
+) -> None:
+    whole = made(tmp_path, shrink=True, grow=True, **settings)
+    fewer = next_try(whole, replace(LOST, node=lost.split()[0]), 40, lost.split())
+    assert fewer is not None
+    config = with_changes(whole.config, {**fewer.changes, "placement": raw_of(fewer)}).config
+    assert config is not None
+    now = replace(next_launch(whole, config, ""), continued=fewer.continued)
+
+    found = take_back(whole, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
+
+    assert where(found) == nodes
+    if found is None:
+        return
+    assert found.continued.nodes == words
+    assert f"{sorted(back.split())[-1]} can be used again." in found.continued.reason
+    assert found.continued.retries == fewer.continued.retries
+    after = with_changes(whole.config, {**found.changes, "placement": raw_of(found)}).config
+    assert after is not None
+    if nodes == ALL:
+        assert after == whole.config
+    # It may lose a node again.
+    again = replace(next_launch(now, after, "", found.hosts), continued=found.continued)
+    once_more = next_try(again, replace(LOST, node="gpu03"), 40, ["gpu03"])
+    assert once_more is not None
+    assert "gpu03" in once_more.continued.avoids
+
+
+def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
+    whole = made(tmp_path, retries=1, nodes="others", shrink=True, grow=True)
+    config = replace(whole.config, placement=on("gpu01", "gpu04"))
+    before = Continued("Two were lost.", before=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",))
+    now = next_launch(whole, config, "", {"gpu04": "10.0.0.4"})
+
+    found = take_back(whole, replace(now, continued=before), dict.fromkeys(ALL.split(), "10.0.0.9"))
+
+    assert where(found) == "gpu01 gpu02 gpu04"
+    assert found is not None
+    assert (found.hosts["gpu04"], found.hosts["gpu02"]) == ("10.0.0.4", "10.0.0.9")
+    assert found.continued.avoids == ("gpu03",)
+
+
+def raw_of(found: NextTry) -> list[dict[str, Any]]:
+    return [one.to_dict() for one in found.continued.placement]
 
 
 def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) -> None:

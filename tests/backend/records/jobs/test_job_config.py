@@ -252,6 +252,7 @@ BROKEN = {
     "fewer nodes": {"on_failure": {"shrink": True}},
     "nodes left": {"on_failure": {"shrink": True, "at_least": 3}, **ON_TWO},
     "same nodes": {"on_failure": {"shrink": True}, "strategy": SPLIT, **ON_TWO},
+    "fewer before": {"on_failure": {"grow": True, "retries": 1}, **ON_TWO},
     "retry of a script": {**A_SCRIPT, "on_failure": {"retries": 1}},
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},

@@ -1,0 +1,198 @@
+"""When a run on fewer nodes stops to take a lost node back, and what it continues on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.queue import retry
+from backend.node.queue.entries import entry_of
+from backend.node.queue.next_run import next_launch
+from backend.node.run import grow
+from backend.node.run.grow import Grow
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import with_changes
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.stop_request import pause_requested
+from tests.backend.node.queue.test_retry import LOST, facts_of, made
+from tests.backend.node.queue.test_scheduler import READING
+
+PAUSE = "gpu02 can be used again."
+
+
+class Cluster:
+    """Run 2 of a job, which lost gpu02; its epochs have any number of rounds of 5 s."""
+
+    def __init__(self, folder: Path, grow: bool = True, **more: Any) -> None:
+        self.root = DataRoot(folder)
+        self.job = self.root.job("a-job")
+        self.job.checkpoints.mkdir(parents=True)
+        for run in (1, 2):
+            self.job.attempt(run).path.mkdir(parents=True)
+        whole = made(self.job.path, shrink=True, grow=grow, **more)
+        record = RunExit(1, JobState.ERROR, LOST.sentence, LOST)
+        found = retry.plan(self.job, whole, record, ["gpu02"])
+        self.job.attempt(2).path.rmdir()
+        retry.carry_out(self.job, whole, found)
+        self.job.attempt(2).path.mkdir()
+        self.launch = Launch.from_dict(read_json(self.job.queued_launch))
+        replace_json(self.job.launch, self.launch.to_dict())
+        self.entry = facts_of(2)
+        self.now, self.beat, self.epoch, self.is_alive = 1000.0, 0, 1, True
+        for node in ("gpu01", "gpu02", "gpu03"):
+            self.root.node(node).path.mkdir(parents=True, exist_ok=True)
+        self.grow = Grow(self.job, self.launch, lambda: self.now)
+
+    def round(self, **status: Any) -> str:
+        """Return the pause that is requested after one."""
+        self.now += grow.EVERY_S
+        self.beat += self.is_alive
+        replace_json(self.root.node("gpu02").entry, self.entry.to_dict())
+        reading = replace(READING, name="gpu02", heartbeat=self.beat)
+        replace_json(self.root.node("gpu02").status, reading.to_dict())
+        known = {"epoch": self.epoch, "epochs": 9, "is_planned": True, **status}
+        replace_json(self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **known}).to_dict())
+        self.grow.watch()
+        return pause_requested(self.job.lock, 2)
+
+    def rounds(self, count: int = 4) -> str:
+        return [self.round() for _ in range(count)][-1]
+
+    def next_epoch(self) -> str:
+        self.epoch += 1
+        return self.round()
+
+
+def test_a_node_that_is_back_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    assert cluster.rounds() == ""
+
+    assert cluster.next_epoch() == PAUSE
+
+    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    entry = entry_of(cluster.job)
+    assert entry is not None
+    assert entry.run == 3
+    assert entry.reason == (
+        f"{PAUSE} The batch per process is 8 instead of 12, so that the global batch is 48 as "
+        "before."
+    )
+    queued = Launch.from_dict(read_json(cluster.job.queued_launch))
+    assert queued.config == Launch.from_dict(read_json(cluster.job.whole_launch)).config
+    assert queued.continued is not None
+    assert (queued.continued.nodes, queued.continued.avoids) == ("3 of 3 nodes", ())
+    assert [plan.host for plan in queued.ranks] == [f"10.0.0.{n}" for n in (1, 1, 2, 2, 3, 3)]
+    assert queued.argv == next_launch(cluster.launch, queued.config, "", {"gpu02": "10.0.0.2"}).argv
+    acts = [read_json(path)["what"] for path in cluster.job.acts.glob("*.json")]
+    assert any(PAUSE in act for act in acts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"in_service": False},
+        {"no_share": True},
+        {"installation": None},
+        {"ranks_address": "10.0.9.4/24"},
+        {"bundle": "/newer"},
+        {"is_alive": False},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_node_that_cannot_take_the_job_is_left(tmp_path: Path, change: dict[str, Any]) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.is_alive = change.pop("is_alive", True)
+    bundle = change.pop("bundle", "")
+    if bundle:
+        assert cluster.entry.installation is not None
+        change = {"installation": replace(cluster.entry.installation, bundle=bundle)}
+    cluster.entry = replace(cluster.entry, **change)
+    assert [cluster.rounds(), cluster.next_epoch(), cluster.next_epoch()] == ["", "", ""]
+
+
+def test_a_node_that_another_job_has_is_taken_back_after_it(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    other = cluster.root.job("b-job")
+    other.attempt(1).path.mkdir(parents=True)
+    raw = [{"node": "gpu02", "processes": 4}]
+    config = with_changes(cluster.launch.config, {"placement": raw, "on_failure": {}}).config
+    assert config is not None
+    before = replace(cluster.launch, job_id="b-job", run=0)
+    running = next_launch(before, config, "", {"gpu02": "10.0.0.2"})
+    replace_json(other.launch, running.to_dict())
+    assert [cluster.rounds(), cluster.next_epoch()] == ["", ""]
+    replace_json(other.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
+    assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
+
+
+def test_a_node_that_goes_again_is_waited_for_anew(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.rounds()
+    cluster.is_alive = False
+    cluster.rounds(10)
+    assert cluster.next_epoch() == ""
+    cluster.is_alive = True
+    assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
+
+
+def test_a_node_that_is_lost_during_the_stop_is_left(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.rounds()
+    assert cluster.next_epoch() == PAUSE
+    cluster.is_alive = False
+    cluster.rounds(10)
+    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    entry = entry_of(cluster.job)
+    assert entry is not None
+    assert [slot.node for slot in entry.slots] == ["gpu01", "gpu03"]
+
+
+@pytest.mark.parametrize("pause", ["", "Paused: alice uses GPU 2 on gpu03."])
+def test_a_run_that_ended_otherwise_is_not_continued_by_it(tmp_path: Path, pause: str) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.rounds()
+    cluster.next_epoch()
+    assert not cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, "", pause=pause))
+    assert entry_of(cluster.job) is None
+
+
+@pytest.mark.parametrize(
+    "status", [{"epoch": 9}, {"is_planned": False}, {"run": 1}], ids=lambda one: next(iter(one))
+)
+def test_no_epoch_is_left_or_known(tmp_path: Path, status: dict[str, Any]) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.rounds()
+    cluster.epoch += 1
+    assert [cluster.round(**status), cluster.round(**status)] == ["", ""]
+
+
+@pytest.mark.parametrize(("pauses", "requested"), [(5, PAUSE), (6, "")])
+def test_it_happens_so_often_an_hour_that_work_is_done(
+    tmp_path: Path, pauses: int, requested: str
+) -> None:
+    cluster = Cluster(tmp_path)
+    run = 2 * pauses + 2
+    for number in range(1, run):
+        cluster.job.attempt(number).path.mkdir(exist_ok=True)
+        # A loss follows each time that a node is taken back.
+        state, pause = (JobState.ERROR, "") if number % 2 else (JobState.INTERRUPTED, PAUSE)
+        record = RunExit(number, state, "", ended=timestamps.now(), pause=pause)
+        replace_json(cluster.job.attempt(number).exit, record.to_dict())
+    cluster.grow = Grow(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
+    for _ in range(3):
+        cluster.round(run=run)
+    cluster.epoch += 1
+    cluster.round(run=run)
+    assert pause_requested(cluster.job.lock, run) == requested
+
+
+def test_a_job_that_is_not_to_grow_stays(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, grow=False)
+    assert [cluster.rounds(), cluster.next_epoch(), cluster.next_epoch()] == ["", "", ""]

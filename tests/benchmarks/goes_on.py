@@ -1,0 +1,123 @@
+"""A job that loses a node: seconds to its next step, and its final loss: needs root.
+
+Three nodes of the test cluster train a small synchronous job, once undisturbed for each seed, and
+once for each seed and kind of loss. The node is lost at a random step, and the job must continue on
+those that are left. The final losses of the undisturbed runs are the spread in which the others
+must be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.records.jobs.state import JobState
+from installers.console import Progress
+from tests.benchmarks.figures import Figure
+from tests.cluster.cluster import Cluster
+from tests.cluster.ready import ReadyCluster, made_ready, patience
+from tests.cluster.runs import LOSSES, grows, is_over, reaches, starting, stock
+
+SEEDS = 5
+_NODES = ("node1", "node2", "node3")
+_CALM = "undisturbed"
+_KINDS = ("processes", "power", "cable", "head")
+_JOB: dict[str, Any] = {
+    "epochs": 8,
+    "on_failure": {"shrink": True, "at_least": 2},
+    "checkpoint": {"every_steps": 5},
+    "environment": {"PAUSE_S": "0.02"},
+}
+_MIDDLE = 0.2, 0.7
+"""The shares of the steps between which the node is lost."""
+_ROUNDING = 1e-3
+"""Fewer ranks add the same numbers in another order."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """A run that did not continue, or did not finish, has no loss and took infinitely long."""
+
+    kind: str
+    loss: float = math.nan
+    took_s: float = math.inf
+    nodes: int = 0
+
+
+def measure(seeds: int = SEEDS) -> list[Figure]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(patience())
+        cluster = stack.enter_context(
+            Cluster(folder / "cluster", _NODES, (), progress=Progress(sys.stderr))
+        )
+        ready = stack.enter_context(made_ready(cluster, folder))
+        stock(ready, folder / "sources")
+        order = [(kind, seed) for seed in range(1, seeds + 1) for kind in (_CALM, *_KINDS)]
+        found = [_outcome(ready, kind, seed) for kind, seed in order]
+    calm = [one.loss for one in found if one.kind == _CALM]
+    low, high = min(calm) * (1 - _ROUNDING), max(calm) * (1 + _ROUNDING)
+    figures = []
+    for kind in _KINDS:
+        runs = [one for one in found if one.kind == kind]
+        times = " ".join(f"{one.took_s:.1f}" for one in runs)
+        context = f"each: {times} s; then on {_listed(one.nodes for one in runs)} nodes"
+        slowest = (max(one.took_s for one in runs),)
+        figures.append(
+            Figure("X2", f"{kind}: slowest to a step", slowest, 60, "s", context=context)
+        )
+        inside = (sum(low <= one.loss <= high for one in runs) / len(runs),)
+        context = f"{_listed(one.loss for one in runs)}; undisturbed {_listed(calm)}"
+        what = f"{kind}: final loss in the spread"
+        figures.append(Figure("X2", what, inside, 1, at_least=True, context=context))
+    return figures
+
+
+def _outcome(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
+    ready.revive()
+    before = [process for node in ready.cluster.nodes.values() for process in node.processes()]
+    try:
+        found = _run(ready, kind, seed)
+    except (AssertionError, RuntimeError) as error:
+        sys.stderr.write(f"{kind}, seed {seed}: {error}\n")
+        found = _Outcome(kind)
+    ready.cluster.heal(before)
+    sys.stderr.write(f"seed {seed}: {found}\n")
+    return found
+
+
+def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
+    chance = random.Random(f"{kind} {seed}")
+    took_s = 0.0
+    with starting(ready) as start:
+        view = start(*_NODES, seed=seed, **_JOB)
+        if kind != _CALM:
+            low, high = (round(share * view.status.total_steps) for share in _MIDDLE)
+            grows(ready, view.id, chance.randint(low, high))
+            victim = "node1" if kind == "head" else chance.choice(_NODES[1:])
+            took_s = _to_a_step(ready, view.id, kind, victim)
+        view = is_over(ready, view.id)
+    if view.state is not JobState.FINISHED:
+        raise RuntimeError(f"It ended as {view.state.word}: {view.error}")
+    loss = view.status.metrics["validation/loss"]
+    return _Outcome(kind, math.nan if loss is None else loss, took_s, len(view.nodes))
+
+
+def _to_a_step(ready: ReadyCluster, job_id: str, kind: str, victim: str) -> float:
+    began = time.monotonic()
+    LOSSES["power" if kind == "head" else kind](ready[victim])
+    view = reaches(ready, job_id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    grows(ready, job_id, view.step)
+    return time.monotonic() - began
+
+
+def _listed(values: Iterable[float]) -> str:
+    return " ".join(f"{one:.5g}" for one in values)
