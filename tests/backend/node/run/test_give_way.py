@@ -24,6 +24,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.nodes.entry import NodeAddress, NodeEntry
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import Run
 from tests.waiting import LIMIT_S, wait_for
@@ -81,10 +82,9 @@ class Desk:
             loader=LOADER,
             placement=[{"node": "this-computer", "gpus": GPUS}],
             batch_size=8,
-            gives_way=True,
             quiet_minutes=QUIET_MINUTES,
             environment={"OMP_NUM_THREADS": "1", "NO_LONGER_SLOW": str(gate)},
-            **job,
+            **{"gives_way": True, **job},
         )
         self._runs.append(run)
         launch = replace(run.launch, python=sys.executable)
@@ -246,7 +246,11 @@ def test_other_users_see_nothing_of_a_pause_in_who_and_on_their_terminals(desk: 
 def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_weights(
     desk: Desk,
 ) -> None:
-    run = desk.start(epochs=40)
+    # Its node makes it give way, not the job.
+    node = NodeEntry("this-computer", NodeAddress("here"), gives_way="always")
+    desk.root.node(node.name).path.mkdir(parents=True)
+    replace_json(desk.root.node(node.name).entry, node.to_dict())
+    run = desk.start(epochs=40, gives_way=False)
 
     pauses(desk, run, 1, gpu=1)
 
