@@ -191,7 +191,7 @@ class QueueWatch:
         who = queue_entries.who_paused(self._root)
         return Scene(
             now=datetime.now(timezone.utc),
-            nodes=self._quiet.update(nodes, self._monotonic()),
+            nodes=self._quiet.update(nodes, self._monotonic(), entries),
             running=live.running,
             is_paused=who is not None,
             paused=who or "",

@@ -6,14 +6,14 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from backend.records.base.validation import sanitize
 
 NEVER, ALWAYS = "", "always"
 EXAMPLE = "08:00–18:00 Mon–Fri"
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LONG = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_DAYS = tuple(one[:3] for one in _LONG)
 _MIDNIGHT = 24 * 60
 
 
@@ -34,8 +34,8 @@ def parse_hours(text: str) -> str:
     begin, end = (_minute(one) for one in times[0].split("–"))
     if begin in (end, _MIDNIGHT):
         raise ValueError(f"The hours {times[0]} have no length; for the whole day: 00:00–24:00.")
-    days = sorted({day for word in words if word != times[0] for day in _days(word)})
-    return " ".join((f"{_clock(begin)}–{_clock(end)}", *_named(days)))
+    days = dict.fromkeys(_days_word(word) for word in words if word != times[0])
+    return " ".join((f"{_clock(begin)}–{_clock(end)}", *days))
 
 
 def gives_way_at(hours: str, now: datetime) -> bool:
@@ -65,24 +65,17 @@ def _clock(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
+def _days_word(word: str) -> str:
+    return "–".join(map(_day, word.split("–", 1)))
+
+
+def _day(name: str) -> str:
+    for long in _LONG:
+        if len(name) > 2 and long.lower().startswith(name.lower()):
+            return long[:3]
+    raise ValueError(f"“{sanitize(name)}” is not a day; the days are {', '.join(_DAYS)}.")
+
+
 def _days(word: str) -> list[int]:
-    first, *last = (_day(one) for one in word.split("–", 1))
+    first, *last = (_DAYS.index(name) for name in word.split("–"))
     return [(first + n) % 7 for n in range(((last[0] if last else first) - first) % 7 + 1)]
-
-
-def _day(name: str) -> int:
-    if name[:3].capitalize() not in _DAYS:
-        raise ValueError(f"“{sanitize(name)}” is not a day; the days are {', '.join(_DAYS)}.")
-    return _DAYS.index(name[:3].capitalize())
-
-
-def _named(days: Sequence[int]) -> Iterator[str]:
-    """Yield the days, those in a row together; of all seven, none."""
-    rows: list[list[int]] = []
-    for day in days if len(days) < len(_DAYS) else ():
-        if rows and rows[-1][-1] == day - 1:
-            rows[-1].append(day)
-        else:
-            rows.append([day])
-    for row in rows:
-        yield _DAYS[row[0]] + (f"–{_DAYS[row[-1]]}" if len(row) > 1 else "")

@@ -218,10 +218,21 @@ class QuietTimes:
     def __init__(self) -> None:
         self._since: dict[tuple[str, str], float] = {}
         self._seen = 0.0
+        self._paused: frozenset[tuple[str, int]] = frozenset()
 
-    def update(self, nodes: Mapping[str, NodeView], now: float) -> dict[str, NodeView]:
-        """Return the views of the nodes with `NodeView.quiet_s` at this monotonic time."""
+    def update(
+        self, nodes: Mapping[str, NodeView], now: float, entries: Iterable[QueueEntry] = ()
+    ) -> dict[str, NodeView]:
+        """Return the views of the nodes with `NodeView.quiet_s` at this monotonic time.
+
+        The nodes and GPUs of a job that paused were in use a moment ago, even if no look at them
+        has seen that.
+        """
         known = self._since if now - self._seen <= _UNSEEN_S else {}
+        paused = {(one.job_id, one.run): one.slots for one in entries if one.quiet_s}
+        for slot in (slot for key in paused.keys() - self._paused for slot in paused[key]):
+            known = {**known, **{(slot.node, one): now for one in (_KEYBOARD, *slot.gpus)}}
+        self._paused = frozenset(paused)
         self._seen, self._since = now, {}
         found = {}
         for name, view in nodes.items():

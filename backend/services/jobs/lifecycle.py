@@ -2,7 +2,7 @@
 
 An action that must happen only once uses a call that only one desktop can win
 (`backend.datastore.jobs.files`). An action that is already done (Stop pressed twice, Start pressed
-on two desktops) returns the present state; it is not an error.
+on two desktops) returns the present state; it is not an error, unless it was to change the job.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JobLifecycle:
         """
         folder, file, view = self._reaper.reaped(job_id)
         if view.state.is_live:
-            return view
+            return _as_it_is(view, bool(placement))
         self.bring_home(folder, progress)
         weights = self._at_the_beginning(file, view, start_over)
         file = _changed(file, placement)
@@ -99,13 +99,13 @@ class JobLifecycle:
             See `start`.
         """
         folder, file, view = self._reaper.reaped(job_id)
+        is_changed = bool(placement or changes)
         if view.state.is_live:
-            return view
+            return _as_it_is(view, is_changed)
         self.bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         is_earlier = not checkpoint and not record.is_latest
         file = _changed(file, placement, changes)
-        is_changed = bool(placement or changes)
         self._preflight.require(file.config, file.id, progress)
         self._checker.placement(file.config)
         return self.run(
@@ -215,14 +215,15 @@ class JobLifecycle:
             )
             if began and is_changed:
                 job_files.write_placement(folder, file.config)
-        if began:
-            how = "Started over" if run > 1 else "Started"
-            if resume_from:
-                how = f"Resumed from {which}{Path(resume_from).stem}"
-            how = f"{how} on {_places(file)}" if is_changed else how
-            if of_next_run(file.config) != file.config:
-                how += f". {AWAITS_HOROVOD}"
-            audit_log.add(folder, how)
+        if not began:
+            return _as_it_is(self._queries.show(file.id), is_changed)
+        how = "Started over" if run > 1 else "Started"
+        if resume_from:
+            how = f"Resumed from {which}{Path(resume_from).stem}"
+        how = f"{how} on {_places(file)}" if is_changed else how
+        if of_next_run(file.config) != file.config:
+            how += f". {AWAITS_HOROVOD}"
+        audit_log.add(folder, how)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
@@ -314,6 +315,20 @@ def _places(file: JobFile) -> str:
     return ", ".join(
         "this computer" if one.node == THIS_COMPUTER else one.node for one in file.config.placement
     )
+
+
+def _as_it_is(view: JobView, is_changed: bool) -> JobView:
+    """Return the job that a run of another desktop, or of the queue, has begun.
+
+    Raises:
+        BackendError: It was to run elsewhere, or with other settings.
+    """
+    if is_changed:
+        raise BackendError(
+            f"The job {view.id} runs already: its nodes and settings were not changed.",
+            "Stop it, then resume it with them.",
+        )
+    return view
 
 
 def _changed(

@@ -17,7 +17,10 @@ from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE, node
+from tests.windows import the
+from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
+from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
@@ -151,6 +154,16 @@ def node_detail_ecc(stage: Stage) -> None:
     card = _detail(stage, "gpu07", tuple(states)).detail._history_card
     card._picker.choose("ecc")
     card.show_past()
+
+
+@screen("node-gives-way")
+def node_gives_way(stage: Stage) -> None:
+    hours = "08:00–18:00 Mon–Fri"
+    entry = replace(samples.entry("gpu06"), gives_way=hours)
+    at_hours = (replace(one, entry=entry) if one.name == "gpu06" else one for one in lab.nodes())
+    _detail(stage, "gpu06", tuple(at_hours))
+    dialog = stage.lay_over(GiveWayDialog("gpu06", hours, stage.window))
+    the(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
 
 
 screen("node-detail-well")(

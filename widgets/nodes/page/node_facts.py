@@ -28,6 +28,9 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     if names:
         each = [f"{n} × {name}" if n > 1 else name for name, n in Counter(names).items()]
         found.append(Fact("GPUs", ", ".join(each)))
+    if entry is not None and entry.gives_way:
+        tip = "To other users of its GPUs, or at its keyboard"
+        found.append(Fact("Gives way", entry.gives_way, tip=tip))
     away = state.presence is Presence.OFFLINE and not state.over_ssh
     if reading is not None and not away:
         found += _live_facts(reading, any(one.key == "disk" for one in state.health))
@@ -37,9 +40,6 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
         # Zero means that they are not known yet.
         found += [Fact("Processor", formats.plural(cores, "core"))] if cores else []
         found += [Fact("Memory", formats.memory(total))] if total else []
-    if entry is not None and entry.gives_way:
-        tip = "To other users of its GPUs, or at its keyboard"
-        found.append(Fact("Gives way", entry.gives_way, tip=tip))
     driver = reading.driver if reading is not None else known.driver if known else ""
     if driver:
         found.append(Fact("Driver", driver))

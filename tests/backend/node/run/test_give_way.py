@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from backend.node.queue.entries import entry_of
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import DataRoot
+from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.nodes.entry import NodeAddress, NodeEntry
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import Run
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 GPUS = [f"GPU-0000000{n}-aaaa-bbbb-cccc-dddddddddddd" for n in range(2)]
 QUIET_MINUTES = 0.05
@@ -79,10 +82,9 @@ class Desk:
             loader=LOADER,
             placement=[{"node": "this-computer", "gpus": GPUS}],
             batch_size=8,
-            gives_way=True,
             quiet_minutes=QUIET_MINUTES,
             environment={"OMP_NUM_THREADS": "1", "NO_LONGER_SLOW": str(gate)},
-            **job,
+            **{"gives_way": True, **job},
         )
         self._runs.append(run)
         launch = replace(run.launch, python=sys.executable)
@@ -114,8 +116,9 @@ class again:  # noqa: N801
         self.number, self._run = number, run
         self._attempt = run.folder.attempt(number)
 
-    def end(self) -> RunExit:
-        wait_for(self._attempt.exit.exists, f"the end of run {self.number}", hint=self._hint)
+    def end(self, limit_s: float = LIMIT_S) -> RunExit:
+        what = f"the end of run {self.number}"
+        wait_for(self._attempt.exit.exists, what, limit_s, self._hint)
         return RunExit.from_dict(read_json(self._attempt.exit))
 
     def trains(self) -> int:
@@ -182,10 +185,72 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     desk.is_used(None)
 
 
+class Terminals:
+    """The terminals that processes of a job have, and those that they made themselves.
+
+    mpirun makes one for the output of each rank.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._tag = f"{RUN_VARIABLE}={run.folder.job_id}/".encode()
+        self.used: set[str] = set()
+        self.made: set[str] = set()
+
+    def look(self) -> int:
+        """Return how many processes there are now."""
+        found = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if self._tag not in (process / "environ").read_bytes():
+                    continue
+                found += 1
+                terminal = int((process / "stat").read_text().rpartition(")")[2].split()[4])
+                self.used |= {f"/dev/pts/{os.minor(terminal)}"} if terminal else set()
+                for one in (process / "fd").iterdir():
+                    self.used |= {os.readlink(one)}
+                    index = (process / "fdinfo" / one.name).read_text().partition("tty-index:")[2]
+                    self.made |= {f"/dev/pts/{index.split()[0]}"} if index else set()
+        return found
+
+    @property
+    def of_others(self) -> set[str]:
+        used = (one for one in self.used if one.startswith(("/dev/pts/", "/dev/tty")))
+        return {one for one in used if one not in self.made and one != "/dev/pts/ptmx"}
+
+
+def who() -> bytes:
+    return subprocess.run(["who"], check=True, stdout=subprocess.PIPE).stdout
+
+
+def test_other_users_see_nothing_of_a_pause_in_who_and_on_their_terminals(desk: Desk) -> None:
+    logged_in, (outer, terminal) = who(), os.openpty()
+    run = desk.start(epochs=10_000)
+    again(run, 1).trains()
+    seen = Terminals(run)
+    desk.is_used(1)
+    while not run.attempt.exit.exists():
+        assert seen.look() > len(GPUS) or run.status.state is not JobState.TRAINING
+        assert who() == logged_in
+    assert seen.of_others == set()
+    # They would be noticed.
+    tag = {**os.environ, RUN_VARIABLE: f"{run.folder.job_id}/1"}
+    noisy = subprocess.Popen(["sleep", "1000"], stdout=terminal, env=tag)
+    seen.look()
+    noisy.kill()
+    noisy.wait()
+    assert seen.of_others == {os.ttyname(terminal)}
+    os.close(outer)
+    os.close(terminal)
+
+
 def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_weights(
     desk: Desk,
 ) -> None:
-    run = desk.start(epochs=40)
+    # Its node makes it give way, not the job.
+    node = NodeEntry("this-computer", NodeAddress("here"), gives_way="always")
+    desk.root.node(node.name).path.mkdir(parents=True)
+    replace_json(desk.root.node(node.name).entry, node.to_dict())
+    run = desk.start(epochs=40, gives_way=False)
 
     pauses(desk, run, 1, gpu=1)
 
@@ -201,15 +266,17 @@ def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_we
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_20_pauses_lose_nothing(desk: Desk) -> None:
-    run = desk.start(epochs=600)
+    # Enough steps for all pauses; a machine that is busy makes the others in some minutes.
+    job = {"epochs": 200, "checkpoint": {"every_epochs": 100}}
+    run = desk.start(**job)
 
     for number in range(1, 21):
         pauses(desk, run, number, gpu=number % 2)
 
     desk.hurry(run)
-    assert again(run, 21).end().state is JobState.FINISHED
-    undisturbed = desk.start(epochs=600, is_fast=True)
-    assert undisturbed.end().state is JobState.FINISHED
+    assert again(run, 21).end(limit_s=600).state is JobState.FINISHED
+    undisturbed = desk.start(is_fast=True, **job)
+    assert again(undisturbed, 1).end(limit_s=600).state is JobState.FINISHED
     expected = weights(undisturbed)
     assert all(torch.equal(value, expected[name]) for name, value in weights(run).items())
 

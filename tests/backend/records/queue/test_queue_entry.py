@@ -361,9 +361,10 @@ def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk
     assert gives_way_to(replace(desk, at_keyboard="alice"), {"GPU-0"}) == words
 
 
-def waits_for_quiet(quiet, now, **changes):
-    nodes = quiet.update(with_node(**changes), now)
-    waiting = why_waiting(replace(WANTED, quiet_s=300), (), scene(nodes=nodes))
+def waits_for_quiet(quiet, now, *others, run=1, **changes):
+    paused = replace(WANTED, quiet_s=300, run=run)
+    nodes = quiet.update(with_node(**changes), now, (paused, *others))
+    waiting = why_waiting(paused, (), scene(nodes=nodes))
     return waiting and waiting.cause
 
 
@@ -385,6 +386,22 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
     assert waits_for_quiet(quiet, 2200) is None
     assert waits_for_quiet(quiet, 2501) is Cause.QUIET
+
+
+@pytest.mark.parametrize("lasted_s", [1, 22, 60, 150, 299, 300, 301, 4000])
+def test_a_short_use_that_no_look_has_seen_is_followed_by_the_whole_quiet_time(lasted_s):
+    quiet = QuietTimes()
+    waits_for_quiet(quiet, 1000)
+    assert waits_for_quiet(quiet, 1300) is None
+    # Run 2 gave way, and the other user is gone when the queue looks again.
+    again = 1300 + lasted_s
+    assert waits_for_quiet(quiet, again, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, again + 299, run=3) is Cause.QUIET
+    # A job on other GPUs that pauses now says nothing about these, but about the keyboard.
+    assert waits_for_quiet(quiet, again + 300, entry("o", 3, node="gpu04"), run=3) is None
+    other = entry("other", 3, quiet_s=300)
+    assert waits_for_quiet(quiet, again + 300, other, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, again + 600, other, run=3) is None
 
 
 def test_a_user_at_the_keyboard_holds_up_only_jobs_that_give_way():

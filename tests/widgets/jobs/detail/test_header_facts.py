@@ -63,6 +63,7 @@ def test_a_job_that_ran_says_how_long_whatever_it_waits_for(state):
     assert said(view)["Took in total"] == formats.duration(180)
     assert line_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
+    assert state.word.casefold() in line_of(view).text
 
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():

@@ -1,0 +1,63 @@
+"""Who comes second to start a job learns whether it runs as wanted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobView
+from backend.services.jobs.lifecycle import JobLifecycle
+from tests.backend.training.training_rig import job, parsed
+
+VIEW = JobView("j1", "test", parsed(job()), "", RunStatus(JobState.TRAINING, run=2))
+ELSEWHERE = (Placement("gpu02", 1),)
+SENTENCE = "The job j1 runs already: its nodes and settings were not changed."
+
+
+def lifecycle() -> JobLifecycle:
+    """Of a job that runs, and whose next run another desktop has claimed."""
+    file = SimpleNamespace(id="j1", config=VIEW.config)
+    known: dict[str, Any] = {
+        "queries": SimpleNamespace(show=lambda _id: VIEW),
+        "reaper": SimpleNamespace(reaped=lambda _id: (None, file, VIEW)),
+        "starter": SimpleNamespace(start=lambda *_, **__: False),
+    }
+    return JobLifecycle(**known, checker=cast(Any, None), preflight=cast(Any, None))
+
+
+@pytest.mark.parametrize(
+    ("placement", "changes", "is_refused"),
+    [
+        ((), {}, False),
+        ((), {"gives_way": True}, True),
+        ((), {"gives_way": False}, True),
+        ((), {"quiet_minutes": 1.0}, True),
+        (ELSEWHERE, {}, True),
+        (ELSEWHERE, {"gives_way": True}, True),
+    ],
+)
+def test_the_second_of_two_desktops_learns_that_its_changes_were_not_made(
+    placement: tuple[Placement, ...], changes: dict[str, Any], is_refused: bool
+) -> None:
+    second = lifecycle()
+    file: Any = SimpleNamespace(id="j1", config=VIEW.config)
+    folder: Any = None
+    calls = [
+        lambda: second.resume("j1", placement=placement, changes=changes),
+        lambda: second.run(folder, file, 2, bool(placement or changes)),
+    ]
+    if not changes:
+        calls.append(lambda: second.start("j1", placement=placement))
+    for call in calls:
+        if is_refused:
+            with pytest.raises(BackendError) as caught:
+                call()
+            assert caught.value.sentence == SENTENCE
+        else:
+            assert call() is VIEW
