@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, newest_name
 from backend.datastore.jobs.history_reader import read_history
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
@@ -280,5 +280,7 @@ def _sha256(path: Path) -> str:
 
 
 def _newest(world: World, job: str) -> Checkpoint | None:
-    found = list_checkpoints(world.folder_of(job), CheckpointPolicy())
-    return next((one for one in found if one.is_latest), None)
+    folder = world.folder_of(job)
+    name = newest_name(folder)
+    found = list_checkpoints(folder, CheckpointPolicy())
+    return next((one for one in found if one.name == name), None)
