@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import sqlite3
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,9 +23,8 @@ from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import START_LIMIT_S
-from tests.chaos.world import World
+from tests.chaos.world import World, looks
 
-_POLL_S = 0.2
 _VERIFIED_EVERY = 20
 """Acts; it reads everything."""
 
@@ -43,7 +41,7 @@ class Broken(Exception):
 class Invariant:
     """``is_left_alone``: no window may help while it is waited for.
 
-    The limit is a number of looks, of which a busy machine makes fewer: it has no part in it.
+    The limit is one of a quiet machine.
     """
 
     name: str
@@ -62,14 +60,14 @@ def require(world: World) -> None:
         world.harm()
     world.acts += 1
     for invariant in INVARIANTS:
-        looks = 0
-        while wrong := _broken(invariant, world):
-            looks += 1
-            if looks * _POLL_S > invariant.limit_s:
-                raise Broken(invariant.name, wrong)
+        for _ in looks(invariant.limit_s):
+            wrong = _broken(invariant, world)
+            if not wrong:
+                break
             if not invariant.is_left_alone:
                 world.tick()
-            time.sleep(_POLL_S)
+        else:
+            raise Broken(invariant.name, wrong)
 
 
 def _broken(invariant: Invariant, world: World) -> str:
