@@ -67,8 +67,9 @@ _DISK = "1g"
 _REST_S = 180.0
 _POLL_S = 0.2
 _MOST_BUSY = 5.0
-_EXPLAINED = ("half made", "temporary files")
-"""Findings of `ringmaster verify` that a killed program leaves, and a jump of the clock ages."""
+_EXPLAINED = ("half made", "temporary files", "catalogue")
+"""Findings of `ringmaster verify` that a killed program leaves and a jump of the clock ages, or the
+other desktop when it removes something."""
 _SUPERVISOR = "backend.node.run.supervisor"
 
 
