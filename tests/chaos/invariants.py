@@ -9,14 +9,13 @@ import contextlib
 import hashlib
 import json
 import sqlite3
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, newest_name
 from backend.datastore.jobs.history_reader import read_history
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
@@ -24,9 +23,8 @@ from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import START_LIMIT_S
-from tests.chaos.world import World
+from tests.chaos.world import World, looks
 
-_POLL_S = 0.2
 _VERIFIED_EVERY = 20
 """Acts; it reads everything."""
 
@@ -43,7 +41,7 @@ class Broken(Exception):
 class Invariant:
     """``is_left_alone``: no window may help while it is waited for.
 
-    The limit is a number of looks, of which a busy machine makes fewer: it has no part in it.
+    The limit is one of a quiet machine.
     """
 
     name: str
@@ -62,14 +60,14 @@ def require(world: World) -> None:
         world.harm()
     world.acts += 1
     for invariant in INVARIANTS:
-        looks = 0
-        while wrong := _broken(invariant, world):
-            looks += 1
-            if looks * _POLL_S > invariant.limit_s:
-                raise Broken(invariant.name, wrong)
+        for _ in looks(invariant.limit_s):
+            wrong = _broken(invariant, world)
+            if not wrong:
+                break
             if not invariant.is_left_alone:
                 world.tick()
-            time.sleep(_POLL_S)
+        else:
+            raise Broken(invariant.name, wrong)
 
 
 def _broken(invariant: Invariant, world: World) -> str:
@@ -280,5 +278,7 @@ def _sha256(path: Path) -> str:
 
 
 def _newest(world: World, job: str) -> Checkpoint | None:
-    found = list_checkpoints(world.folder_of(job), CheckpointPolicy())
-    return next((one for one in found if one.is_latest), None)
+    folder = world.folder_of(job)
+    name = newest_name(folder)
+    found = list_checkpoints(folder, CheckpointPolicy())
+    return next((one for one in found if one.name == name), None)

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,8 +64,12 @@ if is_first:
 """
 _CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
 _DISK = "1g"
-_EXPLAINED = ("half made", "temporary files")
-"""Findings of `ringmaster verify` that a killed program leaves, and a jump of the clock ages."""
+_REST_S = 180.0
+_POLL_S = 0.2
+_MOST_BUSY = 5.0
+_EXPLAINED = ("half made", "temporary files", "catalogue")
+"""Findings of `ringmaster verify` that a killed program leaves and a jump of the clock ages, or the
+other desktop when it removes something."""
 _SUPERVISOR = "backend.node.run.supervisor"
 
 
@@ -127,6 +131,7 @@ class World:
         checkpoint."""
         self.acts = 0
         """How many were done."""
+        self._cursors: dict[tuple[Services, str], object] = {}
         self._seen: list[str] = []
         self._stock = stock
 
@@ -182,7 +187,14 @@ class World:
         return OpenJob(self.root.job(job).path, MOUNTED)
 
     def views(self, desktop: int = 0) -> list[JobView]:
-        return [self.desktops[desktop].jobs.queries.show(job) for job in self.jobs()]
+        """As a window shows them: only who looks again and again knows who is silent."""
+        services = self.desktops[desktop]
+        found = []
+        for job in self.jobs():
+            update = services.jobs.queries.poll(job, self._cursors.get((services, job)))
+            self._cursors[services, job] = update.cursor
+            found.append(update.view)
+        return found
 
     def live(self) -> list[str]:
         return [view.id for view in self.views() if view.state.is_live]
@@ -255,16 +267,15 @@ class World:
         self.stopped.add((job, self.folder_of(job).newest_run()))
 
     def until(self, fact: Callable[[], bool], what: str) -> None:
-        """Wait for a fact as often as a quiet machine looks within 3 minutes.
+        """Wait for a fact.
 
         Raises:
             AssertionError: It does not come.
         """
-        for _ in range(900):
+        for _ in looks(_REST_S):
             self.tick()
             if fact():
                 return
-            time.sleep(0.2)
         raise AssertionError(f"This did not come: {what}. {self.views()}")
 
     def kill(
@@ -292,6 +303,19 @@ class World:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+
+def looks(limit_s: float) -> Iterator[None]:
+    """Yield until the time is over in which a machine that does nothing else does as much."""
+    cores = os.cpu_count() or 1
+    while True:
+        begin = time.monotonic()
+        yield
+        if limit_s <= 0:
+            return
+        time.sleep(_POLL_S)
+        busy = min(_MOST_BUSY, max(1.0, os.getloadavg()[0] / cores))
+        limit_s -= (time.monotonic() - begin) / busy
 
 
 def one(chance: random.Random, of: Sequence[T]) -> T:

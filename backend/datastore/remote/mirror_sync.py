@@ -125,7 +125,9 @@ class MirrorReader:
             try:
                 found = _folders(files, self._remote(self._root.nodes))
             except FileNotFoundError:
-                found = {}
+                # Not an empty folder: the share may not be mounted on the host.
+                remove_tree(self._root.nodes)
+                return
             self._forget_others(self._root.nodes, found)
             for name, remote in found.items():
                 folder = self._root.node(name)

@@ -224,3 +224,19 @@ def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(
     assert run.folder.lock.exists()
     clear_old_stop_request(folder, 2, services.data_root.files)
     assert not run.folder.lock.exists()
+
+
+def test_nodes_stay_known_while_the_host_has_lost_the_data_root(
+    remote_place: Place, beat: Beat
+) -> None:
+    services = remote_place.desktop()
+    heart = beat(remote_place)
+    names = [one.name for one in services.nodes.list()]
+    heart.stop()
+    assert len(names) == 2
+    for _ in range(2):
+        aside = remote_place.data.path / "aside"
+        remote_place.data.nodes.rename(aside)
+        assert [one.name for one in services.nodes.list()] == names
+        aside.rename(remote_place.data.nodes)
+        assert [one.name for one in services.nodes.list()] == names
