@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-import re
 import shutil
 import signal
 import socket
@@ -40,7 +39,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
-from backend.training.script_checkpoints import ScriptCheckpoints
+from backend.training.script_checkpoints import ScriptCheckpoints, step_of
 from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
 
@@ -51,7 +50,6 @@ _TERM_S = 5.0
 _FULL_TERM_S = 1.0
 _TAIL_BYTES = 16_384
 _RAISED = b"Traceback (most recent call last)"
-_NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
 
@@ -303,7 +301,7 @@ class Reports:
         self, folder: JobFolder, launch: Launch, work: Path, log: Path, beat: Callable[[int], None]
     ) -> None:
         """``beat``: is called while bytes of a checkpoint are hashed."""
-        self._folder = folder
+        self._folder, self._log = folder, log
         self._config = launch.config
         before = last_status(folder)
         steps = before.step if before is not None and launch.resume_from else 0
@@ -334,8 +332,12 @@ class Reports:
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
-    def update(self, is_over: bool = False, ended_well: bool = False) -> None:
+    def update(self) -> None:
         """Report what the script has written since the last call."""
+        self._read_curves()
+        self._checkpoints.update(self._place, self._values)
+
+    def _read_curves(self) -> None:
         patterns = self._marked()
         is_read_again = patterns != self._patterns
         if is_read_again:
@@ -346,7 +348,6 @@ class Reports:
             points = [one for one in points if one.step >= self._last.step]
         for point in _by_step(points, self._last):
             self._report(point)
-        self._checkpoints.update(self._place, self._values, is_over=is_over, ended_well=ended_well)
 
     def _marked(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -384,15 +385,20 @@ class Reports:
 
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
-        self.update()
-        self.update(is_over=True, ended_well=ended_well)
+        for _ in range(2):
+            self._read_curves()
+        ended_ns = 0
+        with suppress(OSError):
+            os.utime(self._log)
+            ended_ns = self._log.stat().st_mtime_ns
+        self._checkpoints.update(
+            self._place, self._values, is_over=True, ended_well=ended_well, ended_ns=ended_ns
+        )
         self._reporter.close()
 
     def _place(self, path: Path) -> tuple[int, int]:
         """Return epoch and step of a checkpoint: the step in its name, or the last one."""
-        numbers = [int(one) for one in _NUMBER.findall(path.stem)]
-        step = next((one for one in reversed(numbers) if one in self._steps), self._last.step)
-        return self._last.epoch, step
+        return self._last.epoch, step_of(path, self._steps.__contains__) or self._last.step
 
 
 def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
