@@ -47,7 +47,9 @@ STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
 _LOOK_S = 2.0
 _TERM_S = 5.0
-_FULL_TERM_S = 1.0
+_QUICK_TERM_S = 1.0
+_IDLE_S = 10.0
+"""Longer than two reports of a guard that its script works."""
 _TAIL_BYTES = 16_384
 _RAISED = b"Traceback (most recent call last)"
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
@@ -109,6 +111,8 @@ class Script:
         self._log = folder.rank_log(plan.rank)
         self._log_begin = _size(self._log)
         self._reports: Reports | None = None
+        self._signs: object = None
+        self._signs_at = 0.0
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
         self.was_ended = False
         """Whether it was ended for what it did; the guard has the reason."""
@@ -176,7 +180,7 @@ class Script:
                     report_to_guard(
                         RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
                     )
-                    process_signals.end(child, _FULL_TERM_S)
+                    process_signals.end(child, _QUICK_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_at and stop_requested(self._folder.lock, self._launch.run):
@@ -184,6 +188,9 @@ class Script:
                     self._ask_to_stop(child)
             if stop_at and now > stop_at + self._launch.grace_s - _TERM_S:
                 process_signals.end(child, _TERM_S)
+            elif stop_at and now == looked and self._all_are_idle(now):
+                # They wait for each other: no time would help.
+                process_signals.end(child, _QUICK_TERM_S)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
         # Processes that ended sooner by the stop may have broken this one's exchange with them.
@@ -198,6 +205,19 @@ class Script:
             self._stop_file.touch()
         number = signal.Signals[self._launch.config.stop_signal]
         process_signals.send(child.pid, lambda: child.poll() is None, number)
+
+    def _all_are_idle(self, now: float) -> bool:
+        """Return whether no process has worked for a while; the guards touch the logs of others."""
+        if self._launch.apart:
+            return False
+        signs: list[int] = []
+        for one in self._launch.ranks:
+            # Opened, because a share remembers the times of files that it does not open.
+            with suppress(OSError), self._folder.rank_log(one.rank).open("rb") as file:
+                signs.append(os.fstat(file.fileno()).st_mtime_ns)
+        if signs != self._signs:
+            self._signs, self._signs_at = signs, now
+        return now > self._signs_at + _IDLE_S
 
     def _progress(self, pid: int) -> object:
         """Return what changes while the script works."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,32 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
         )
     assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
     assert script.aborted_after_its_end(ended.returncode) is was_done, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("touched", "apart", "idle_at"),
+    [
+        ([], False, 12),
+        ([(4, 0)], False, 16),
+        ([(4, 5)], False, 16),
+        ([(4, 1), (8, 2), (16, 3), (24, 4)], False, 36),
+        ([(30, 0)], False, 12),
+        ([], True, None),
+    ],
+)
+def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
+    tmp_path: Path, touched: list[tuple[int, int]], apart: bool, idle_at: int | None
+) -> None:
+    script = script_of(tmp_path, PLANS[2], *PLANS)
+    script._launch = replace(script._launch, apart=apart)
+    logs = [JobFolder(tmp_path / "job").rank_log(rank) for rank in range(6)]
+    for log in logs:
+        log.touch()
+    found = None
+    for now in range(0, 40, 2):
+        for second, rank in touched:
+            if second == now:
+                os.utime(logs[rank], (now, now))
+        if found is None and script._all_are_idle(now):
+            found = now
+    assert found == idle_at
