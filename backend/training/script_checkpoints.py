@@ -7,7 +7,9 @@ removed only if the user chose ``remove_old_checkpoints``.
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -15,15 +17,18 @@ from pathlib import Path
 
 from backend.base.log import suppress
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import replace_json
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import files_of, sha256_of, size_of
 from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, script_checkpoint_name
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import last_status
 
 _TEMPORARY = (".", "tmp-")
 """How names begin while what they name is written, by Hugging Face too."""
 _ZIP_BEGIN = b"PK\3\4"
+_QUIET_NS = 2_000_000_000
+_NUMBER = re.compile(r"\d+")
 _Signature = tuple[tuple[str, int, int], ...]
 
 
@@ -31,9 +36,20 @@ class ScriptCheckpoints:
     """The only writer of ``checkpoints/`` in a job with a script."""
 
     def __init__(
-        self, folder: JobFolder, launch: Launch, work: Path, on_bytes: Callable[[int], None]
+        self,
+        folder: JobFolder,
+        launch: Launch,
+        work: Path,
+        on_bytes: Callable[[int], None] = lambda _count: None,
+        source: Path | None = None,
     ) -> None:
-        """``work``: the copy of the script, as it was imported. ``on_bytes``: bytes were hashed."""
+        """Begin with what is known.
+
+        Args:
+            work: The copy of the script, as it was imported.
+            on_bytes: Is called while bytes are hashed.
+            source: What was copied, if the script has written to its copy already.
+        """
         self._folder = folder
         self._launch = launch
         self._places = (folder.output, work)
@@ -42,7 +58,9 @@ class ScriptCheckpoints:
         known = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
         self._records = {Path(one.path): one for one in known}
         # What came with the script is no checkpoint of the job.
-        given = (path for path in self._found() if path.is_relative_to(work))
+        given = [path for path in self._found() if path.is_relative_to(work)]
+        if source is not None:
+            given = [path for path in given if (source / path.relative_to(work)).exists()]
         self._seen = {path: _signature(path) for path in (*self._records, *given)}
         self._done = {path: signature for path, signature in self._seen.items() if signature}
 
@@ -53,6 +71,7 @@ class ScriptCheckpoints:
         *,
         is_over: bool = False,
         ended_well: bool = False,
+        ended_ns: int = 0,
     ) -> None:
         """Record what is new and complete.
 
@@ -60,6 +79,7 @@ class ScriptCheckpoints:
             place: Returns epoch and step of a file.
             metrics: The newest values.
             is_over: The script has ended, and ``ended_well``: not in the middle of its work.
+            ended_ns: When it ended, by the clock of the files.
         """
         fresh: list[tuple[int, Path]] = []
         for path in self._found():
@@ -68,9 +88,12 @@ class ScriptCheckpoints:
                 now = _signature(path)
                 is_same = self._seen.get(path) == now
                 self._seen[path] = now
-                is_ready = is_same or (is_over and (ended_well or not path.is_dir()))
-                if now != self._done.get(path) and is_ready and _is_whole(path):
-                    fresh.append((max(time for _, _, time in now), path))
+                changed = max((time for _, _, time in now), default=0)
+                is_quiet = ended_well or changed < ended_ns - _QUIET_NS
+                is_ready = is_same or (is_over and (is_quiet or not path.is_dir()))
+                is_new = now != self._done.get(path)
+                if is_new and (is_ready or _is_zip(path)) and _is_whole(path):
+                    fresh.append((changed, path))
         self._forget_changed()
         for _, path in sorted(fresh):
             with suppress(OSError):
@@ -138,6 +161,33 @@ class ScriptCheckpoints:
         self._forget_changed()
 
 
+def step_of(path: Path, is_step: Callable[[int], bool]) -> int | None:
+    """Return the last number in a name that is a step."""
+    numbers = [int(one) for one in _NUMBER.findall(path.stem)]
+    return next((one for one in reversed(numbers) if is_step(one)), None)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Record what a script completed before it was killed, with the process that records it."""
+    parser = argparse.ArgumentParser(prog="backend.training.script_checkpoints")
+    parser.add_argument("--job", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    folder = JobFolder(given.job)
+    launch = Launch.from_dict(read_json(folder.launch))
+    status = last_status(folder)
+    step, epoch = (status.step, status.epoch) if status else (0, 0)
+    first = launch.ranks[0]
+    record = folder.attempt(launch.run).rank_exit(first.rank)
+    ended = record if record.exists() else folder.rank_log(first.rank)
+    work, source = folder.work(launch.run, first.node), Path(launch.script_source)
+    ScriptCheckpoints(folder, launch, work, source=source).update(
+        lambda path: (epoch, step_of(path, lambda one: 0 < one <= step) or step),
+        status.metrics if status else {},
+        is_over=True,
+        ended_ns=ended.stat().st_mtime_ns,
+    )
+
+
 def _signature(path: Path) -> _Signature:
     """Return what changes while a file or folder is written; () if there is nothing in it."""
     found: list[tuple[str, int, int]] = []
@@ -148,13 +198,21 @@ def _signature(path: Path) -> _Signature:
     return tuple(found) if any(size for _, size, _ in found) else ()
 
 
+def _is_zip(path: Path) -> bool:
+    """Return whether it is a whole zip, as PyTorch writes it: its end is written last."""
+    return path.is_file() and _begins_as_zip(path) and zipfile.is_zipfile(path)
+
+
+def _begins_as_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_ZIP_BEGIN)) == _ZIP_BEGIN
+
+
 def _is_whole(path: Path) -> bool:
     """Return whether no file is cut off: a zip, as PyTorch writes it, has an end."""
     parts = [one for _, one in files_of(path) if not one.is_symlink()]
-    for one in parts:
-        with one.open("rb") as file:
-            if file.read(len(_ZIP_BEGIN)) == _ZIP_BEGIN and not zipfile.is_zipfile(one):
-                return False
+    if any(_begins_as_zip(one) and not zipfile.is_zipfile(one) for one in parts):
+        return False
     return any(one.stat().st_size for one in parts)
 
 
@@ -164,3 +222,7 @@ def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
     while (folder.checkpoints / f"{name}{SIDECAR_SUFFIX}").exists():
         name, number = f"{script_checkpoint_name(epoch, step)}-{number}", number + 1
     return name
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-import re
 import shutil
 import signal
 import socket
@@ -40,7 +39,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
-from backend.training.script_checkpoints import ScriptCheckpoints
+from backend.training.script_checkpoints import ScriptCheckpoints, step_of
 from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
 
@@ -48,10 +47,11 @@ STOP_VARIABLE = "RINGMASTER_STOP"
 _TICK_S = 0.25
 _POLL_S = 2.0
 _TERM_S = 5.0
-_FULL_TERM_S = 1.0
+_QUICK_TERM_S = 1.0
+_IDLE_S = 10.0
+"""Longer than two reports of a guard that its script works."""
 _TAIL_BYTES = 16_384
 _RAISED = b"Traceback (most recent call last)"
-_NUMBER = re.compile(r"\d+")
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
 
@@ -111,6 +111,8 @@ class Script:
         self._log = folder.rank_log(plan.rank)
         self._log_begin = _size(self._log)
         self._reports: Reports | None = None
+        self._signs: object = None
+        self._signs_at = 0.0
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
         self.was_ended = False
         """Whether it was ended for what it did; the guard has the reason."""
@@ -178,7 +180,7 @@ class Script:
                     report_to_guard(
                         RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
                     )
-                    process_signals.end(child, _FULL_TERM_S)
+                    process_signals.end(child, _QUICK_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
                 if not stop_at and stop_requested(self._folder.lock, self._launch.run):
@@ -186,6 +188,9 @@ class Script:
                     self._ask_to_stop(child)
             if stop_at and now > stop_at + self._launch.grace_s - _TERM_S:
                 process_signals.end(child, _TERM_S)
+            elif stop_at and now == looked and self._all_are_idle(now):
+                # They wait for each other: no time would help.
+                process_signals.end(child, _QUICK_TERM_S)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
         # Processes that ended sooner by the stop may have broken this one's exchange with them.
@@ -200,6 +205,19 @@ class Script:
             self._stop_file.touch()
         number = signal.Signals[self._launch.config.stop_signal]
         process_signals.send(child.pid, lambda: child.poll() is None, number)
+
+    def _all_are_idle(self, now: float) -> bool:
+        """Return whether no process has worked for a while; the guards touch the logs of others."""
+        if self._launch.apart:
+            return False
+        signs: list[int] = []
+        for one in self._launch.ranks:
+            # Opened, because a share remembers the times of files that it does not open.
+            with suppress(OSError), self._folder.rank_log(one.rank).open("rb") as file:
+                signs.append(os.fstat(file.fileno()).st_mtime_ns)
+        if signs != self._signs:
+            self._signs, self._signs_at = signs, now
+        return now > self._signs_at + _IDLE_S
 
     def _progress(self, pid: int) -> object:
         """Return what changes while the script works."""
@@ -303,7 +321,7 @@ class Reports:
         self, folder: JobFolder, launch: Launch, work: Path, log: Path, beat: Callable[[int], None]
     ) -> None:
         """``beat``: is called while bytes of a checkpoint are hashed."""
-        self._folder = folder
+        self._folder, self._log = folder, log
         self._config = launch.config
         before = last_status(folder)
         steps = before.step if before is not None and launch.resume_from else 0
@@ -334,8 +352,12 @@ class Reports:
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
-    def update(self, is_over: bool = False, ended_well: bool = False) -> None:
+    def update(self) -> None:
         """Report what the script has written since the last call."""
+        self._read_curves()
+        self._checkpoints.update(self._place, self._values)
+
+    def _read_curves(self) -> None:
         patterns = self._marked()
         is_read_again = patterns != self._patterns
         if is_read_again:
@@ -346,7 +368,6 @@ class Reports:
             points = [one for one in points if one.step >= self._last.step]
         for point in _by_step(points, self._last):
             self._report(point)
-        self._checkpoints.update(self._place, self._values, is_over=is_over, ended_well=ended_well)
 
     def _marked(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -384,15 +405,20 @@ class Reports:
 
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
-        self.update()
-        self.update(is_over=True, ended_well=ended_well)
+        for _ in range(2):
+            self._read_curves()
+        ended_ns = 0
+        with suppress(OSError):
+            os.utime(self._log)
+            ended_ns = self._log.stat().st_mtime_ns
+        self._checkpoints.update(
+            self._place, self._values, is_over=True, ended_well=ended_well, ended_ns=ended_ns
+        )
         self._reporter.close()
 
     def _place(self, path: Path) -> tuple[int, int]:
         """Return epoch and step of a checkpoint: the step in its name, or the last one."""
-        numbers = [int(one) for one in _NUMBER.findall(path.stem)]
-        step = next((one for one in reversed(numbers) if one in self._steps), self._last.step)
-        return self._last.epoch, step
+        return self._last.epoch, step_of(path, self._steps.__contains__) or self._last.step
 
 
 def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:

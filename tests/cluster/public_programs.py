@@ -301,6 +301,13 @@ for epoch in range(first, given.total_epochs):
         print(f"Epoch {epoch} | Training snapshot saved at snapshot.pt")
 destroy_process_group()
 """
+FOR_GPUS = """
+import os
+import torch
+from torch.distributed import init_process_group
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+init_process_group(backend="nccl")
+"""
 _OUT = ("--out", "{output}")
 _RESUME = ("--resume", "{checkpoint}")
 _MARKED = ("Train Epoch: {epoch} [", "Loss: {Loss}")

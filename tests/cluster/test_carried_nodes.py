@@ -27,6 +27,7 @@ from tests.cluster.runs import (
     starting,
     stock,
 )
+from tests.cluster.test_scripts_over_sftp import is_stopped_and_resumes_from_a_folder, job_of
 from tests.fakes.mounted_root import MOUNTED
 from tests.waiting import wait_for
 
@@ -155,4 +156,15 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     assert makes_steps(view)
     error = ends_by_name_when_killed(carried, view, "node1", "backend.training.rank")
     assert (error.rank, error.node) == (1, "node1")
+    leaves_nothing(carried)
+
+
+@pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
+def test_what_a_script_wrote_comes_home_and_goes_to_another_node(
+    carried: ReadyCluster, tmp_path: Path, out: str
+) -> None:
+    job_id = job_of(carried.services, tmp_path, out).id
+    is_stopped_and_resumes_from_a_folder(carried.services, job_id, tmp_path / "taken.zip")
+    for record in carried.services.jobs.queries.checkpoints(job_id):
+        verify(MOUNTED, record)
     leaves_nothing(carried)

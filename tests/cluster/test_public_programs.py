@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.node import Process
-from tests.cluster.public_programs import PROGRAMS, Program
+from tests.cluster.public_programs import FOR_GPUS, PROGRAMS, Program
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import leaves_nothing, of_runs
 from tests.waiting import wait_for
@@ -91,11 +92,15 @@ def test_it_trains_names_a_killed_process_resumes_and_stops(
     ready_cluster: ReadyCluster, tmp_path: Path, name: str, python: str
 ) -> None:
     jobs, program = ready_cluster.services.jobs, PROGRAMS[name]
+    resumes = bool(program.resume_arguments)
     job_id = job_of(ready_cluster, tmp_path, name, python).id
     jobs.lifecycle.start(job_id)
     view = jobs.queries.wait(
         job_id,
-        until=lambda v: v.state.is_over or (v.step > 5 and bool(jobs.queries.checkpoints(job_id))),
+        until=lambda v: (
+            v.state.is_over
+            or (v.step > 5 and (not resumes or bool(jobs.queries.checkpoints(job_id))))
+        ),
     )
     log = ready_cluster.services.data_root.job(job_id).rank_log(0)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
@@ -113,14 +118,39 @@ def test_it_trains_names_a_killed_process_resumes_and_stops(
         return next((one.first_step for one in starts if one.run == 2), 0)
 
     def resumed(view: JobView) -> bool:
-        is_at_work = view.state is JobState.TRAINING and first_of_run_2() > 0
-        return view.state.is_over or is_at_work
+        has_begun = first_of_run_2() > 0 if resumes else (view.run, view.step > 0) == (2, True)
+        return view.state.is_over or (view.state is JobState.TRAINING and has_begun)
 
-    jobs.lifecycle.resume(job_id)
+    if resumes:
+        jobs.lifecycle.resume(job_id)
+    else:
+        with pytest.raises(BackendError, match="no arguments with which its script resumes"):
+            jobs.lifecycle.resume(job_id)
+        jobs.lifecycle.start(job_id, start_over=True)
     view = jobs.queries.wait(job_id, until=resumed)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
-    assert first_of_run_2() > 1
+    assert first_of_run_2() > 1 or not resumes
     jobs.lifecycle.stop(job_id)
     view = jobs.queries.wait(job_id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
     leaves_nothing(ready_cluster)
+
+
+def test_a_program_for_gpus_is_told_that_the_nodes_have_none(
+    ready_cluster: ReadyCluster, tmp_path: Path, python: str
+) -> None:
+    (tmp_path / "multinode.py").write_text(FOR_GPUS)
+    services = ready_cluster.services
+    item = services.library.import_item(Kind.SCRIPT, tmp_path, "gpus")
+    raw: dict[str, Any] = {
+        "name": "gpus",
+        "script": item.reference,
+        "python": python,
+        "placement": [{"node": node, "processes": 2} for node in NODES],
+    }
+    view = services.jobs.create(raw)
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
+    assert view.state is JobState.ERROR
+    assert view.error is not None
+    assert "The program needs a GPU, and there is none for it" in view.error.sentence

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from backend.base.log import suppress, swallowed
@@ -11,6 +13,9 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
+
+_RECORD_LIMIT_S = 60.0
+"""Long enough to hash 10 GB; a larger checkpoint that was just written is found by the next run."""
 
 
 def has_begun(status: RunStatus | None) -> bool:
@@ -49,6 +54,14 @@ def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
     except (OSError, ValueError, TypeError) as error:
         swallowed(error)
         return name, 0
+
+
+def record_checkpoints(folder: JobFolder) -> None:
+    """Have the checkpoints recorded that a script completed, if its first process was killed."""
+    argv = [sys.executable, "-m", "backend.training.script_checkpoints", "--job", str(folder.path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, timeout=_RECORD_LIMIT_S)
 
 
 def wrote_nothing(folder: JobFolder, status: RunStatus | None) -> bool:

@@ -154,12 +154,24 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
             word = lost or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
             return JobState.FINISHED, word, None
         return JobState.INTERRUPTED, _stopped(found), None
+    if found.runs_script and found.stop_was_requested and _ended_by_stop(found):
+        return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
     if found.stop_was_requested and found.ended_early:
         return JobState.INTERRUPTED, _stopped_early(found), None
     if found.stop_was_requested and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
     return JobState.ERROR, _named(judged.error), judged
+
+
+def _ended_by_stop(found: EndedRun) -> bool:
+    """Return whether all processes stopped, or were ended by mpirun because another one had.
+
+    A script that knows MPI and does not finish it at a stop makes mpirun end the rest.
+    """
+    stopped = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
+    others = [one for one in found.exits if one.outcome == "signal" and one.secondary]
+    return bool(stopped) and len(stopped) + len(others) == len(found.ranks)
 
 
 def _aborted_at_its_end(found: EndedRun) -> str:

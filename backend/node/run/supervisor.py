@@ -160,6 +160,9 @@ class Supervisor:
             self._watch(launch)
             energy_j = meter.used_j()
         leftovers = self._clear_up(launch)
+        first = next((one.outcome for one in self._exits if one.rank == 0), "")
+        if launch.config.script and first not in ("finished", "interrupted"):
+            run_files.record_checkpoints(self._folder)
         newest = run_files.newest_checkpoint(self._folder)
         status = last_status(self._folder)
         return self._close(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.base.atomic_files import read_json
+from backend.node.run.run_files import record_checkpoints
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import sha256_of, size_of
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy, parse_job
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.training.script_checkpoints import ScriptCheckpoints
 
 
@@ -97,6 +101,13 @@ def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
     assert rig.look() == ["checkpoint-1"]
 
 
+def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
+    # Lightning keeps one file of each epoch: it may be gone before the next look.
+    zipped(rig.output / "cut.ckpt", cut=30)
+    zipped(rig.output / "epoch=1.ckpt")
+    assert rig.look() == ["epoch=1.ckpt"]
+
+
 def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
     for step in (1, 2, 3):
         rig.step = step
@@ -139,6 +150,44 @@ def test_at_the_end_what_may_be_half_written_does_not_count(
 ) -> None:
     write(rig.output)
     assert rig.look(is_over=True, ended_well=ended_well) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "before_s", "found"),
+    [
+        ("checkpoint-3/model.bin", 3.0, True),
+        ("checkpoint-3/model.bin", 1.0, False),
+        ("checkpoint-3/model.bin", -1.0, False),
+        ("checkpoint-3/deep/model.safetensors", 60.0, True),
+        ("model-3.safetensors", 3.0, True),
+        ("model-3.pt", 0.0, True),
+        ("notes.txt", 60.0, False),
+    ],
+)
+def test_what_a_killed_script_had_completed_is_recorded_after_it(
+    rig: Rig, name: str, before_s: float, found: bool
+) -> None:
+    rig.launch = replace(rig.launch, ranks=(RankPlan(0, 0, "a", "10.0.0.1"),))
+    source = rig.folder.path / "version"
+    for place in (source, rig.work):
+        file(place, "pretrained.pth")
+    replace_json(rig.folder.launch, replace(rig.launch, script_source=str(source)).to_dict())
+    status = RunStatus(JobState.ERROR, run=1, step=4, epoch=2, metrics={"loss": 0.5})
+    replace_json(rig.folder.status, status.to_dict())
+    for place in (rig.output, rig.work):
+        file(place, name)
+        path = place / name
+        ended = path.stat().st_mtime + before_s
+    record = rig.folder.attempt(1).rank_exit(0)
+    record.parent.mkdir(parents=True)
+    record.touch()
+    os.utime(record, (ended, ended))
+    record_checkpoints(rig.folder)
+    records = read_checkpoints(rig.folder.checkpoints)
+    assert [(one.step, one.epoch, one.metrics) for one in records] == [
+        (3, 2, {"loss": 0.5})
+    ] * 2 * found
+    assert {Path(one.path).parts[-1] for one in records} <= {Path(name).parts[0]}
 
 
 def zipped(path: Path, cut: int = 0) -> None:

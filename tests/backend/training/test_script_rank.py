@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,9 @@ def test_a_script_that_ends_before_it_hears_of_a_stop_was_stopped(
     script = script_of(tmp_path, PLANS[2], *PLANS)
     path = JobFolder(tmp_path / "job").lock
     write = f"open({str(path)!r}, 'w').write({lock!r})\n" if lock else ""
-    (tmp_path / "version/train.py").write_text(f"{write}raise SystemExit(1)\n")
+    # On a busy machine the signal of the stop reaches it before it ends.
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    (tmp_path / "version/train.py").write_text(f"{deaf}{write}raise SystemExit(1)\n")
     assert script.run() == (1, was_stopped)
 
 
@@ -166,3 +169,32 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
         )
     assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
     assert script.aborted_after_its_end(ended.returncode) is was_done, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("touched", "apart", "idle_at"),
+    [
+        ([], False, 12),
+        ([(4, 0)], False, 16),
+        ([(4, 5)], False, 16),
+        ([(4, 1), (8, 2), (16, 3), (24, 4)], False, 36),
+        ([(30, 0)], False, 12),
+        ([], True, None),
+    ],
+)
+def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
+    tmp_path: Path, touched: list[tuple[int, int]], apart: bool, idle_at: int | None
+) -> None:
+    script = script_of(tmp_path, PLANS[2], *PLANS)
+    script._launch = replace(script._launch, apart=apart)
+    logs = [JobFolder(tmp_path / "job").rank_log(rank) for rank in range(6)]
+    for log in logs:
+        log.touch()
+    found = None
+    for now in range(0, 40, 2):
+        for second, rank in touched:
+            if second == now:
+                os.utime(logs[rank], (now, now))
+        if found is None and script._all_are_idle(now):
+            found = now
+    assert found == idle_at

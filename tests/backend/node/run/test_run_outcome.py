@@ -746,3 +746,29 @@ def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None
     assert record.message.startswith("Rank 1 on gpu2 aborted after the script's last line")
     assert "torch.distributed.destroy_process_group()" in record.message
     assert not judge(ended(0, "finished"), ended(1, "finished"), runs_script=True).message
+
+
+@pytest.mark.parametrize(
+    ("exits", "more", "state"),
+    [
+        (["interrupted", "together"], {}, JobState.INTERRUPTED),
+        (["together", "interrupted"], {}, JobState.INTERRUPTED),
+        (["finished", "together"], {}, JobState.INTERRUPTED),
+        (["together", "together"], {}, JobState.ERROR),
+        (["interrupted", "killed"], {}, JobState.ERROR),
+        (["interrupted"], {}, JobState.ERROR),
+        (["interrupted", "together"], {"stop_was_requested": False}, JobState.ERROR),
+        (["interrupted", "together"], {"runs_script": False}, JobState.ERROR),
+    ],
+)
+def test_processes_that_mpirun_ended_during_the_stop_of_a_script_were_stopped(
+    exits: list[str], more: dict[str, object], state: JobState
+) -> None:
+    def record(rank: int, how: str) -> RankExit:
+        if how in ("together", "killed"):
+            return ended(rank, "signal", "Ended.", secondary=how == "together")
+        return ended(rank, how)
+
+    found = [record(rank, how) for rank, how in enumerate(exits)]
+    more = {"runs_script": True, "stop_was_requested": True, **more}
+    assert judge(*found, **more).state is state

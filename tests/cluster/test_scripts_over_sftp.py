@@ -1,0 +1,74 @@
+"""A program of one's own over a data root that the desktop does not mount."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.remote_desktop import remote_desktop
+from tests.cluster.runs import leaves_nothing
+from tests.integration.test_script_life import FOLDERS, RESUME
+
+
+def job_of(services: Services, folder: Path, out: str) -> JobView:
+    (folder / "program").mkdir()
+    (folder / "program/train.py").write_text(FOLDERS)
+    item = services.library.import_item(Kind.SCRIPT, folder / "program", "mine")
+    raw: dict[str, Any] = {
+        "name": "mine",
+        "script": item.reference,
+        "arguments": ["--out", out],
+        **RESUME,
+        "placement": [{"node": "node1", "processes": 1}],
+    }
+    return services.jobs.create(raw)
+
+
+def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken: Path) -> None:
+    """What it wrote is exported here, and another node continues from it."""
+    jobs = services.jobs
+
+    def folders() -> list[Checkpoint]:
+        return [one for one in jobs.queries.checkpoints(job_id) if "checkpoint-" in one.file]
+
+    jobs.lifecycle.start(job_id)
+    view = jobs.queries.wait(job_id, until=lambda v: v.state.is_over or bool(folders()))
+    assert view.state is JobState.TRAINING, (view.error, view.status.message)
+    jobs.lifecycle.stop(job_id)
+    view = jobs.queries.wait(job_id)
+    assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
+    record = folders()[-1]
+    step = Path(record.file).name.removeprefix("checkpoint-")
+    with zipfile.ZipFile(jobs.export(job_id, record.name, "zip", taken)) as made:
+        (state,) = (name for name in made.namelist() if name.endswith("state.txt"))
+        assert made.read(state).decode() == step
+
+    jobs.lifecycle.resume(job_id, record.name, placement=(Placement("node2", 1),))
+    view = jobs.queries.wait(job_id, until=lambda v: v.state.is_over or v.step > int(step) + 1)
+    assert view.state is JobState.TRAINING, (view.error, view.status.message)
+    assert f"begins at {step}\n" in jobs.queries.log(job_id, 0).text
+    jobs.lifecycle.stop(job_id)
+    view = jobs.queries.wait(job_id)
+    assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
+    names = [one.file for one in jobs.queries.checkpoints(job_id)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
+def test_its_checkpoints_are_fetched_and_resumed_over_sftp(
+    ready_cluster: ReadyCluster, tmp_path: Path, out: str
+) -> None:
+    with remote_desktop(ready_cluster.cluster, tmp_path / "home") as services:
+        job_id = job_of(services, tmp_path, out).id
+        is_stopped_and_resumes_from_a_folder(services, job_id, tmp_path / "taken.zip")
+    leaves_nothing(ready_cluster)
