@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, Qt, Slot
+from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -47,6 +47,7 @@ from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
 _ANNOUNCED_STEP = 0.1
+_SCRIPT_SAVES_MS = 5000
 
 
 class JobDetail(QWidget):
@@ -58,6 +59,8 @@ class JobDetail(QWidget):
         self._view: JobView | None = None
         self._announcer = _Announcer(self)
         self._checkpoints: tuple[Checkpoint, ...] | None = None
+        self._script_saves = QTimer(self, singleShot=True, interval=_SCRIPT_SAVES_MS)
+        self._script_saves.timeout.connect(self._read_script_saves)
         self._starts: dict[int, RunStart] = {}
         self._busy, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
@@ -160,6 +163,9 @@ class JobDetail(QWidget):
             self._choose_tab("failure")
         if turned or view.status.epoch != before.status.epoch:
             self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
+        elif view.config.script and view.state.is_live and not self._script_saves.isActive():
+            # A script saves when it likes, and may name no epochs.
+            self._script_saves.start()
         said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
         if turned or said:
             self.job_actions.ask(do.READ_HISTORY, view.id)
@@ -435,6 +441,11 @@ class JobDetail(QWidget):
 
     def _choose_tab(self, key: str) -> None:
         self._tabs.choose(key)
+
+    @Slot()
+    def _read_script_saves(self) -> None:
+        if self._view is not None and self._view.config.script:
+            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
 
     @Slot(str)
     def _tab_turned(self, key: str) -> None:

@@ -22,7 +22,7 @@ from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobView
-from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.item import LibraryItem
 from backend.records.nodes.reading import Finding, NodeState
 from backend.records.sweeps.values import axis_text
 from widgets.common import formats
@@ -99,6 +99,7 @@ class JobForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rest: dict[str, Any] = {}
+        self._datasets: tuple[tuple[str, str], ...] = ()
         self._origin: Origin | None = None
         self._busy = False
         self._may_start = False
@@ -169,18 +170,19 @@ class JobForm(QWidget):
         scripts: tuple[LibraryItem, ...] = (),
     ) -> None:
         """Set the options: every version; the name alone means the newest version."""
-        of_kind = {Kind.MODEL: models, Kind.DATASET: datasets, Kind.LOADER: loaders}
-        for path, kind in (
-            ("model", Kind.MODEL),
-            ("dataset", Kind.DATASET),
-            ("loader", Kind.LOADER),
-        ):
-            self._fields.set_options(path, _options(of_kind[kind]))
-        self._fields.set_options("script", _options(scripts))
+        for path, items in (("model", models), ("loader", loaders), ("script", scripts)):
+            self._fields.set_options(path, _options(items))
+        self._datasets = _options(datasets)
+        self._offer_datasets()
         same = (("", "same"),)
         self._fields.set_options("validation_dataset", same + _options(datasets))
         self._fields.set_options("validation_loader", same + _options(loaders))
         self._pause.start()
+
+    def _offer_datasets(self) -> None:
+        """A script may have none; otherwise the first is selected."""
+        none = (("", "none"),) if self._fields.runs_script else ()
+        self._fields.set_options("dataset", none + self._datasets)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._picker.show_nodes(states)
@@ -223,6 +225,7 @@ class JobForm(QWidget):
         """Fill the form from a job file. Settings without a field are kept in the draft."""
         is_script = "script" in draft.raw
         self._sections.show_runs(SCRIPT if is_script else MODEL)
+        self._offer_datasets()
         raw = {**draft.raw} if is_script else without_usual_stop({"stop_on_nan": True, **draft.raw})
         optimizer = raw.get("optimizer", {})
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
@@ -373,6 +376,7 @@ class JobForm(QWidget):
     @Slot()
     def _choose_runs(self) -> None:
         self._sections.show_runs(self._sections.runs.key())
+        self._offer_datasets()
         self._changed()
 
     @Slot()

@@ -100,7 +100,7 @@ class WelcomePage(QWidget):
         model = _BringCard(
             "cube",
             "Bring your model",
-            "bks_model.py with a UserModel, and a loader. BK.Synapse models run unchanged.",
+            "bks_model.py and a loader, or drop the folder of a training program that you have.",
             "Import model",
         )
         self.model = model.button

@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.pictures import lab
-from tests.windows import button, the
+from tests.windows import button, elapse, the
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
@@ -542,3 +542,30 @@ def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
         look.write_in(formats.Units())
         shiboken6.delete(look)
         qapp.setStyleSheet("")
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "is_read"),
+    [
+        ("mine", JobState.TRAINING, True),
+        ("mine", JobState.SETUP, True),
+        ("mine", JobState.STOPPING, True),
+        ("mine", JobState.FINISHED, False),
+        ("mine", JobState.INTERRUPTED, False),
+        ("", JobState.TRAINING, False),
+    ],
+)
+def test_the_checkpoints_of_a_script_are_read_while_it_names_no_epochs(
+    qtbot, script, state, is_read
+):
+    actions = JobActions()
+    asked = []
+    detail = JobDetail(actions)
+    qtbot.addWidget(detail)
+    view = changed(LIVE, state=state, config=replace(CONFIG, script=script))
+    detail.open_job(view)
+    actions.on(do.READ_CHECKPOINTS, lambda *_: asked.append(1))
+    for heartbeat in (8, 9):
+        detail.show_view(changed(view, heartbeat=heartbeat))
+        elapse(detail)
+    assert len(asked) == 2 * is_read

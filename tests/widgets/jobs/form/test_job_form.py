@@ -447,3 +447,24 @@ def test_the_nodes_decide_on_the_strategy_until_the_user_does(form):
     control.choose("allreduce")
     form.show_check(JobCheck(usual_strategy="ddp"))
     assert form.draft().raw["strategy"]["name"] == "allreduce"
+
+
+def test_a_script_has_no_dataset_unless_one_is_chosen(form):
+    def library(versions):
+        datasets = tuple(item(Kind.DATASET, n + 1) for n in range(versions))
+        scripts = (item(Kind.SCRIPT),)
+        form.show_choices((item(Kind.MODEL),), datasets, (item(Kind.LOADER),), scripts)
+
+    name = item(Kind.SCRIPT).name
+    form.show_draft(JobDraft({"name": "x", "script": name}))
+    for versions in (0, 1, 2):
+        library(versions)
+        assert "dataset" not in form.draft().raw, versions
+    control = setting_field(form, "dataset").control
+    control.choose(item(Kind.DATASET).name)
+    library(3)
+    assert form.draft().raw["dataset"] == item(Kind.DATASET).name
+    control.choose("")
+    assert "dataset" not in form.draft().raw
+    form.show_draft(JobDraft({"name": "x", "model": item(Kind.MODEL).name}))
+    assert "none" not in [control.itemText(n) for n in range(control.count())]
