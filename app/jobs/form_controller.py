@@ -62,7 +62,7 @@ class FormController(QObject):
         templates: Serves the start of the form.
 
     Signals:
-        form_wished: Show the page New job.
+        form_requested: Show the page New job.
         made: The `JobView` of a new job to show.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """

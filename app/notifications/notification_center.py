@@ -30,7 +30,7 @@ class NotificationCenter(QObject):
 
     Signals:
         opened: A `Notice` whose target to show.
-        settings_wished: Show the settings of notifications.
+        settings_requested: Show the settings of notifications.
     """
 
     opened = Signal(Notice)

@@ -128,7 +128,8 @@ class VerifySection(QWidget):
 class RepairDialog(Dialog):
     """Asks whether findings are repaired; lists what is moved to the trash.
 
-    The signal confirms it.
+    Signals:
+        requested: Confirms it.
     """
 
     requested = Signal()

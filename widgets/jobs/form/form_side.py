@@ -63,7 +63,7 @@ class FormSide(StyledFrame):
     Attributes:
         acts: Its buttons.
         pictures: Exports the learning rate curve.
-        verdict: The summary of the check.
+        result: The summary of the check.
         refusal: Why a start was refused.
         findings: The column of checks.
     """

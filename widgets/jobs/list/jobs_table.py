@@ -48,7 +48,7 @@ class JobsTable(QWidget):
 
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
-        choices_wished: The filter row was opened; answer with `show_choices`.
+        choices_requested: The filter row was opened; answer with `show_choices`.
 
     Attributes:
         back: The button that shows the list.

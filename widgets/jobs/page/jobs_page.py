@@ -71,7 +71,7 @@ class JobsPage(QWidget):
     Signals:
         opened: The id of the job that is open now. If its view is not known yet, the next
             `show_update` shows it.
-        rows_wished: `LIST` or `TABLE`, and a `JobQuery`.
+        rows_requested: `LIST` or `TABLE`, and a `JobQuery`.
         sweep_opened: Tag of the sweep that is open now, instead of a job.
         view_changed: `LIST` or `TABLE`: the new form of the jobs.
         queue_moved: Places in the queue changed; whether rows may move at once, even under the
