@@ -60,6 +60,7 @@ class FormController(QObject):
     Attributes:
         sweeps: Serves the form when it describes several jobs.
         templates: Serves the start of the form.
+        packages: Installs packages that a model lacks.
 
     Signals:
         form_requested: Show the page New job.

@@ -31,6 +31,9 @@ class NotificationCenter(QObject):
     Signals:
         opened: A `Notice` whose target to show.
         settings_requested: Show the settings of notifications.
+
+    Attributes:
+        notices: Decides what becomes a notice.
     """
 
     opened = Signal(Notice)

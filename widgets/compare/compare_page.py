@@ -63,6 +63,9 @@ class ComparePage(QWidget):
         csv_requested: The user asks for all curves of all compared jobs as one table.
         rows_requested: Search the jobs to choose from; answer with `show_rows`.
         save_requested: A file name, and the bytes to save.
+
+    Attributes:
+        plots, parallel: The curves, and the parallel coordinates of a sweep.
     """
 
     add_requested = Signal(str)

@@ -54,6 +54,7 @@ class MainWindow(QMainWindow):
 
     Attributes:
         is_put_away_when_closed: Called when the user closes it.
+        side_bar, toast: Places to go to, and the sentence at the bottom that may offer Undo.
     """
 
     dropped = Signal(str)

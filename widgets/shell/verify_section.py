@@ -31,6 +31,10 @@ class VerifySection(QWidget):
         check_requested: Whether contents are compared with their hashes, too.
         cancelled: Cancel the check.
         repair_requested: The findings to repair, as a tuple.
+
+    Attributes:
+        rows: One for each finding.
+        all: Repairs all of them.
     """
 
     check_requested = Signal(bool)

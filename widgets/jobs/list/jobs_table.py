@@ -52,6 +52,8 @@ class JobsTable(QWidget):
 
     Attributes:
         back: The button that shows the list.
+        model, view: The rows and the table.
+        bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)

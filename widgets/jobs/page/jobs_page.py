@@ -79,6 +79,13 @@ class JobsPage(QWidget):
         known: A `JobView` that was created or changed here, for the lists.
         seen: A `JobView` that was updated, up to twenty per second, for the lists.
         forgotten: Id of a job that went to the trash.
+
+    Attributes:
+        list, detail: The left and the right side.
+        first_start: Shown instead of both while there are no jobs.
+        own_strip: Steps to a job of one's own, above the list.
+        sweeps: Opens and closes sweeps in list and table.
+        split: The two sides, whose widths are stored.
     """
 
     opened = Signal(str)
