@@ -43,7 +43,7 @@ class CompareController(QObject):
         csv_action: The command that saves the curves of all compared jobs.
 
     Signals:
-        place_wished: Show the page Compare.
+        place_requested: Show the page Compare.
     """
 
     place_requested = Signal()

@@ -60,9 +60,10 @@ class FormController(QObject):
     Attributes:
         sweeps: Serves the form when it describes several jobs.
         templates: Serves the start of the form.
+        packages: Installs packages that a model lacks.
 
     Signals:
-        form_wished: Show the page New job.
+        form_requested: Show the page New job.
         made: The `JobView` of a new job to show.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """

@@ -44,7 +44,7 @@ class JobController(QObject):
         drafts: Serves the form.
 
     Signals:
-        jobs_wished: Show the page Jobs.
+        jobs_requested: Show the page Jobs.
     """
 
     jobs_requested = Signal()

@@ -33,7 +33,7 @@ class TemplateController(QObject):
     """Serve the form at its beginning, and save its settings for later.
 
     Signals:
-        load_wished: Load the settings of this job into the form.
+        job_load_requested: Load the settings of this job into the form.
         begun: A `JobDraft` to show in the form; its job has no name yet.
     """
 

@@ -43,8 +43,8 @@ class LibraryController(QObject):
     Signals:
         changed: The items changed; read them with `items`.
         offered: An `Offer`: such a sentence, and the next step.
-        job_wished: Kind and reference to begin a new job with.
-        job_of_wished: Names by kind, as in a job file, to begin a new job with.
+        job_requested: Kind and reference to begin a new job with.
+        new_job_requested: Names by kind, as in a job file, to begin a new job with.
         page_requested: Show the page of this kind: something new there has a next step.
         gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and what takes the
             added item.

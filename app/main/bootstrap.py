@@ -91,6 +91,8 @@ class Program(QObject):
 
     Attributes:
         is_built: All pages exist; before that only the frame does.
+        window, place: The frame, and what remembers its size and position.
+        opening: Opens the data root.
     """
 
     def __init__(

@@ -30,7 +30,10 @@ class NotificationCenter(QObject):
 
     Signals:
         opened: A `Notice` whose target to show.
-        settings_wished: Show the settings of notifications.
+        settings_requested: Show the settings of notifications.
+
+    Attributes:
+        notices: Decides what becomes a notice.
     """
 
     opened = Signal(Notice)

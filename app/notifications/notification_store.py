@@ -46,6 +46,10 @@ class NotificationStore:
     """Read once; `save` writes the whole file and may run on any thread.
 
     An unreadable file counts as empty: its notices were shown already.
+
+    Attributes:
+        past: Earlier notices, the newest first.
+        unread: How many of them were not seen.
     """
 
     def __init__(self, path: Path) -> None:

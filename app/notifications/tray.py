@@ -26,8 +26,8 @@ class Tray(QObject):
     Signals:
         job_opened: Id of a job in the menu.
         notice_opened: The `Notice` whose message was clicked.
-        window_wished: Bring the window to the front.
-        end_wished: Quit the program; jobs keep running.
+        window_requested: Bring the window to the front.
+        end_requested: Quit the program; jobs keep running.
     """
 
     job_opened = Signal(str)

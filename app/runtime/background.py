@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError, unforeseen
@@ -86,14 +86,7 @@ class Background(QObject):
         # Callers keep the references they need: no object of finished work may stay.
         self._under_way: WeakSet[Progress] = WeakSet()
         self._running: set[Future[Any]] = set()
-        # The polls of twenty jobs end together, and Qt delivers all posted events before key
-        # events: 70 ms at a time (tests/benchmarks/soak.py).
-        self._home: deque[tuple[_Task, Future[Any]]] = deque()
-        self._turns = QTimer(self)
-        # Restarted before each callback: Qt serves no timer that it is already serving.
-        self._turns.setSingleShot(True)
-        self._turns.timeout.connect(self._hand_back)
-        self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
 
     def run(
@@ -149,16 +142,8 @@ class Background(QObject):
         )
 
     @Slot(object, object)
-    def _came_home(self, task: _Task, future: Future[Any]) -> None:
-        self._home.append((task, future))
-        self._turns.start(0)
-
-    @Slot()
-    def _hand_back(self) -> None:
-        """Deliver one outcome. The callback may run the event loop, or raise."""
-        task, future = self._home.popleft()
-        if self._home:
-            self._turns.start(0)
+    def _deliver(self, task: _Task, future: Future[Any]) -> None:
+        """Call back with an outcome. The callback may run the event loop, or raise."""
         self._running.discard(future)
         if self._closed:
             return

@@ -50,6 +50,10 @@ class FrameController(QObject):
         job_opened: Id of a job that a notice is about.
         node_opened: Name of a node that a notice is about.
         brought_up: The window was brought to the front.
+
+    Attributes:
+        bell, notices, tray: The history of notifications, the rules for them, and the tray icon.
+        go_to, page_acts: The palette, and the actions of the visible page.
     """
 
     job_opened = Signal(str)

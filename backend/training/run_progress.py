@@ -32,7 +32,7 @@ class RunProgress:
     Attributes:
         state: The position; that of a checkpoint from `open` on.
         saved_step: That of the last checkpoint.
-        book: The recorder of the steps, from `plan` on.
+        recorder: The recorder of the steps, from `plan` on.
     """
 
     recorder: StepRecorder

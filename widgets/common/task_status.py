@@ -20,6 +20,10 @@ class TaskStatus(QWidget):
     Signals:
         cancelled: Cancel the running task.
         folder_requested: Path of the created file, to show in the file manager.
+
+    Attributes:
+        message: The result, in a sentence.
+        progress: The running task, which it can cancel.
     """
 
     cancelled = Signal()

@@ -98,8 +98,6 @@ class Theme:
     bad_tint: str
     idle: str
     idle_tint: str
-    gpu_other: str
-    gpu_other_text: str
     shadow: str
     curves: tuple[str, ...]
     high_contrast: bool = False
@@ -186,8 +184,6 @@ LIGHT = Theme(
     bad_tint="#FCE8E6",
     idle="#67635C",
     idle_tint="#EAE8E3",
-    gpu_other="#CFCBC3",
-    gpu_other_text="#3B3833",
     shadow="#1B1A18",
     curves=(
         "#2B59DC",
@@ -231,8 +227,6 @@ DARK = Theme(
     bad_tint="#361818",
     idle="#9A958C",
     idle_tint="#2A2824",
-    gpu_other="#48443D",
-    gpu_other_text="#DDD9D2",
     shadow="#000000",
     curves=(
         "#7291FE",

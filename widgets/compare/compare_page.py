@@ -61,7 +61,11 @@ class ComparePage(QWidget):
         add_requested, remove_requested, opened: A job's id.
         jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
         csv_requested: The user asks for all curves of all compared jobs as one table.
+        rows_requested: Search the jobs to choose from; answer with `show_rows`.
         save_requested: A file name, and the bytes to save.
+
+    Attributes:
+        plots, parallel: The curves, and the parallel coordinates of a sweep.
     """
 
     add_requested = Signal(str)

@@ -31,7 +31,7 @@ class JobPicker(Dialog):
 
     Signals:
         picked: The id of a job to add.
-        rows_wished: A `JobQuery`; answer with `show_rows`.
+        rows_requested: A `JobQuery`; answer with `show_rows`.
     """
 
     picked = Signal(str)

@@ -47,6 +47,11 @@ class ParallelCard(Card):
     Signals:
         pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
         opened: The id of a job.
+
+    Attributes:
+        choice: Which sweep, or all compared jobs.
+        sentence: What is drawn, and what is left out.
+        table: The best jobs of the drawn ones.
     """
 
     pointed = Signal(str)

@@ -108,6 +108,10 @@ class LayersView(QWidget):
 
     Signals:
         variance_requested: Measure the variances by depth; answer with `show_variance`.
+
+    Attributes:
+        search, batch: Which layers are listed, for which batch size.
+        graph, variance: Their picture, and the variances by depth.
     """
 
     variance_requested = Signal()

@@ -601,7 +601,7 @@ class PreviewBanner(Banner):
     """The first finding of a preview, and the number of others, with all in the tool tip.
 
     Signals:
-        class_wished: The name of a class whose samples to show.
+        class_requested: The name of a class whose samples to show.
     """
 
     class_requested = Signal(str)

@@ -63,6 +63,10 @@ class LibraryPage(QWidget):
         plan_requested: Open the depth planner, which makes a model.
         weights_dropped: Reference of a model, and the path of a file of weights.
         refresh_requested: Read the items: the page came to the front, or reading failed before.
+
+    Attributes:
+        kind: What it shows: datasets, models, loaders or scripts.
+        split: List and item, whose widths are stored.
     """
 
     import_requested = Signal(str)

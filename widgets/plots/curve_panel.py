@@ -68,6 +68,9 @@ class CurvePanel(QWidget):
         x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
         fitted: The user wants everything in view again.
         redrawn: The visible range or content may have changed.
+
+    Attributes:
+        title: The metric; also names its pictures and tables.
     """
 
     x_range_changed = Signal(float, float)

@@ -28,6 +28,9 @@ class GrowableArray:
 
     A full block is never moved: one large buffer would be copied whenever it is too small, which
     for millions of numbers is a visible stall, and would need twice the memory meanwhile.
+
+    Attributes:
+        size: How many numbers it has.
     """
 
     def __init__(self) -> None:

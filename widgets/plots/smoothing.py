@@ -62,6 +62,10 @@ class Smoothed:
 
     Args:
         raw: The column. After each change of it, call `follow` or `shorten`.
+
+    Attributes:
+        weight: The share of the earlier average in the next, from 0 to 1.
+        levels: Minima and maxima, for drawing.
     """
 
     def __init__(self, weight: float, raw: GrowableArray) -> None:

@@ -50,10 +50,11 @@ class MainWindow(QMainWindow):
         went: Key of the page that is shown now.
         put_away: It was closed, and stays hidden until it is opened again.
         placed: It was moved or resized.
-        look_wished: Refresh everything that others may have changed.
+        refresh_requested: Refresh everything that others may have changed.
 
     Attributes:
         is_put_away_when_closed: Called when the user closes it.
+        side_bar, toast: Places to go to, and the sentence at the bottom that may offer Undo.
     """
 
     dropped = Signal(str)

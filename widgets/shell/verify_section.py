@@ -31,6 +31,10 @@ class VerifySection(QWidget):
         check_requested: Whether contents are compared with their hashes, too.
         cancelled: Cancel the check.
         repair_requested: The findings to repair, as a tuple.
+
+    Attributes:
+        rows: One for each finding.
+        all: Repairs all of them.
     """
 
     check_requested = Signal(bool)
@@ -128,7 +132,8 @@ class VerifySection(QWidget):
 class RepairDialog(Dialog):
     """Asks whether findings are repaired; lists what is moved to the trash.
 
-    The signal confirms it.
+    Signals:
+        requested: Confirms it.
     """
 
     requested = Signal()

@@ -118,7 +118,11 @@ class IndexUpdate:
 
 
 class JobIndex:
-    """Every job by slot: a number that it keeps as long as it exists."""
+    """Every job by slot: a number that it keeps as long as it exists.
+
+    Attributes:
+        lines: The jobs by slot.
+    """
 
     def __init__(self) -> None:
         self.lines: list[JobSummary] = []

@@ -43,6 +43,9 @@ class NodeRegistry:
     ``profile`` is this desktop's own folder for accepted host keys. ``ssh_config`` replaces the
     user's SSH client settings. ``given`` returns whether the user named a key by its fingerprint,
     and asks nothing: every connection accepts such a key, whichever thread opens it.
+
+    Attributes:
+        keyring: Stores the passphrases that the user chooses.
     """
 
     def __init__(

@@ -54,7 +54,11 @@ _NONCE_BYTES = 64
 
 
 class PreflightRun:
-    """One pre-flight check: collect what the checks judge."""
+    """One pre-flight check: collect what the checks judge.
+
+    Attributes:
+        job: Checks of the job itself, which ask no node.
+    """
 
     def __init__(self, context: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
         self._root = context.root

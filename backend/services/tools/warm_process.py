@@ -25,7 +25,11 @@ _SERVER = "backend.training.tools.fork_server"
 
 
 class ForkedTool:
-    """A tool that the warm process forked, with the interface of `subprocess.Popen`."""
+    """A tool that the warm process forked, with the interface of `subprocess.Popen`.
+
+    Attributes:
+        returncode, stdin, stdout: As in `subprocess.Popen`.
+    """
 
     def __init__(self, call: socket.socket, stdin: int, stdout: int) -> None:
         self._call = call

@@ -146,11 +146,6 @@ def test_the_primary_button_can_be_read(t: Theme, ink: str) -> None:
 
 
 @both_themes
-def test_an_owner_can_be_read_on_his_bar(t: Theme) -> None:
-    assert contrast(t.gpu_other_text, t.gpu_other) >= TEXT_LEAST
-
-
-@both_themes
 @pytest.mark.parametrize("token", ["line_strong", "focus", "live", "bad"])
 def test_graphics_stand_out_from_every_ground(t: Theme, token: str) -> None:
     grounds = (*GROUNDS, "sunken", "idle_tint")

@@ -52,6 +52,7 @@ class TryDialog(Dialog):
             `show_error`.
         cancel_requested: Cancel it.
         save_requested: A `Prediction`, and the path of the table to write.
+        file_requested: The path of a written table, to show in its folder.
     """
 
     try_requested = Signal(object)

@@ -37,7 +37,12 @@ class _SmallPanel(CurvePanel):
 
 
 class SmallPlot(Card):
-    """A small plot of one metric, with its title and newest value above."""
+    """A small plot of one metric, with its title and newest value above.
+
+    Attributes:
+        panel: The plot.
+        pictures: Exports it.
+    """
 
     def __init__(self, title: str, link: HoverLink, *, end_names: bool = False) -> None:
         self._value = Label("–", "heading")

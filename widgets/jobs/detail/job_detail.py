@@ -51,7 +51,12 @@ _SCRIPT_SAVES_MS = 5000
 
 
 class JobDetail(QWidget):
-    """The right side of the page Jobs; `job_actions` emits what the user requests."""
+    """The right side of the page Jobs; `job_actions` emits what the user requests.
+
+    Attributes:
+        exports: Saves what the tabs show as files.
+        header: Name, state and actions of the job.
+    """
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()

@@ -56,6 +56,9 @@ class FailureTab(QWidget):
         choice_requested: Ask where to resume, without this node ("" for none).
         log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
         install_requested: Install the package of this module on the nodes of the job.
+
+    Attributes:
+        plots: The last steps before the failure.
     """
 
     choice_requested = Signal(str)

@@ -63,7 +63,7 @@ class FormSide(StyledFrame):
     Attributes:
         acts: Its buttons.
         pictures: Exports the learning rate curve.
-        verdict: The summary of the check.
+        result: The summary of the check.
         refusal: Why a start was refused.
         findings: The column of checks.
     """
@@ -249,7 +249,13 @@ class FormSide(StyledFrame):
 
 
 class FormFoot(StyledFrame):
-    """The bar at the bottom that replaces the right side in a narrow window."""
+    """The bar at the bottom that replaces the right side in a narrow window.
+
+    Attributes:
+        acts: Its buttons.
+        result, figures: The summary of the check, and its forecast.
+        refusal: Why a start was refused.
+    """
 
     def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)

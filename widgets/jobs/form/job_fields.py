@@ -77,6 +77,7 @@ class JobFields(QObject):
     Attributes:
         weights: The control of the field for the weights to start from.
         runs_script: Whether the job is one with a script; it then has only the settings of such.
+        swept: The fields that have several values.
 
     Signals:
         changed: The user changed a field; not emitted while a draft is loaded.

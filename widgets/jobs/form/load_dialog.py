@@ -34,6 +34,9 @@ class LoadDialog(Dialog):
         searched: A text; answer with `show_jobs`.
         rename_requested: The name of a template, and the new one.
         remove_requested: The name of a template.
+
+    Attributes:
+        templates: The rows of templates.
     """
 
     template_chosen = Signal(str)

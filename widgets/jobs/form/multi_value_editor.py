@@ -37,7 +37,7 @@ class SeveralValues(Popover):
 
     Signals:
         chosen: The new `Axis` of the field.
-        one_wished: The field returns to one value.
+        one_requested: The field returns to one value.
     """
 
     chosen = Signal(object)

@@ -18,7 +18,8 @@ _WIDTH = 460
 class NameDialog(Dialog):
     """Asks for a name; only a button that says so replaces an existing template.
 
-    The signal has the name, and whether to replace the template of that name.
+    Signals:
+        requested: The name, and whether to replace the template of that name.
     """
 
     requested = Signal(str, bool)

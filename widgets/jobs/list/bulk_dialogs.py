@@ -21,7 +21,8 @@ _NAMES_SHOWN, _NAME_CHARS = 3, 40
 class TagDialog(Dialog):
     """Adds tags to several jobs and removes tags from them; other tags stay.
 
-    The signal has the tags to add and the tags to remove, as tuples.
+    Signals:
+        requested: The tags to add and the tags to remove, as tuples.
     """
 
     requested = Signal(object, object)
@@ -67,7 +68,8 @@ class TagDialog(Dialog):
 class TrashDialog(Dialog):
     """Asks whether jobs may go to the trash, and shows their size on disk.
 
-    The signal confirms it.
+    Signals:
+        requested: Confirms it.
     """
 
     requested = Signal()

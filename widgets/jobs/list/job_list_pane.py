@@ -44,11 +44,16 @@ class JobListPane(QWidget):
 
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
-        chosen: Id of the job that became current; ``pressed`` is also emitted for a mouse click.
+        chosen: Id of the job that became current.
+        pressed: A row was clicked with the mouse.
         sweep_chosen: Tag of the sweep that became the current row.
 
     Attributes:
         to_table: The button that shows the table.
+        model, view, search, folding: The rows, the list, the field above it, and what opens sweeps.
+        strip: The queue as a whole: its pause.
+        ticks: The selected jobs, which stay selected when rows move.
+        bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)

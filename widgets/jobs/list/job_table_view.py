@@ -106,6 +106,9 @@ class JobTableView(QTableView):
         layout_changed: The result of `layout_now`, to be stored.
         trash_requested: The key for the trash was pressed.
         menu_requested: Index of a row, and the screen position.
+
+    Attributes:
+        folding: Opens and closes sweeps.
     """
 
     opened = Signal(str)

@@ -48,10 +48,12 @@ class JobsTable(QWidget):
 
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
-        choices_wished: The filter row was opened; answer with `show_choices`.
+        choices_requested: The filter row was opened; answer with `show_choices`.
 
     Attributes:
         back: The button that shows the list.
+        model, view: The rows and the table.
+        bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)

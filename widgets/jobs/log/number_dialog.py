@@ -16,7 +16,11 @@ _HINT = "epoch, epochs, step and total_steps set the progress; any other name is
 
 
 class NumberDialog(Dialog):
-    """Asks for the name of a number in a line; the signal has its pattern."""
+    """Asks for the name of a number in a line.
+
+    Signals:
+        requested: Its pattern.
+    """
 
     requested = Signal(str)
 

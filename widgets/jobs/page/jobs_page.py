@@ -72,7 +72,7 @@ class JobsPage(QWidget):
     Signals:
         opened: The id of the job that is open now. If its view is not known yet, the next
             `show_update` shows it.
-        rows_wished: `LIST` or `TABLE`, and a `JobQuery`.
+        rows_requested: `LIST` or `TABLE`, and a `JobQuery`.
         sweep_opened: Tag of the sweep that is open now, instead of a job.
         view_changed: `LIST` or `TABLE`: the new form of the jobs.
         queue_moved: Places in the queue changed; whether rows may move at once, even under the
@@ -80,6 +80,13 @@ class JobsPage(QWidget):
         known: A `JobView` that was created or changed here, for the lists.
         seen: A `JobView` that was updated, up to twenty per second, for the lists.
         forgotten: Id of a job that went to the trash.
+
+    Attributes:
+        list, detail: The left and the right side.
+        first_start: Shown instead of both while there are no jobs.
+        own_strip: Steps to a job of one's own, above the list.
+        sweeps: Opens and closes sweeps in list and table.
+        split: The two sides, whose widths are stored.
     """
 
     opened = Signal(str)

@@ -18,7 +18,11 @@ _STEPS = (
 
 
 class OwnStrip(QWidget):
-    """A button per step, with a check mark if the step is done; hidden until `show_steps`."""
+    """A button per step, with a check mark if the step is done; hidden until `show_steps`.
+
+    Attributes:
+        steps: The button of each step, by its key.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -45,8 +45,8 @@ class GpuCells(QWidget):
     Signals:
         changed: The selection changed.
         taken_changed: Another user started or stopped using a selected GPU.
-        step_wished: Move by this many nodes, -1 or 1.
-        beside_wished: Use a GPU that another user is on; answer with `take_beside`.
+        step_requested: Move by this many nodes, -1 or 1.
+        beside_requested: Use a GPU that another user is on; answer with `take_beside`.
     """
 
     changed = Signal()

@@ -19,7 +19,8 @@ _WIDTH = 460
 class BesideDialog(Dialog):
     """Asks once per user.
 
-    The signal confirms it.
+    Signals:
+        requested: Confirms it.
     """
 
     requested = Signal()

@@ -33,9 +33,11 @@ class PreflightDialog(Dialog):
     """Closing it cancels a check; fixes that are under way continue.
 
     Signals:
-        fix_requested: A `PreflightFinding`. fix_all_requested: a tuple of them.
+        fix_requested: A `PreflightFinding`.
+        fix_all_requested: A tuple of them.
         check_again_requested: Check everything again.
-        start_requested: Start the job as it is. start_on_requested: a tuple of `Placement`.
+        start_requested: Start the job as it is.
+        start_on_requested: A tuple of `Placement`.
         canary_requested: Run one batch on the real ranks.
         install_requested: Install the package of this module, which the batch did not find.
         cancel_requested: Cancel the check that is under way.

@@ -67,6 +67,10 @@ class NodesPage(QWidget):
 
     Signals:
         opened: The displayed node; "" for the rack.
+
+    Attributes:
+        node_actions: Emits what the user requests of a node.
+        detail: The page of one node.
     """
 
     opened = Signal(str)

@@ -155,6 +155,10 @@ class Rack(QListView):
         opened: Name of the node that was clicked, or on which Enter was pressed.
         shown_row: The rectangle of the current row, to scroll to.
         laid_out: Its columns may have moved.
+
+    Attributes:
+        rows_model: Its nodes.
+        density: How tall a row is.
     """
 
     opened = Signal(str)

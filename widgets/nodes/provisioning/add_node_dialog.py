@@ -75,6 +75,9 @@ class AddNodeDialog(Dialog):
         passphrase_given: The typed text, and True to store it in the system keyring. The dialog
         does not store it: the field is emptied at once.
         cancelled: Cancel the running work.
+
+    Attributes:
+        choices: How the node is set up.
     """
 
     inspection_requested = Signal(NodeRequest)

@@ -50,6 +50,9 @@ class TrustPage(QWidget):
     Signals:
         trusted: The `HostKey`.
         refused: It is not trusted.
+
+    Attributes:
+        default: The button that Enter presses.
     """
 
     trusted = Signal(object)
@@ -160,7 +163,11 @@ class ChangedKeyPage(QWidget):
 
 
 class KeyPlate(QWidget):
-    """The page for a new or changed key, inside a dialog with other content."""
+    """The page for a new or changed key, inside a dialog with other content.
+
+    Attributes:
+        trust: Shown for a key that is not known.
+    """
 
     def __init__(self, then: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -190,6 +197,9 @@ class PassphrasePage(QWidget):
     Signals:
         given: The typed text, and True to store it in the system keyring.
         refused: The user cancelled.
+
+    Attributes:
+        default: The button that Enter presses.
     """
 
     given = Signal(str, bool)

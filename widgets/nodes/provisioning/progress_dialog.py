@@ -84,9 +84,9 @@ class _NodeTab(QAbstractButton):
 
 
 class SetUpDialog(Dialog):
-    """A dialog that is not modal: the window stays usable.
+    """A dialog that is not modal: the window stays usable. A signal has first the node's name.
 
-    Signals, each with the name of the node:
+    Signals:
         retry_requested: With the title of the step to retry from.
         choices_requested: It failed; set it up with other options.
         cancel_requested: Cancel its set-up.
