@@ -100,6 +100,8 @@ class Agent:
             if now >= next_runs:
                 next_runs = now + _RUNS_EVERY_S
                 self._closing.begin(self._attend_runs)
+            elif self._queue is not None and self._queue.has_work:
+                self._closing.begin(self._attend_queue)
             next_reading = max(next_reading + self._interval_s, now)
             if lock.wait(next_reading - now):
                 return
@@ -157,6 +159,10 @@ class Agent:
                 from backend.node.queue.scheduler import QueueWatch
 
                 self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+        self._attend_queue()
+
+    def _attend_queue(self) -> None:
+        with suppress(OSError):
             if self._queue is not None:
                 self._queue.poll()
 
