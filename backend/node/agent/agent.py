@@ -97,7 +97,8 @@ class Agent:
         while True:
             self.beat()
             now = time.monotonic()
-            if now >= next_runs:
+            # A job that lost its head must continue within a minute.
+            if now >= next_runs or self._runs.watches_heads:
                 next_runs = now + _RUNS_EVERY_S
                 self._closing.begin(self._attend_runs)
             elif self._queue is not None and self._queue.has_work:
