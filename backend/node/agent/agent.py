@@ -97,9 +97,12 @@ class Agent:
         while True:
             self.beat()
             now = time.monotonic()
-            if now >= next_runs:
+            # A job that lost its head must continue within a minute.
+            if now >= next_runs or self._runs.watches_heads:
                 next_runs = now + _RUNS_EVERY_S
                 self._closing.begin(self._attend_runs)
+            elif self._queue is not None and self._queue.has_work:
+                self._closing.begin(self._attend_queue)
             next_reading = max(next_reading + self._interval_s, now)
             if lock.wait(next_reading - now):
                 return
@@ -157,6 +160,10 @@ class Agent:
                 from backend.node.queue.scheduler import QueueWatch
 
                 self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+        self._attend_queue()
+
+    def _attend_queue(self) -> None:
+        with suppress(OSError):
             if self._queue is not None:
                 self._queue.poll()
 

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.base.schema import Record
 from backend.records.jobs.config import THIS_COMPUTER
-from backend.records.jobs.launch import Launch, launch_of
+from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import Running, Slot, node_key
 
 _FOREIGN_DESK = "?"
+
+
+@dataclass(frozen=True)
+class _Launch(Record, what="launch record"):
+    """The part of a launch that says what a run uses, also if a newer Ringmaster wrote it."""
+
+    run: int
+    ranks: tuple[RankPlan, ...]
+    config: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ class LiveRuns:
                 continue
             tags.add(run_tag(job, run))
             # A run that was just claimed has only the launch that it was queued with.
-            launch = launch_of(folder.launch, run) or launch_of(folder.queued_launch, run)
+            launch = _launch_of(folder.launch, run) or _launch_of(folder.queued_launch, run)
             if launch is None:
                 is_complete = False
             else:
@@ -97,7 +109,16 @@ class LiveRuns:
         return self._monotonic() > since + START_LIMIT_S
 
 
-def _running(folder: JobFolder, launch: Launch) -> Running:
+def _launch_of(path: Path, run: int) -> _Launch | None:
+    try:
+        launch = _Launch.from_dict(read_json(path))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None
+    return launch if launch.run == run else None
+
+
+def _running(folder: JobFolder, launch: _Launch) -> Running:
     desk = _desk_of(folder, launch)
     gpus: dict[str, list[str]] = {}
     processes: dict[str, int] = {}
@@ -112,10 +133,11 @@ def _running(folder: JobFolder, launch: Launch) -> Running:
     left_s = None
     with suppress(OSError, ValueError):
         left_s = RunStatus.from_dict(read_json(folder.status)).eta_s
-    return Running(folder.job_id, launch.config.name, tuple(slots), left_s)
+    name = str(launch.config.get("name", folder.job_id))
+    return Running(folder.job_id, name, tuple(slots), left_s)
 
 
-def _desk_of(folder: JobFolder, launch: Launch) -> str:
+def _desk_of(folder: JobFolder, launch: _Launch) -> str:
     """Return which computer a run calls "this-computer"."""
     if all(plan.node != THIS_COMPUTER for plan in launch.ranks):
         return ""

@@ -104,7 +104,21 @@ class QueueWatch:
         entry = queue_entries.entry_of(folder)
         if entry is None:
             self._tidy(folder)
+            self._refuse_newer(folder)
         return entry
+
+    def _refuse_newer(self, folder: JobFolder) -> None:
+        """Record why this agent cannot start a job that a newer Ringmaster queued."""
+        with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+            raw = read_json(folder.queued)
+            head = node_key(raw["placement"][0]["node"], raw["machine"])
+            if raw["run"] <= folder.newest_run() or raw.get("refusal") or head != self._key:
+                return
+            try:
+                QueueEntry.from_dict(raw)
+            except ValueError as error:
+                refusal = queue_starter.other_version(error).with_remedy
+                replace_json(folder.queued, {**raw, "refusal": refusal})
 
     def _advance(self, entries: Sequence[QueueEntry]) -> list[str]:
         """Start what may start. Only the state right before each start counts."""

@@ -7,6 +7,7 @@ and continues: every step of `run_start` can be repeated.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -83,11 +84,21 @@ def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
     begin(root, folder, launch)
 
 
+def other_version(error: ValueError) -> BackendError:
+    """Return the refusal of a record that this program does not know."""
+    return BackendError(
+        f"Another version of Ringmaster queued the job than its first node has: {error}.",
+        "Set that node up again, then queue the job again.",
+    )
+
+
 def _launch(folder: JobFolder, run: int) -> Launch:
     try:
         launch = Launch.from_dict(read_json(folder.queued_launch))
-    except (OSError, ValueError) as error:
+    except (OSError, json.JSONDecodeError) as error:
         raise BackendError(f"The launch record cannot be read: {error}.", _AGAIN) from error
+    except ValueError as error:
+        raise other_version(error) from error
     if launch.run != run or launch.job_id != folder.job_id:
         raise BackendError("The launch record belongs to another run.", _AGAIN)
     return launch

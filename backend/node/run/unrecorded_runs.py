@@ -40,8 +40,11 @@ class RunWatch:
         self._settled: dict[str, int] = {}
         """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
         self._turn = 0
+        self._watched = False
         self._not_before: dict[str, float] = {}
         self._heads = HeadWatch(root, node, monotonic)
+        self.watches_heads = False
+        """True if a run lives that this node may have to continue, as of the last poll."""
 
     def poll(self) -> tuple[str, ...]:
         """Run one round; return the ids of the jobs whose run was closed.
@@ -57,7 +60,10 @@ class RunWatch:
         again = old[self._turn : self._turn + _OLD_JOBS_PER_ROUND]
         self._turn += len(again)
         due = [name for name in names if name not in self._settled] + again
-        return tuple(name for name in due if self._closed(name))
+        self._watched = False
+        closed = tuple(name for name in due if self._closed(name))
+        self.watches_heads = self._watched
+        return closed
 
     def _closed(self, job: str) -> bool:
         folder = self._root.job(job)
@@ -112,7 +118,9 @@ class RunWatch:
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
-            if not self._heads.watches(folder, run):
+            if self._heads.watches(folder, run):
+                self._watched = True
+            else:
                 self._settled[folder.job_id] = changed
             return None
         # Checked last: a supervisor writes the end before it exits.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -311,6 +312,56 @@ def test_what_is_gone_since_it_was_queued_is_told(root: DataRoot, watch: QueueWa
     folder = queued(root, "another", run=2)
     with pytest.raises(BackendError, match="belongs to another run"):
         queue_starter.start(root, folder, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("queued", {"fresh": 1}),
+        ("queued", {"schema": 99}),
+        ("queued_launch", {"fresh": 1}),
+        ("queued_launch", {"continued": {"reason": "", "fresh": 1}}),
+        ("queued_launch", {"config": {"on_failure": {"fresh": True}}}),
+        ("queued_launch", {"config": {"fresh": {}}}),
+    ],
+)
+def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
+    root: DataRoot,
+    watch: QueueWatch,
+    clock: Clock,
+    started: list[tuple[str, int]],
+    file: str,
+    change: dict[str, Any],
+) -> None:
+    folder = queued(root, "a")
+    path = getattr(folder, file)
+    raw = read_json(path)
+    config = {**raw.get("config", {}), **change.get("config", {})}
+    replace_json(path, {**raw, **change, **({"config": config} if config else {})})
+    queued(root, "b", place=2.0)
+
+    while not started:
+        look(watch, clock)
+
+    assert started == [("b", 1)]
+    assert refusal(folder).startswith(
+        "Another version of Ringmaster queued the job than its first node has: "
+    )
+    assert refusal(folder).endswith("Set that node up again, then queue the job again.")
+    assert not folder.attempt(1).path.exists()
+    assert path.name != "queued.json" or change.items() <= read_json(path).items()
+
+
+def test_a_run_of_a_newer_version_keeps_what_it_uses_and_stops_no_other_job(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    newer = queued(root, "newer", processes=3)
+    assert look(watch, clock) == ("newer",)
+    raw = read_json(newer.launch)
+    replace_json(newer.launch, {**raw, "fresh": 1, "config": {**raw["config"], "fresh": 1}})
+    queued(root, "large", processes=2)
+    queued(root, "small", processes=1, place=2.0, priority=1)
+    assert look(watch, clock) == ("small",)
 
 
 def test_where_everybody_may_write_nobody_but_its_owner_starts_programs(

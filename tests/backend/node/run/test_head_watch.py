@@ -75,6 +75,7 @@ def test_which_node_continues_a_job_whose_head_is_lost(
 ) -> None:
     cluster = Cluster(tmp_path, node, **more)
     assert cluster.rounds(5) == ()
+    assert cluster.watch.watches_heads is (bool(more) and node != "gpu09")
     cluster.alive, cluster.trains = alive, trains
 
     assert cluster.rounds(15) == (("a-job",) if closes else ())

@@ -10,7 +10,7 @@ from backend.datastore.jobs.files import JobFile, view_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RunStatus
+from backend.records.jobs.status import GROWN, Continued, RunStatus
 from backend.records.jobs.summary import line_of
 from backend.records.queue.entry import Cause, QueueEntry, QueuePlace, Waiting
 from tests.job_views import changed
@@ -82,6 +82,11 @@ def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     assert (shown.family, shown.sentence) == ("warn", reason)
     all_back = replace(continued, before=("gpu01", "gpu03"))
     assert "nodes since" not in circumstances(changed(view, continued=all_back))
+    grown = changed(view, continued=replace(all_back, cause=GROWN))
+    assert " · 2 of 2 nodes since " in circumstances(grown)
+    shown = finding(grown, ("", ""), "", None, ReplayComparison())
+    assert shown is not None
+    assert shown.family == "idle"
 
 
 def test_a_queued_job_says_why_the_program_queued_it():
