@@ -188,7 +188,7 @@ class Script:
                     self._ask_to_stop(child)
             if stop_at and now > stop_at + self._launch.grace_s - _TERM_S:
                 process_signals.end(child, _TERM_S)
-            elif stop_at and now == looked and self._all_are_idle(now):
+            elif stop_at and now == polled and self._all_are_idle(now):
                 # They wait for each other: no time would help.
                 process_signals.end(child, _QUICK_TERM_S)
             with suppress(subprocess.TimeoutExpired):
