@@ -264,7 +264,7 @@ def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_we
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_20_pauses_lose_nothing(desk: Desk) -> None:
     # Enough steps for all pauses; a machine that is busy makes the others in some minutes.
     job = {"epochs": 200, "checkpoint": {"every_epochs": 100}}
