@@ -190,7 +190,9 @@ def load(group: str, words: Iterable[str] = ()) -> tuple[str, list[Command]]:
     names = _modules(module)
     for name in [one for one in names if _has_one(module, one, wanted)] or names:
         importlib.import_module(f"{module.__name__}.{name}")
-    return phrase(module.__doc__), [one for one in _COMMANDS.values() if one.words[0] == group]
+    found = [one for one in _COMMANDS.values() if one.words[0] == group]
+    # Whichever module was imported first.
+    return phrase(module.__doc__), sorted(found, key=lambda one: one.function.__module__)
 
 
 def _modules(package: ModuleType) -> list[str]:

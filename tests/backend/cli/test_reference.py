@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
+import sys
 
 import pytest
 
+from backend.cli.commands import job
 from backend.cli.main import run
 from tests.pages_of_docs import DOCS, TABLES, page
+
+_ORDER = """import importlib, sys
+from backend.cli.command import load
+for name in sys.argv[1:]: importlib.import_module(name)
+print(*(" ".join(one.words) for one in load("job")[1]))"""
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_of_the_docs_are_those_of_the_program(name):
     assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"
+
+
+def test_commands_are_listed_in_one_order_whatever_was_imported_first() -> None:
+    modules = [info.name for info in pkgutil.iter_modules(job.__path__, f"{job.__name__}.")]
+    orders = [
+        subprocess.run(
+            [sys.executable, "-c", _ORDER, *given], capture_output=True, text=True, check=True
+        ).stdout
+        for given in (modules, modules[::-1])
+    ]
+    assert orders[0] == orders[1] != ""
 
 
 @pytest.mark.parametrize(
