@@ -80,24 +80,24 @@ class Grow:
         """Queue the next run of a run that this stopped; return whether it did. See `GiveWay`."""
         if not self._pause or record.pause != self._pause or self._whole is None:
             return False
+        if self._folder.newest_run() != record.run:
+            return True
         found = take_back(self._whole, self._launch, self._back)
         try:
-            if self._folder.newest_run() != record.run:
-                pass
-            elif found is None:
+            if found is None:
                 queue_next(self._folder, self._launch, "The node that was back is lost again.")
             else:
-                continued, run = found.continued, self._launch.run
+                reason = found.continued.reason
                 queue_next(
                     self._folder,
-                    replace(self._whole, run=run),
-                    continued.reason,
-                    placement=continued.placement,
+                    replace(self._whole, run=record.run),
+                    reason,
+                    placement=found.continued.placement,
                     hosts=found.hosts,
                     changes=found.changes,
-                    continued=continued,
+                    continued=found.continued,
                 )
-                what = f"Continued without a user: {continued.reason.rstrip('.')}"
+                what = f"Continued without a user: {reason.rstrip('.')}"
                 add_entry(self._folder, LocalFiles(), what)
         except (OSError, BackendError):
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
