@@ -22,10 +22,20 @@ from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import launch_of
+from backend.records.jobs.status import RankError
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import NodeReading
-from backend.records.queue.entry import QueueEntry, in_order, is_a_desk, node_key
+from backend.records.queue.entry import (
+    Cause,
+    QueueEntry,
+    Waiting,
+    in_order,
+    is_a_desk,
+    node_key,
+)
 from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
@@ -37,6 +47,8 @@ from backend.records.queue.scheduling import (
 
 _SHARE_OF_TIME = 20
 """A poll that took a second is followed by this many seconds without one."""
+_DROP_AFTER_S = 30.0
+"""An agent that was just started is known within two rounds."""
 _GO_ON_AFTER_S = 10.0
 """A supervisor that started just before its starter ended has recorded itself by then."""
 
@@ -64,6 +76,8 @@ class QueueWatch:
         self._quiet = QuietTimes()
         self._waited: frozenset[str] = frozenset()
         self._abandoned: dict[str, float] = {}
+        self._down: dict[str, float] = {}
+        """Since when jobs that the program queued wait for a node that is down."""
         self._not_until = 0.0
         self.has_work = False
         """True if a job is queued that this computer leads, as of the last poll."""
@@ -133,7 +147,33 @@ class QueueWatch:
             for entry in in_order(entries)
             if outcomes[entry.job_id] is None and self._leads(entry)
         )
-        return [entry.job_id for entry in due if self._starts(entry)]
+        started = [entry.job_id for entry in due if self._starts(entry)]
+        for entry in filter(self._leads, entries):
+            self._drop_lost(entry, outcomes[entry.job_id], scene)
+        return started
+
+    def _drop_lost(self, entry: QueueEntry, waiting: Waiting | None, scene: Scene) -> None:
+        """Queue a run that the program queued again, without nodes that were lost since then."""
+        is_down = waiting is not None and waiting.cause is Cause.NODE_DOWN
+        if waiting is None or not is_down or not entry.reason or entry.quiet_s:
+            self._down.pop(entry.job_id, None)
+            return
+        now = self._monotonic()
+        if now < self._down.setdefault(entry.job_id, now) + _DROP_AFTER_S:
+            return
+        # Imported only when needed: an agent stays small as long as no node is lost.
+        from backend.node.queue import retry
+
+        folder = self._root.job(entry.job_id)
+        launch = launch_of(folder.queued_launch, entry.run)
+        down = [slot.node for slot in entry.slots if scene.nodes[slot.node].why_down]
+        if launch is not None and launch.config.on_failure.shrink and down:
+            error = RankError(waiting.sentence, node=down[0], retry="always")
+            step = max((one.step for one in read_checkpoints(folder.checkpoints)), default=0)
+            before = replace(launch, run=launch.run - 1)
+            found = retry.next_try(before, error, step, down)
+            if found is not None and len(found.continued.placement) < len(entry.placement):
+                retry.carry_out(folder, before, found)
 
     def _leads(self, entry: QueueEntry) -> bool:
         return queue_entries.is_led_by(self._root, entry, self._key)

@@ -6,17 +6,21 @@ The supervisor calls `Grow.watch` while the run lasts and `Grow.ended` at its en
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.metrics.probe import Probe
-from backend.node.queue.next_run import queue_next
-from backend.node.queue.retry import answers_again, host_of, is_fit, take_back
+from backend.node.queue.retry import (
+    NextTry,
+    answers_again,
+    carry_out,
+    host_of,
+    is_fit,
+    take_back,
+)
 from backend.node.queue.scheduler import QueueWatch
 from backend.node.queue.starter import is_trusted
 from backend.node.run import run_files
@@ -25,8 +29,6 @@ from backend.node.system.machine_id import machine
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
-from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.config import Placement
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit, last_status
@@ -36,7 +38,6 @@ from backend.records.queue.scheduling import PAUSES
 
 EVERY_S = 5.0
 _AN_HOUR_S = 3600.0
-_log = logging.getLogger(__name__)
 
 
 class Grow:
@@ -81,26 +82,12 @@ class Grow:
         if not self._pause or record.pause != self._pause or self._whole is None:
             return False
         found = take_back(self._whole, self._launch, self._back)
-        try:
-            if self._folder.newest_run() != record.run:
-                pass
-            elif found is None:
-                queue_next(self._folder, self._launch, "The node that was back is lost again.")
-            else:
-                continued, run = found.continued, self._launch.run
-                queue_next(
-                    self._folder,
-                    replace(self._whole, run=run),
-                    continued.reason,
-                    placement=continued.placement,
-                    hosts=found.hosts,
-                    changes=found.changes,
-                    continued=continued,
-                )
-                what = f"Continued without a user: {continued.reason.rstrip('.')}"
-                add_entry(self._folder, LocalFiles(), what)
-        except (OSError, BackendError):
-            _log.exception("The next run of %s could not be queued", self._folder.job_id)
+        if found is not None:
+            carry_out(self._folder, replace(self._whole, run=record.run), found)
+        elif self._launch.continued is not None:
+            reason = "The node that was back is lost again."
+            same = NextTry(replace(self._launch.continued, reason=reason))
+            carry_out(self._folder, self._launch, same)
         return True
 
     def _read_whole(self) -> Launch | None:

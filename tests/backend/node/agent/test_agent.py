@@ -16,9 +16,11 @@ import pytest
 
 from backend.node.agent import agent as agent_module
 from backend.node.agent.agent import Agent
+from backend.node.queue.scheduler import QueueWatch
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.node.system.background_service import ServiceLock
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.jobs.state import JobState
@@ -379,3 +381,52 @@ def test_the_lock_of_another_kind_of_file_is_refused(folder: NodeFolder, start: 
     assert agent.returncode == 1
     assert complaint.startswith(f"The agent's lock {lock.path} cannot be opened: ")
     assert not (folder.path / "elsewhere").exists()
+
+
+class Rounds:
+    """A lock that an agent waits for four times."""
+
+    def __init__(self) -> None:
+        self.left = 4
+
+    def wait(self, seconds: float) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.mark.parametrize(
+    ("is_queued", "watches_heads", "runs", "queue"),
+    [(False, False, 1, 0), (True, False, 1, 4), (False, True, 4, 0), (True, True, 4, 4)],
+)
+def test_what_must_start_soon_is_looked_at_with_each_reading(
+    root: DataRoot,
+    folder: NodeFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    is_queued: bool,
+    watches_heads: bool,
+    runs: int,
+    queue: int,
+) -> None:
+    polled: list[str] = []
+
+    def poll_runs(watch: RunWatch) -> tuple[str, ...]:
+        polled.append("runs")
+        watch.watches_heads = watches_heads
+        return ()
+
+    def poll_queue(watch: QueueWatch) -> tuple[str, ...]:
+        polled.append("queue")
+        watch.has_work = True
+        return ()
+
+    monkeypatch.setattr(RunWatch, "poll", poll_runs)
+    monkeypatch.setattr(QueueWatch, "poll", poll_queue)
+    monkeypatch.setattr(TimeoutCall, "begin", lambda self, work: work())
+    monkeypatch.setattr(agent_module, "_RUNS_EVERY_S", 3600.0)
+    root.queue.mkdir()
+    if is_queued:
+        (root.queue / "a-job").touch()
+
+    Agent("n", folder, root, 2.0).work(Rounds())  # type: ignore[arg-type]
+
+    assert (polled.count("runs"), polled.count("queue")) == (runs, queue)

@@ -10,8 +10,9 @@ import pytest
 
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries, retry
-from backend.node.queue.next_run import next_launch
+from backend.node.queue.next_run import next_launch, queue_next
 from backend.node.queue.retry import NextTry, Room, next_try, take_back
+from backend.node.queue.scheduler import QueueWatch
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import OnFailure, Placement, parse_job, with_changes
@@ -373,3 +374,44 @@ def test_a_run_that_a_user_ended_is_not_continued(tmp_path: Path, what: str) -> 
         folder.attempt(2).path.mkdir()
     retry.carry_out(folder, before, found)
     assert not entries.entries(root)
+
+
+@pytest.mark.parametrize(
+    ("settings", "alive", "by_user", "nodes"),
+    [
+        ({"shrink": True}, "gpu03", False, "gpu01 gpu03"),
+        ({"shrink": True, "retries": 2}, "gpu03", False, "gpu01 gpu03"),
+        ({"shrink": True}, "", False, "gpu01"),
+        ({"shrink": True}, "gpu02 gpu03", False, ALL),
+        ({"shrink": True, "at_least": 3, "retries": 2}, "gpu03", False, ALL),
+        ({"retries": 2}, "gpu03", False, ALL),
+        ({"shrink": True}, "gpu03", True, ALL),
+    ],
+)
+def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
+    tmp_path: Path, settings: dict[str, Any], alive: str, by_user: bool, nodes: str
+) -> None:
+    root = DataRoot(tmp_path)
+    folder = root.job("a-job")
+    for path in (folder.checkpoints, folder.attempt(1).path):
+        path.mkdir(parents=True)
+    replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
+    before = made(folder.path, **settings)
+    reason = "" if by_user else "gpu02 can be used again."
+    queue_next(folder, before, reason, continued=Continued(reason, placement=on(*ALL.split())))
+    now = [0.0]
+    own = replace(READING, name="gpu01")
+    watch = QueueWatch(root, "gpu01", lambda: own, lambda: now[0])
+    for number in (1, 2, 3):
+        node = root.node(f"gpu0{number}")
+        node.path.mkdir(parents=True)
+        replace_json(node.entry, facts_of(number).to_dict())
+    for beat in range(20):
+        now[0] += 5.0
+        for name in alive.split():
+            reading = replace(READING, name=name, heartbeat=beat)
+            replace_json(root.node(name).status, reading.to_dict())
+        watch.poll()
+    (entry,) = entries.entries(root)
+    assert [one.node for one in entry.placement] == nodes.split()
+    assert entry.run == 2

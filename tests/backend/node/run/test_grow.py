@@ -132,7 +132,7 @@ def test_a_node_that_another_job_has_is_taken_back_after_it(tmp_path: Path) -> N
     assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
 
 
-def test_a_node_that_goes_again_is_waited_for_anew(tmp_path: Path) -> None:
+def test_a_node_that_is_lost_again_must_come_back_first(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.rounds()
     cluster.is_alive = False
