@@ -120,7 +120,7 @@ class GiveWay:
         if not record.pause or self._folder.newest_run() != record.run:
             return
         quiet_s = self._launch.config.quiet_minutes * 60
-        pauses = 1 + _pauses(self._folder, record)
+        pauses = 1 + pauses_before(self._folder, record.run, record.ended)
         wait_s, reason = quiet_after(pauses, quiet_s), record.pause
         if wait_s > quiet_s:
             reason += f" It paused {pauses} times within an hour, so it waits longer."
@@ -158,19 +158,17 @@ def _of_user(reading: NodeReading, user: str) -> frozenset[int]:
     return frozenset(one.pid for one in processes if one.user == user and not one.run_tag)
 
 
-def _pauses(folder: JobFolder, record: RunExit) -> int:
-    """Return how many pauses there were in the hour before this one."""
-    ended_s = timestamps.seconds(record.ended)
-    run = record.run - 1
-    while run > 0:
+def pauses_before(folder: JobFolder, run: int, now: str) -> int:
+    """Return how often the program stopped a job in the hour before run ``run``."""
+    now_s, count = timestamps.seconds(now), 0
+    for number in range(run - 1, 0, -1):
         try:
-            before = RunExit.from_dict(read_json(folder.attempt(run).exit))
+            before = RunExit.from_dict(read_json(folder.attempt(number).exit))
         except (OSError, ValueError) as error:
             swallowed(error)
+            continue
+        # After the clock was set back, earlier ends are in the future.
+        if abs(now_s - timestamps.seconds(before.ended)) > _AN_HOUR_S:
             break
-        # After the clock was set back, earlier pauses are in the future.
-        apart_s = abs(ended_s - timestamps.seconds(before.ended))
-        if not before.pause or apart_s > _AN_HOUR_S:
-            break
-        run -= 1
-    return record.run - 1 - run
+        count += bool(before.pause)
+    return count

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from backend.base.log import suppress, swallowed
+from backend.base.log import swallowed
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.metrics.probe import Probe
 from backend.node.queue.retry import (
@@ -24,7 +24,7 @@ from backend.node.queue.retry import (
 from backend.node.queue.scheduler import QueueWatch
 from backend.node.queue.starter import is_trusted
 from backend.node.run import run_files
-from backend.node.run.give_way import request_pause
+from backend.node.run.give_way import pauses_before, request_pause
 from backend.node.system.machine_id import machine
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
@@ -37,7 +37,6 @@ from backend.records.queue.entry import QueueEntry
 from backend.records.queue.scheduling import PAUSES
 
 EVERY_S = 5.0
-_AN_HOUR_S = 3600.0
 
 
 class Grow:
@@ -72,7 +71,7 @@ class Grow:
             self._seen_at = None
         elif self._seen_at is None:
             self._seen_at = place
-        elif place != self._seen_at and self._pauses() < PAUSES:
+        elif place != self._seen_at and self._may_pause():
             pause = answers_again(tuple(self._back))
             if request_pause(self._folder, self._launch.run, pause):
                 self._pause = pause
@@ -140,14 +139,5 @@ class Grow:
         is_last = status.epoch >= status.epochs
         return status.epoch if status.is_planned and not is_last else None
 
-    def _pauses(self) -> int:
-        """Return how often the program stopped the job within an hour."""
-        now_s, count = timestamps.seconds(timestamps.now()), 0
-        for run in range(self._launch.run - 1, 0, -1):
-            with suppress(OSError, ValueError):
-                before = RunExit.from_dict(read_json(self._folder.attempt(run).exit))
-                # After the clock was set back, earlier ends are in the future.
-                if abs(now_s - timestamps.seconds(before.ended)) > _AN_HOUR_S:
-                    break
-                count += bool(before.pause)
-        return count
+    def _may_pause(self) -> bool:
+        return pauses_before(self._folder, self._launch.run, timestamps.now()) < PAUSES
