@@ -277,28 +277,32 @@ class Script:
         nodes = list(Counter(one.node for one in ranks))
         here = sum(one.node == plan.node for one in ranks)
         group, run = nodes.index(plan.node), f"{self._launch.job_id}-{self._launch.run}"
-        given = {
-            "RANK": plan.rank,
-            "LOCAL_RANK": plan.local_rank,
-            "WORLD_SIZE": len(ranks),
-            "LOCAL_WORLD_SIZE": here,
+        given: dict[str, object] = {
             # As under torchrun: LOCAL_RANK is the index of its GPU.
             "CUDA_VISIBLE_DEVICES": ",".join(
                 one.gpu for one in ranks if one.gpu and one.node == plan.node
             ),
-            "GROUP_RANK": group,
-            "GROUP_WORLD_SIZE": len(nodes),
-            "ROLE_RANK": plan.rank,
-            "ROLE_WORLD_SIZE": len(ranks),
             "MASTER_ADDR": ranks[0].host if len(nodes) > 1 else "127.0.0.1",
-            "TORCHELASTIC_RUN_ID": run,
-            "TORCHELASTIC_RESTART_COUNT": 0,
-            "TORCHELASTIC_MAX_RESTARTS": 0,
             STOP_VARIABLE: self._stop_file,
             # A crash then says in the log where the script was.
             "PYTHONFAULTHANDLER": 1,
             "RINGMASTER_OUTPUT": self._folder.output,
         }
+        if len(ranks) > 1 or self._launch.config.processes_per != "node":
+            # A program that starts the processes of a node itself would take them for its own.
+            given |= {
+                "RANK": plan.rank,
+                "LOCAL_RANK": plan.local_rank,
+                "WORLD_SIZE": len(ranks),
+                "LOCAL_WORLD_SIZE": here,
+                "GROUP_RANK": group,
+                "GROUP_WORLD_SIZE": len(nodes),
+                "ROLE_RANK": plan.rank,
+                "ROLE_WORLD_SIZE": len(ranks),
+                "TORCHELASTIC_RUN_ID": run,
+                "TORCHELASTIC_RESTART_COUNT": 0,
+                "TORCHELASTIC_MAX_RESTARTS": 0,
+            }
         environment = {**os.environ, **{name: str(value) for name, value in given.items()}}
         environment.setdefault(PORT_VARIABLE, "29500")
         if len(nodes) > 1 and (name := _interface(plan.host)):

@@ -308,6 +308,40 @@ from torch.distributed import init_process_group
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 init_process_group(backend="nccl")
 """
+ULTRALYTICS = """
+import argparse
+from ultralytics import YOLO
+given = argparse.ArgumentParser()
+given.add_argument("--data")
+given.add_argument("--out")
+given.add_argument("--resume", default="")
+given = given.parse_args()
+if given.resume:
+    YOLO(given.resume).train(resume=True)
+else:
+    YOLO("yolov8n.yaml").train(data=given.data, epochs=1000, imgsz=64, batch=4, workers=0,
+                               device="cpu", project=given.out, name="run", plots=False, amp=False)
+"""
+OPERATORS = """
+import torch
+for name in ("nms", "qnms"):
+    torch.library.define(f"torchvision::{name}",
+                         "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+@torch.library.impl("torchvision::nms", "cpu")
+def nms(boxes, scores, threshold):
+    left, kept = scores.argsort(descending=True), []
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    while len(left):
+        first, left = left[0], left[1:]
+        kept.append(first)
+        low = torch.maximum(boxes[first, :2], boxes[left, :2])
+        high = torch.minimum(boxes[first, 2:], boxes[left, 2:])
+        both = (high - low).clamp(min=0).prod(1)
+        left = left[both / (areas[first] + areas[left] - both) <= threshold]
+    return torch.stack(kept) if kept else left
+import torchvision.extension
+torchvision.extension._has_ops = lambda: True
+"""
 _OUT = ("--out", "{output}")
 _RESUME = ("--resume", "{checkpoint}")
 _MARKED = ("Train Epoch: {epoch} [", "Loss: {Loss}")

@@ -6,19 +6,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.node import Process
-from tests.cluster.public_programs import FOR_GPUS, PROGRAMS, Program
+from tests.cluster.public_programs import (
+    FOR_GPUS,
+    OPERATORS,
+    PROGRAMS,
+    ULTRALYTICS,
+    Program,
+)
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import leaves_nothing, of_runs
 from tests.waiting import wait_for
@@ -30,30 +37,38 @@ PACKAGES = ("accelerate", "click", "hydra-core", "lightning", "tensorboard", "tr
 OF_THE_NODE = ("numpy", "torch", "torchvision")
 
 
-@pytest.fixture(scope="module")
-def python(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def python_with(
+    ready: ReadyCluster, folder: Path, packages: Sequence[str], of_the_node: Sequence[str]
+) -> Iterator[str]:
     """A Python on the nodes with packages of the registry over those of the nodes' environment."""
-    folder = tmp_path_factory.mktemp("public")
     folder.chmod(0o755)
     without = folder / "overrides.txt"
-    without.write_text("".join(f"{one}; sys_platform == 'none'\n" for one in OF_THE_NODE))
+    without.write_text("".join(f"{one}; sys_platform == 'none'\n" for one in of_the_node))
     uv = [sys.executable, "-m", "uv"]
     base = f"{sys.base_prefix}/bin/python3"
     subprocess.run(
         [*uv, "venv", "--quiet", "--python", base, "--clear", folder / "own"], check=True
     )
     install = [*uv, "pip", "install", "--quiet", "--python", folder / "own/bin/python"]
-    install += ["--override", without, "--compile-bytecode", *PACKAGES]
+    install += ["--override", without, "--compile-bytecode", *packages]
     subprocess.run(install, check=True)
-    installation = ready_cluster.entry("node1").installation
+    installation = ready.entry("node1").installation
     assert installation is not None
     find = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
-    of_node = ready_cluster["node1"].run([str(installation.python), "-c", find]).stdout
+    of_node = ready["node1"].run([str(installation.python), "-c", find]).stdout
     (own,) = folder.glob("own/lib/*/site-packages")
     (own / "of_the_node.pth").write_text(of_node)
     with ExitStack() as stack:
-        seen = {stack.enter_context(ready_cluster[name].lent(folder)) for name in NODES}
+        seen = {stack.enter_context(ready[name].lent(folder)) for name in NODES}
         yield f"{seen.pop()}/own/bin/python"
+
+
+@pytest.fixture(scope="module")
+def python(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("public")
+    with python_with(ready_cluster, folder, PACKAGES, OF_THE_NODE) as path:
+        yield path
 
 
 def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView:
@@ -154,3 +169,73 @@ def test_a_program_for_gpus_is_told_that_the_nodes_have_none(
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert "The program needs a GPU, and there is none for it" in view.error.sentence
+
+
+@pytest.fixture
+def boxes(ready_cluster: ReadyCluster, tmp_path: Path) -> str:
+    """A dataset of images with one white box each."""
+    folder = tmp_path / "boxes"
+    for number in range(12):
+        part, at = ("val" if number % 3 else "train"), 4 * (number % 8)
+        image = Image.new("RGB", (64, 64), (number, 20, 40))
+        image.paste((255, 255, 255), (at, at, at + 16, at + 16))
+        for kind in ("images", "labels"):
+            (folder / kind / part).mkdir(parents=True, exist_ok=True)
+        image.save(folder / "images" / part / f"{number}.png")
+        middle = (at + 8) / 64
+        (folder / "labels" / part / f"{number}.txt").write_text(f"0 {middle} {middle} 0.25 0.25\n")
+    (folder / "data.yaml").write_text("train: images/train\nval: images/val\nnames: {0: box}\n")
+    return ready_cluster.services.library.import_item(Kind.DATASET, folder, "boxes").reference
+
+
+def test_ultralytics_trains_on_boxes_stops_and_resumes(
+    ready_cluster: ReadyCluster,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    boxes: str,
+) -> None:
+    services, jobs = ready_cluster.services, ready_cluster.services.jobs
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program/train.py").write_text(ULTRALYTICS)
+    item = services.library.import_item(Kind.SCRIPT, tmp_path / "program", "ultralytics")
+    folder = tmp_path_factory.mktemp("ultralytics")
+    packages = ("ultralytics", "opencv-python-headless", "torchvision==0.28.*")
+    of_the_node = ("numpy", "opencv-python", "torch")
+    with python_with(ready_cluster, folder, packages, of_the_node) as python:
+        (own,) = folder.glob("own/lib/*/site-packages")
+        # The registry's torchvision is built for CUDA, and lacks its operators beside this torch.
+        (own / "operators_of_torchvision.py").write_text(OPERATORS)
+        with (own / "of_the_node.pth").open("a") as file:
+            file.write("\nimport operators_of_torchvision\n")
+        raw: dict[str, Any] = {
+            "name": "ultralytics",
+            "script": item.reference,
+            "dataset": boxes,
+            "arguments": ["--data", "{dataset}/data.yaml", "--out", "{output}"],
+            "resume_arguments": ["--resume", "{checkpoint}"],
+            "processes_per": "node",
+            "python": python,
+            "placement": [{"node": "node1", "processes": 1}],
+        }
+        job_id = jobs.create(raw).id
+        log = services.data_root.job(job_id).rank_log(0)
+
+        def trains_and_stops(run: int) -> None:
+            done = jobs.queries.show(job_id).step
+
+            def has_saved(view: JobView) -> bool:
+                is_further = view.run == run and view.step > done
+                return view.state.is_over or (is_further and bool(jobs.queries.checkpoints(job_id)))
+
+            view = jobs.queries.wait(job_id, until=has_saved)
+            assert view.state is JobState.TRAINING, (view.error, log.read_text())
+            jobs.lifecycle.stop(job_id)
+            view = jobs.queries.wait(job_id)
+            assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
+
+        jobs.lifecycle.start(job_id)
+        trains_and_stops(1)
+        jobs.lifecycle.resume(job_id)
+        trains_and_stops(2)
+    assert "train/box_loss" in jobs.queries.history(job_id).metrics
+    leaves_nothing(ready_cluster)

@@ -73,6 +73,27 @@ def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gp
 
 
 @pytest.mark.parametrize(
+    ("ranks", "per", "has"),
+    [
+        (PLANS[4:5], "node", False),
+        (PLANS[3:4], "node", False),
+        (PLANS[4:5], "gpu", True),
+        (PLANS[3:5], "node", True),
+        (PLANS[4:], "gpu", True),
+        (PLANS, "gpu", True),
+    ],
+)
+def test_a_program_that_starts_its_own_processes_on_one_node_is_no_process_of_torchruns(
+    tmp_path: Path, ranks: tuple[RankPlan, ...], per: str, has: bool
+) -> None:
+    plans = [replace(one, rank=number) for number, one in enumerate(ranks)]
+    made = script_of(tmp_path, plans[0], *plans, processes_per=per)._environment()
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID")
+    assert [name in made for name in names] == [has] * 5
+    assert {"MASTER_ADDR", "RINGMASTER_STOP", "RINGMASTER_OUTPUT"} <= made.keys()
+
+
+@pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("train.sh", "#!/bin/bash\nset -o pipefail\n", ["/bin/bash"]),
