@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QPoint, Qt, QTimer
-from PySide6.QtGui import QKeySequence, QPainter
+from PySide6.QtGui import QContextMenuEvent, QKeySequence, QPainter
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWidget
 from pytestqt.exceptions import TimeoutError
@@ -20,17 +20,23 @@ from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
 from tests.waiting import LIMIT_MS
+from tests.widgets import drags
 from widgets.common.theme_manager import ThemeChoice
 
 _MENU_MS = 50
 _PASSES = 10
+_MOST_TABS = 20
 _SMALL = (1000, 640)
 _LEFT = Qt.MouseButton.LeftButton
 _Widget = TypeVar("_Widget", bound=QWidget)
 
 
 class Person:
-    """Knows things by what is written on them, and waits until they can be used."""
+    """Knows things by what is written on them, and waits until they can be used.
+
+    Attributes:
+        clicks: Presses of buttons, choices and fields entered; typing and keys are free.
+    """
 
     def __init__(self, program: Program, qtbot: QtBot, folder: Path) -> None:
         self._program = program
@@ -41,6 +47,11 @@ class Person:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._also_small = bool(told)
         self._count = 0
+        self.clicks = 0
+
+    def drop(self, path: Path) -> None:
+        """Drop a file or folder on the window."""
+        drags.drop(self._window, drags.file(path))
 
     def wait(self, is_so: Callable[[], object], limit_ms: int = LIMIT_MS) -> None:
         self._qtbot.waitUntil(lambda: bool(is_so()), timeout=limit_ms)
@@ -51,24 +62,70 @@ class Person:
         def is_it(one: QAbstractButton) -> bool:
             return re.fullmatch(words, one.text() or _heard(one)) is not None
 
-        self._qtbot.mouseClick(self._find(QAbstractButton, is_it, words, limit_ms), _LEFT)
+        self._click(self._find(QAbstractButton, is_it, words, limit_ms))
 
     def write(self, field: str, text: str) -> None:
         """Into a field by its name, over what it holds."""
         edit = self._find(QWidget, lambda one: _takes_keys(one) and _heard(one) == field, field)
         edit.setFocus()
+        self.clicks += 1
         self._qtbot.keyClick(edit, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
         self._qtbot.keyClicks(edit, text)
 
+    def tab_to(self, field: str) -> None:
+        """Reach a field by its name with the keyboard."""
+        for _ in range(_MOST_TABS):
+            self.key("Tab")
+            focus = QApplication.focusWidget()
+            if focus is not None and _heard(focus) == field:
+                return
+        raise AssertionError(f"Tab does not reach “{field}”")
+
+    def type(self, text: str) -> None:
+        """Where the focus is."""
+        self._qtbot.keyClicks(self._focus(), text)
+
     def key(self, keys: str) -> None:
         pressed = QKeySequence(keys)[0]
-        to = QApplication.focusWidget() or self._window
-        self._qtbot.keyClick(to, pressed.key(), pressed.keyboardModifiers())
+        self._qtbot.keyClick(self._focus(), pressed.key(), pressed.keyboardModifiers())
+
+    def _focus(self) -> QWidget:
+        """What gets the keys; no window manager activates the window when a dialog closes."""
+        top = QApplication.activeModalWidget() or self._window
+        top.activateWindow()
+        self.wait(top.isActiveWindow)
+        return top.focusWidget() or top
 
     def choose(self, button: QWidget, words: str) -> None:
         """In the menu of a button, which has the event loop until it is closed."""
-        QTimer.singleShot(_MENU_MS, lambda: _choose(words))
+        QTimer.singleShot(_MENU_MS, lambda: self.pick(words))
+        self._click(button)
+
+    def pick(self, words: str) -> None:
+        """Press an entry of the menu that is open."""
+        menu = QApplication.activePopupWidget()
+        assert isinstance(menu, QMenu), "no menu is open"
+        self.clicks += 1
+        for action in menu.actions():
+            if re.fullmatch(words, action.text().replace("&", "")):
+                QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(action).center())
+                return
+        menu.close()
+        raise AssertionError([action.text() for action in menu.actions()])
+
+    def open_menu(self, place: QWidget, at: QPoint) -> None:
+        """With the right button, at a point of something."""
+        self.clicks += 1
+        reason = QContextMenuEvent.Reason.Mouse
+        QApplication.sendEvent(place, QContextMenuEvent(reason, at, place.mapToGlobal(at)))
+
+    def _click(self, button: QWidget) -> None:
+        self.clicks += 1
         self._qtbot.mouseClick(button, _LEFT)
+
+    def windows(self, kind: type[_Widget]) -> list[_Widget]:
+        """Those of a kind that are open."""
+        return [one for one in self._dialogs() if isinstance(one, kind)]
 
     def look(self, name: str) -> None:
         """Take a picture of the window and the dialogs before it."""
@@ -147,14 +204,3 @@ def _heard(widget: QWidget) -> str:
 
 def _takes_keys(widget: QWidget) -> bool:
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
-
-
-def _choose(words: str) -> None:
-    menu = QApplication.activePopupWidget()
-    assert isinstance(menu, QMenu), "no menu is open"
-    for action in menu.actions():
-        if action.text().replace("&", "") == words:
-            QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(action).center())
-            return
-    menu.close()
-    raise AssertionError([action.text() for action in menu.actions()])

@@ -281,6 +281,8 @@ class ClusterSummary(QWidget):
         self._free = Label("", "small", "text3")
         self.counts = HealthCounts()
         self._notes = QWidget()
+        self._notes_h = 0
+        """As the layout would have it, which knows nothing of new ones."""
         self.notes = col(gap=2)
         self._notes.setLayout(self.notes)
         self.map = ClusterMap()
@@ -329,7 +331,7 @@ class ClusterSummary(QWidget):
         cells = any(node.gpus for node in self._rows)
         has_map = not self.map.isHidden() if shown else cells
         return (
-            self._notes.sizeHint().height() + S1 if has_notes else 0,
+            self._notes_h + S1 if has_notes else 0,
             self.map.minimumHeight() + S1 if has_map else 0,
         )
 
@@ -347,12 +349,14 @@ class ClusterSummary(QWidget):
         names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
         shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         clear(self.notes)
+        self._notes_h = 0
         for condition, title, reason in shown:
             tone = "good" if condition is Condition.WELL else condition.tone
             note = Note(condition.icon, tone, shown_as[title], reason)
             note.setAccessibleName(f"{title} {reason}")
             note.setToolTip(plain_tip(f"{title}: {reason}"))
             self.notes.addWidget(note)
+            self._notes_h += note.sizeHint().height() + self.notes.spacing()
 
     def _settle(self) -> None:
         several = len(self._rows) > 1

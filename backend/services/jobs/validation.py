@@ -179,6 +179,8 @@ class JobValidator:
             checked.fault("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
         elif checked.config is not None:
             checked.config = replace(checked.config, entry=entry)
+            if not checked.draft.entry:
+                checked.findings.append(Finding("entry", True, f"It runs {entry}, found by itself"))
         if checked.draft.python == REQUIREMENTS and not usual_list(files):
             some = ", ".join(LISTS[:-1])
             sentence = f"{pin.reference} has neither {some} nor {LISTS[-1]} that lists packages."

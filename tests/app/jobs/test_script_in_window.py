@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtWidgets import QLabel
 
 from backend.records.library.item import Kind
 from backend.records.sweeps.values import parse_axis
@@ -43,6 +44,8 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse.click("Import", dialog_of(qtbot))
     mouse.click("New job with it", program.window.toast)
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
+    said = {one.text() for one in program.form.findChildren(QLabel) if one.isVisible()}
+    assert "It runs train.py, found by itself" in said
     assert not field(program, "Epochs").isVisible()
     assert "Several values of Loader" not in several(program)
     assert "Several values of Entry" in several(program)

@@ -1,0 +1,206 @@
+"""A training program of one's own, from a dropped folder to its curve on three nodes: ten clicks.
+
+Then everything else that a job of this program does is done with it, in the window, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint
+from pytestqt.qtbot import QtBot
+
+from app.main.bootstrap import Program
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from tests.cluster.person import Person
+from tests.cluster.windows import services
+from tests.waiting import LIMIT_MS
+from tests.windows import the
+from widgets.jobs.log.log_view import LogView
+from widgets.library.import_dialog import ImportDialog
+
+pytestmark = pytest.mark.slow
+
+MOST_CLICKS = 10
+NODES = ("node1", "node2", "node3")
+PROGRAM = """
+import argparse, os, time
+import torch, torch.distributed
+given = argparse.ArgumentParser()
+given.add_argument("--lr", type=float, default=0.05, help="learning rate")
+given.add_argument("--hidden", type=int, default=8, help="units of the hidden layer")
+given.add_argument("--epochs", type=int, default=100000)
+given.add_argument("--save", default="model.pt")
+given.add_argument("--resume", default="")
+given = given.parse_args()
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+net = torch.nn.Sequential(
+    torch.nn.Linear(4, given.hidden), torch.nn.Tanh(), torch.nn.Linear(given.hidden, 1))
+first = 1
+if given.resume:
+    saved = torch.load(given.resume)
+    first = saved["epoch"] + 1
+    net.load_state_dict(saved["net"])
+net = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(net.parameters(), given.lr)
+for epoch in range(first, given.epochs + 1):
+    data = torch.randn(32, 4)
+    loss = (net(data) - data.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if rank == 0:
+        print(f"| epoch {epoch:3d} | ms/batch {3.25} | loss {loss.item():.4f}", flush=True)
+        if epoch == first:
+            torch.save({"epoch": epoch, "net": net.module.state_dict()}, given.save)
+    time.sleep(0.1)
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def person(program: Program, qtbot: QtBot, tmp_path: Path) -> Iterator[Person]:
+    yield Person(program, qtbot, tmp_path / "pictures")
+    jobs = services(program).jobs
+    for view in jobs.queries.list():
+        jobs.lifecycle.stop(view.id)
+        jobs.queries.wait(view.id)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "my-program"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "utilities.py").write_text("")
+    return folder
+
+
+@pytest.mark.timeout(1500)
+def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that_a_job_does(
+    program: Program, person: Person, folder: Path, tmp_path: Path
+) -> None:
+    to_the_form(program, person, folder)
+    person.write("Arguments", "--save {output}/model.pt")
+    person.tab_to("Arguments to resume")
+    person.type("--resume {checkpoint}")
+    start(program, person)
+    mark(program, person, "loss")
+    person.press("Curves")
+    sees(program, person, "loss")
+    assert person.clicks <= MOST_CLICKS
+    first = shown(program)
+    assert first.nodes == NODES
+
+    person.press("Stop")
+    person.wait(lambda: shown(program).state.is_over)
+    assert shown(program).state is JobState.INTERRUPTED, shown(program).error
+    stopped_at = shown(program).step
+    person.look_everywhere("stopped")
+    person.press("Resume")
+    sees(program, person, "loss", stopped_at + 3)
+    assert shown(program).run == 2
+    person.press("Stop")
+    person.wait(lambda: shown(program).state.is_over)
+
+    person.choose(program.jobs.detail.header.more, "Bundle…")
+    bundle = tmp_path / "mine.ringmaster"
+    person.write("To", str(bundle))
+    person.look_everywhere("bundle")
+    person.press("Bundle")
+    person.wait(bundle.exists)
+    person.press("Close")
+
+    _sweep(program, person)
+
+
+def _sweep(program: Program, person: Person) -> None:
+    before = {view.id for view in services(program).jobs.queries.list()}
+    person.choose(program.jobs.detail.header.more, "Clone")
+    form = program._pages.form
+    person.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
+    person.write("Arguments", "--save {output}/model.pt --epochs 20")
+    person.press("Fields from --help")
+    for name, values in (("lr", "0.1, 0.01"), ("hidden", "4, 8")):
+        person.press(f"Several values of {name}", 2 * LIMIT_MS)
+        person.key("Ctrl+A")
+        person.type(values)
+        person.press("Use 2 values")
+    person.look_everywhere("sweep")
+    person.press("Queue 4 jobs")
+
+    def swept() -> list[JobView]:
+        found = services(program).jobs.queries.list()
+        return [view for view in found if view.id not in before]
+
+    person.wait(lambda: len(swept()) == 4)
+    person.look_everywhere("swept")
+    person.wait(lambda: all(view.state.is_over for view in swept()), 600_000)
+    assert {view.state for view in swept()} == {JobState.FINISHED}, [v.error for v in swept()]
+    lines = {" ".join(view.config.arguments) for view in swept()}
+    assert len(lines) == 4
+    assert all("--epochs 20" in line for line in lines)
+
+
+# Used by tries with other programs, too.
+
+
+def shown(program: Program) -> JobView:
+    view = program.jobs.open_view
+    assert view is not None
+    return view
+
+
+def to_the_form(program: Program, person: Person, folder: Path) -> None:
+    person.drop(folder)
+    person.wait(lambda: person.windows(ImportDialog))
+    person.look_everywhere("dropped")
+    person.press("Import")
+    person.press("New job with it")
+    form = program._pages.form
+    person.wait(lambda: form.isVisible() and form.draft().raw.get("script") == folder.name)
+    assert services(program).library.list(Kind.SCRIPT)
+
+
+def start(program: Program, person: Person) -> None:
+    before = {view.id for view in services(program).jobs.queries.list()}
+    person.press("Select 3 nodes for me")
+    person.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
+    person.look_everywhere("new-job")
+    person.press("Start on 3 processes")
+    person.wait(lambda: (view := program.jobs.open_view) and view.id not in before)
+    person.wait(lambda: shown(program).state is JobState.TRAINING or shown(program).state.is_over)
+    assert shown(program).state is JobState.TRAINING, shown(program).error
+    person.look_everywhere("training")
+
+
+def mark(program: Program, person: Person, name: str) -> None:
+    """Draw a number that the program prints."""
+    person.press("Log")
+    view = the(LogView, program.jobs.detail)
+
+    person.wait(lambda: name in (view.text_of(view.top) or ""))
+    person.look_everywhere("log")
+    person.wait(lambda: name in (view.text_of(view.top) or ""))
+    person.open_menu(view.viewport(), QPoint(80, 2))
+    person.pick(f"Draw .*{name}.*")
+    person.look_everywhere("number")
+    person.press("Draw")
+
+
+def sees(program: Program, person: Person, curve: str, points: int = 3) -> None:
+    """Wait for a curve of the open job."""
+
+    def is_seen() -> bool:
+        drawn = program.jobs.detail.curves.curve(curve)
+        return shown(program).state.is_over or (drawn is not None and len(drawn) >= points)
+
+    person.wait(is_seen, 600_000)
+    assert not shown(program).state.is_over, shown(program).error
+    person.look_everywhere(f"curve-{curve.replace('/', '-')}")
