@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QWidget
 from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import SetUpController
 from app.nodes.ssh_poller import SshWatch
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
@@ -67,7 +67,7 @@ def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeS
     return replace(state, health=health.findings), health
 
 
-class NodeController(QObject):
+class NodeController(Controller):
     """Serve the page Nodes and its dialogs.
 
     Signals:
@@ -85,11 +85,9 @@ class NodeController(QObject):
         interval_ms: int,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
         self._page = page
-        self._window = window
         self._here: tuple[NodeState, ...] = ()
         self._remote: tuple[NodeState, ...] | None = None
         """None until the data root has listed them once."""
