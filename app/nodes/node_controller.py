@@ -357,9 +357,9 @@ class NodeController(Controller):
             return entry, ""
 
         def added(outcome: tuple[NodeEntry, str]) -> None:
-            entry, trouble = outcome
+            entry, failure = outcome
             self.refresh()
-            self._runner.notify(f"Added {entry.name}.{trouble}")
+            self._runner.notify(f"Added {entry.name}.{failure}")
             if dialog is self._adding:
                 options = dialog.choices.options()
                 dialog.accept()
