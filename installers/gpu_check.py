@@ -124,7 +124,7 @@ class CheckContext:
             time.sleep(0.02)
             try:
                 status = read_json(NodeFolder(self.folder / "node").status)
-            except (OSError, ValueError):
+            except (OSError, ValueError):  # not written yet
                 continue
             found = NodeReading.from_dict(status)
             first = found.heartbeat if first is None else first
@@ -289,7 +289,7 @@ def smi_value(text: str) -> float | str | None:
         return None
     try:
         return _WORDS[text] if text in _WORDS else float(text[text[0] == "P" :])
-    except ValueError:
+    except ValueError:  # a word
         return text
 
 

@@ -32,7 +32,7 @@ NAMES = re.compile(
 )
 """Words that the names of modules, classes and public functions do not have."""
 IDENTIFIERS = re.compile(
-    r"(^|_)(anew|ballots?|course|far|insist|mend(s|ed|er)?|nobody|seats?|strangers?|unwell"
+    r"(^|_)(anew|ballots?|course|far|insist|mend(s|ed|er)?|nobody|seats?|strangers?|troubles?|unwell"
     r"|verdicts?|whence|wish(es|ed)?)(_|$)"
 )
 """Words that no name has, be it of a variable, a parameter or an attribute; except ``so_far``."""

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.bulk_runner import Done, Named, do_each
 from app.jobs.job_controller import JobController
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobSummary
@@ -28,7 +28,7 @@ _LANE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
-class BulkController(QObject):
+class BulkController(Controller):
     """Serve the wide job table."""
 
     def __init__(
@@ -40,12 +40,10 @@ class BulkController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._jobs = services.jobs
         self._queue = services.queue
-        self._runner = runner
         self._page = page
-        self._window = window
         self._controller = jobs
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
 from PySide6.QtWidgets import QDialog, QWidget
 
 from app.jobs.file_export import show_in_folder
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -27,7 +27,7 @@ from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, Unbundl
 from widgets.jobs.page.jobs_page import JobsPage
 
 
-class BundleController(QObject):
+class BundleController(Controller):
     """Serve the bundle entries of a job's menu, and bundles that are opened or dropped.
 
     Signals:
@@ -44,12 +44,10 @@ class BundleController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
         self._detail = page.detail
         self._page = page
-        self._window = window
         self._dialog: DialogHolder[QDialog] = DialogHolder()
         self._progress: Progress | None = None
         self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
 from widgets.common.dialog_holder import DialogHolder
@@ -16,7 +16,7 @@ from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import EVENTS, WEIGHTS, JobActions
 
 
-class EventsController(QObject):
+class EventsController(Controller):
     """Start a server for a job, and open it in the browser. The servers end with the services."""
 
     def __init__(
@@ -28,11 +28,9 @@ class EventsController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._viewers = viewers
         self._inspection = inspection
-        self._runner = runner
-        self._window = window
         self.dialog: DialogHolder[ProgressDialog] = DialogHolder()
         actions.on(EVENTS, self._open)
         actions.on(WEIGHTS, partial(self._open, with_weights=True))

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_bytes
 from backend.services.jobs.comparison import ComparisonService
@@ -22,7 +22,7 @@ _FILTERS = {
 }
 
 
-class FileExport(QObject):
+class FileExport(Controller):
     """Ask for a file name, write off the GUI thread, and report the outcome."""
 
     def __init__(
@@ -32,10 +32,8 @@ class FileExport(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._comparison = comparison
-        self._runner = runner
-        self._window = window
 
     @Slot(str, object)
     def save(self, suggested: str, content: bytes) -> None:

@@ -15,7 +15,7 @@ from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
 from app.library.package_controller import PackageController
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from app.shell.help import read_terms
 from backend.base import log
 from backend.base.errors import BackendError, Cancelled
@@ -54,7 +54,7 @@ _WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
 _VALIDATED_BY = ("validation_dataset", "validation_loader")
 
 
-class FormController(QObject):
+class FormController(Controller):
     """Serve the form, and everything that opens it.
 
     Attributes:
@@ -82,14 +82,12 @@ class FormController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
         self._jobs = services.jobs
-        self._runner = runner
         self._starts = starts
         self._page = page
         self._form = form
-        self._window = window
         self._saving: Progress | None = None
         self._check_number = 0
         self._given_name = self._named_for = ""

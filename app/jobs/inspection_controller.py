@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.inspection import InspectionService
@@ -17,7 +17,7 @@ from widgets.jobs.actions.job_actions import INSPECT, JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
 
-class InspectionController(QObject):
+class InspectionController(Controller):
     """Serve the request `INSPECT`."""
 
     def __init__(
@@ -28,10 +28,8 @@ class InspectionController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._inspection = inspection
-        self._runner = runner
-        self._window = window
         self._progress: Progress | None = None
         self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
         actions.on(INSPECT, self._open)

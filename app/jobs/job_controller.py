@@ -16,7 +16,7 @@ from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
 from app.jobs.start_controller import NO_PLACE, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.audit_entry import AuditEntry
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _SOUND = "just read; its hash matches"
 
 
-class JobController(QObject):
+class JobController(Controller):
     """Serve the page Jobs.
 
     Attributes:
@@ -59,14 +59,12 @@ class JobController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
         self._jobs = services.jobs
-        self._runner = runner
         self._poller = poller
         self._page = page
         self._form = form
-        self._window = window
         self._starts = StartController(services, runner, window, self)
         self.drafts = FormController(services, runner, self._starts, page, form, window, self)
         self.drafts.made.connect(self.show_new)

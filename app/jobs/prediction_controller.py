@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QStandardPaths, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -24,7 +24,7 @@ from widgets.jobs.actions.job_actions import TRY, JobActions
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 
 
-class PredictionController(QObject):
+class PredictionController(Controller):
     """Serve “Try it” of a checkpoint.
 
     Attributes:
@@ -39,10 +39,8 @@ class PredictionController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
-        self._window = window
         self._progress: Progress | None = None
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
         actions.on(TRY, self.ask)

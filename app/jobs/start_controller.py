@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.library.package_controller import PackageController
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.config import JobConfig, Placement
@@ -56,7 +56,7 @@ class StartRequest:
         return f"job {self.job_id}" if self.job_id else "create"
 
 
-class StartController(QObject):
+class StartController(Controller):
     """One pre-flight dialog at a time; another start closes it."""
 
     def __init__(
@@ -66,10 +66,8 @@ class StartController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
-        self._window = window
         self._preflights: dict[str, Progress] = {}
         self.talk: PreflightSession | None = None
 

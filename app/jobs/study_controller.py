@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
@@ -25,7 +25,7 @@ from widgets.jobs.studies.study_dialog import StudyDialog
 _LANE = "studies"
 
 
-class StudyController(QObject):
+class StudyController(Controller):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
     ``know`` gets each new job, to watch it from now on.
@@ -45,14 +45,12 @@ class StudyController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._studies = services.studies
         self._sweeps = services.sweeps
-        self._runner = runner
         self._know = know
         self._page = page
         self._pane = page.sweep
-        self._window = window
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
         page.job_actions.on(STUDY, self.choose)
         result = self._pane.study

@@ -10,7 +10,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.template import SUFFIX, Template
 from backend.records.jobs.view import JobView
@@ -29,7 +29,7 @@ _WHERE_KEPT = (
 )
 
 
-class TemplateController(QObject):
+class TemplateController(Controller):
     """Serve the form at its beginning, and save its settings for later.
 
     Signals:
@@ -48,12 +48,10 @@ class TemplateController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
         self._templates = services.templates
-        self._runner = runner
         self._form = form
-        self._window = window
         self._known: tuple[Template, ...] = ()
         self._last_name = ""
         self.dialog: QDialog | None = None

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.jobs.bulk_runner import Done, Named, do_each
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
@@ -22,7 +22,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 _LANE = "many jobs"
 
 
-class JobTrash(QObject):
+class JobTrash(Controller):
     """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
@@ -39,11 +39,9 @@ class JobTrash(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._jobs = services.jobs
-        self._runner = runner
         self._page = page
-        self._window = window
         self._dialog: DialogHolder[TrashDialog] = DialogHolder()
         self._moved: dict[str, tuple[JobView, ...]] = {}
         """By tag; only the last moves, because a toast undoes only recent actions."""

@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.item import LibraryItem
@@ -17,7 +17,7 @@ from widgets.common.dialog_holder import DialogHolder
 from widgets.library.depth_dialog import DepthDialog
 
 
-class DepthController(QObject):
+class DepthController(Controller):
     """Serve the dialog of the depth planner; ``show`` opens the added model."""
 
     def __init__(
@@ -28,11 +28,9 @@ class DepthController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._gallery = gallery
-        self._runner = runner
         self._show = show
-        self._window = window
         self.dialog: DialogHolder[DepthDialog] = DialogHolder()
 
     @Slot()

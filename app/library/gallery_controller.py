@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -23,7 +23,7 @@ from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, Gallery
 _LANE = "gallery"
 
 
-class GalleryController(QObject):
+class GalleryController(Controller):
     """Open the dialog, draw its pictures one at a time, and add what is chosen.
 
     Attributes:
@@ -40,12 +40,10 @@ class GalleryController(QObject):
         parent: QObject | None = None,
     ) -> None:
         """Make the controller. ``items`` returns what the library has."""
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._gallery = gallery
         self._inspection = inspection
-        self._runner = runner
         self._items = items
-        self._window = window
         self._progress: Progress | None = None
         self.dialog: DialogHolder[GalleryDialog] = DialogHolder()
 

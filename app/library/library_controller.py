@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
@@ -37,7 +37,7 @@ from widgets.library.library_page import LibraryPage
 _FILES_SHOWN = 5000
 
 
-class LibraryController(QObject):
+class LibraryController(Controller):
     """Serve the three pages and the import dialog.
 
     Signals:
@@ -67,12 +67,10 @@ class LibraryController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._library = library
         self._gallery = gallery
-        self._runner = runner
         self._pages = pages
-        self._window = window
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
         self._together: tuple[Together, ...] = ()
         self._import_for: Kind | None = None

@@ -8,14 +8,14 @@ from functools import partial
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.services.tools.packages import PackageService
 from widgets.common.dialog_holder import DialogHolder
 from widgets.library.install_dialog import InstallDialog
 
 
-class PackageController(QObject):
+class PackageController(Controller):
     """One dialog at a time; another one closes it."""
 
     def __init__(
@@ -25,10 +25,8 @@ class PackageController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._packages = packages
-        self._runner = runner
-        self._window = window
         self.dialog: DialogHolder[InstallDialog] = DialogHolder()
 
     def ask(self, module: str, nodes: Sequence[str], then: Callable[[], object]) -> None:

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QWidget
 from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import SetUpController
 from app.nodes.ssh_poller import SshWatch
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
@@ -68,7 +68,7 @@ def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeS
     return replace(state, health=health.findings), health
 
 
-class NodeController(QObject):
+class NodeController(Controller):
     """Serve the page Nodes and its dialogs.
 
     Signals:
@@ -86,11 +86,9 @@ class NodeController(QObject):
         interval_ms: int,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
         self._page = page
-        self._window = window
         self._here: tuple[NodeState, ...] = ()
         self._remote: tuple[NodeState, ...] | None = None
         """None until the data root has listed them once."""
@@ -361,9 +359,9 @@ class NodeController(QObject):
             return entry, ""
 
         def added(outcome: tuple[NodeEntry, str]) -> None:
-            entry, trouble = outcome
+            entry, failure = outcome
             self.refresh()
-            self._runner.notify(f"Added {entry.name}.{trouble}")
+            self._runner.notify(f"Added {entry.name}.{failure}")
             if dialog is self._adding:
                 options = dialog.choices.options()
                 dialog.accept()

@@ -10,7 +10,7 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.provisioning.step_reporter import with_key
@@ -38,7 +38,7 @@ class _Known:
     brought_mpi: str
 
 
-class SetUpController(QObject):
+class SetUpController(Controller):
     """Serve the dialogs in which nodes are set up.
 
     Signals:
@@ -55,11 +55,9 @@ class SetUpController(QObject):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._services = services
-        self._runner = runner
         self._page = page
-        self._window = window
         self._dialog: SetUpDialog | None = None
         self._choosing: DialogHolder[SetUpAgainDialog] = DialogHolder()
         self._requested: dict[str, SetUpOptions] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backend.services.notifications.service import DeliveryAttempt, NoticeService
 
 _LANE, _SENDING = "notice settings", "notice sending"
-_AFTER_TROUBLE_S = 60.0
+_AFTER_FAILURE_S = 60.0
 _MOST_APART_S = 86400.0
 
 
@@ -36,11 +36,11 @@ class NoticeController(QObject):
         self._page = page
         self._channels = Channels()
         self._settled: set[tuple[str, int]] = set()
-        self._has_trouble = False
+        self._has_failure = False
         page.channels_chosen.connect(self._keep)
         page.test_requested.connect(self._test)
         page.opened.connect(self._check_keyring)
-        self._runner.run(_LANE, self._read, self._show_read, self._report_trouble)
+        self._runner.run(_LANE, self._read, self._show_read, self._report_failure)
 
     # The settings.
 
@@ -56,7 +56,7 @@ class NoticeController(QObject):
     @Slot()
     def _check_keyring(self) -> None:
         self._runner.run(
-            _LANE, self._service.keyring_fault, self._page.show_keyring, self._report_trouble
+            _LANE, self._service.keyring_fault, self._page.show_keyring, self._report_failure
         )
 
     @Slot(Channels, object)
@@ -65,27 +65,27 @@ class NoticeController(QObject):
 
         def keep() -> tuple[Channels, bool, tuple[str, ...]]:
             kept = self._service.keep(channels, password)
-            troubles = self._service.spread() if is_the_nodes_concern else ()
-            return kept, self._service.has_password(), troubles
+            failures = self._service.spread() if is_the_nodes_concern else ()
+            return kept, self._service.has_password(), failures
 
-        self._runner.run(_LANE, keep, self._kept, self._report_trouble)
+        self._runner.run(_LANE, keep, self._kept, self._report_failure)
 
     def _kept(self, found: tuple[Channels, bool, tuple[str, ...]]) -> None:
-        channels, has_password, troubles = found
+        channels, has_password, failures = found
         self._channels = channels
         self._page.show_channels(channels, has_password)
         needs = channels.mail is not None and not has_password
         self._page.show_said(
             MAIL, "Not used yet: the password is missing." if needs else "", "warn"
         )
-        self._page.show_said(WEBHOOK, " ".join(troubles), "warn")
+        self._page.show_said(WEBHOOK, " ".join(failures), "warn")
 
     def choose_finished(self, tells_finished: bool) -> None:
         """Set the switch that also applies to webhook and mail."""
         if tells_finished != self._channels.tells_finished and self._channels.targets:
             self._keep(replace(self._channels, tells_finished=tells_finished), None)
 
-    def _report_trouble(self, error: BackendError) -> None:
+    def _report_failure(self, error: BackendError) -> None:
         self._page.show_said(MAIL, error.with_remedy, "bad")
 
     @Slot(ChannelTest)
@@ -122,24 +122,24 @@ class NoticeController(QObject):
             _SENDING,
             partial(self._service.notify, job_id, run),
             partial(self._sent, job_id, run),
-            lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
+            lambda _error: self._again(job_id, run, _AFTER_FAILURE_S),
         )
 
     def _sent(self, job_id: str, run: int, attempt: DeliveryAttempt) -> None:
         if attempt.wait_s is not None:
             self._again(job_id, run, attempt.wait_s)
-        if not attempt.trouble and self._has_trouble:
-            self._has_trouble = False
+        if not attempt.failure and self._has_failure:
+            self._has_failure = False
             for kind in (WEBHOOK, MAIL):
                 self._page.show_said(kind, "", "text2")
-        if attempt.trouble:
-            self._has_trouble = True
+        if attempt.failure:
+            self._has_failure = True
             ending = (
                 " It will be sent again."
                 if attempt.wait_s is not None
                 else " It will not be sent again."
             )
-            self._page.show_said(attempt.failed, attempt.trouble + ending, "bad")
+            self._page.show_said(attempt.failed, attempt.failure + ending, "bad")
 
     def _again(self, job_id: str, run: int, wait_s: float) -> None:
         QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtWidgets import QWidget
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError, unforeseen
@@ -62,6 +63,15 @@ class Runner(Protocol):
 
     def notify(self, sentence: str) -> None:
         """Show a sentence about what the user did."""
+
+
+class Controller(QObject):
+    """Serves a part of the window: runs the work of services, and shows dialogs over ``window``."""
+
+    def __init__(self, runner: Runner, window: QWidget, parent: QObject | None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._window = window
 
 
 class Background(QObject):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Runner
+from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.verify.finding import Repaired, Verification, VerifyFinding
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LANE = "check everything"
 
 
-class VerifyController(QObject):
+class VerifyController(Controller):
     """One for as long as a data root is open."""
 
     def __init__(
@@ -33,11 +33,9 @@ class VerifyController(QObject):
         window: QWidget,
         parent: QObject,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, window, parent)
         self._service = service
-        self._runner = runner
         self._section = section
-        self._window = window
         self._progress: Progress | None = None
         self._found: Verification | None = None
         self._dialog: DialogHolder[RepairDialog] = DialogHolder()

@@ -30,3 +30,15 @@ class Progress:
         if self._cancelled:
             raise Cancelled
         self.report(done, total, what)
+
+
+class ByteCount:
+    """Adds up bytes for a `Progress`."""
+
+    def __init__(self, progress: Progress, total: int, what: str) -> None:
+        self._progress, self._total, self._what = progress, total, what
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._progress.step(self._done, self._total, self._what)

@@ -5,7 +5,7 @@ temporary name and hashes it, reads it back, renames it, and only then updates `
 ``torch.save`` in place left 25 of 25 files unloadable when killed, and ``torch.load`` noticed one
 flipped bit in 0 of 20 tries; hence the rename and the hash.
 
-A full disk does not end the training at once: `Checkpointer.trouble` reports it, the last good
+A full disk does not end the training at once: `Checkpointer.failure` reports it, the last good
 checkpoint stays, and the next one is tried as usual. After a second failure in a row the job ends,
 unless its file says otherwise (``continue_unsaved``): what it computes could be lost.
 """
@@ -62,7 +62,7 @@ class Checkpointer:
         self._last: tuple[Any, Checkpoint] | None = None
         self._bug: BaseException | None = None
         self._saved: Checkpoint | None = None
-        self.trouble = ""
+        self.failure = ""
         """Why the last checkpoint could not be written, or ""."""
         self.on_failure: Callable[[int, str], None] = lambda step, sentence: None
         """Called with the step of a checkpoint that failed, after one that did not."""
@@ -179,12 +179,12 @@ class Checkpointer:
                 record = replace(record, name=f"{record.name}-run{self._run}")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
             replace_json(self._folder.latest, self._saved.to_dict())
-            self.trouble = ""
+            self.failure = ""
             self._retire()
         except OSError as error:
             swallowed(error)
-            is_first = not self.trouble
-            self.trouble = (
+            is_first = not self.failure
+            self.failure = (
                 f"The checkpoint {record.name} could not be written: "
                 f"{reason_of(error, self._folder.checkpoints)} ({self._folder.checkpoints})."
             )
@@ -193,7 +193,7 @@ class Checkpointer:
                 with suppress(OSError):
                     newest = self.newest_name()
                 kept = f"The newest one is {newest}." if newest else "There is no other one yet."
-                self.on_failure(record.step, f"{self.trouble} {kept}")
+                self.on_failure(record.step, f"{self.failure} {kept}")
         except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
             self._bug = error
 
@@ -217,12 +217,12 @@ class NotSaved(BackendError):
     rank = 0
     retry = "always"
 
-    def __init__(self, trouble: str, newest: str = "") -> None:
+    def __init__(self, failure: str, newest: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""
-        full = any(one in trouble for one in ("No space left", "quota", "no more files"))
+        full = any(one in failure for one in ("No space left", "quota", "no more files"))
         first = "Free space" if full else "Make sure that the nodes can write to the data root"
         then = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
-        super().__init__(trouble, f"{first}, then {then}.")
+        super().__init__(failure, f"{first}, then {then}.")
 
 
 def reason_of(error: OSError, folder: Path) -> str:
@@ -260,11 +260,11 @@ def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: fl
     """
     checkpointer.wait()
     deadline = time.monotonic() + min(_WAIT_S, stall_limit_s / 2)
-    while checkpointer.trouble and time.monotonic() < deadline:
+    while checkpointer.failure and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         beat.beat(Phase.SAVING)
         checkpointer.try_again()
-    return checkpointer.trouble
+    return checkpointer.failure
 
 
 def sidecar_of(path: Path) -> Path:

@@ -84,8 +84,8 @@ class Leader(ABC):
         self._lost_texts: list[str] = []
         self._failure: BaseException | None = None
         self._held: tuple[PendingStep, StepResult] | None = None
-        others = services.reporter.other_trouble
-        services.reporter.other_trouble = lambda: " ".join([others(), *self._lost_texts]).strip()
+        others = services.reporter.other_failure
+        services.reporter.other_failure = lambda: " ".join([others(), *self._lost_texts]).strip()
 
     @property
     def _state(self) -> TrainState:

@@ -209,7 +209,7 @@ class Rank:
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         if launch.resume_from:
             checkpointer.continue_from(Path(launch.resume_from))
-        reporter.other_trouble = lambda: checkpointer.trouble
+        reporter.other_failure = lambda: checkpointer.failure
         checkpointer.on_failure = lambda step, sentence: reporter.alarm(
             Alarm(NOT_SAVED, step, sentence)
         )

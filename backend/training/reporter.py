@@ -62,7 +62,7 @@ class Step:
 class Reporter:
     """The only writer of the job's status and history. Rank 0 has it.
 
-    Every method except `close` returns at once. An error of the thread is in `trouble` if the disk
+    Every method except `close` returns at once. An error of the thread is in `failure` if the disk
     is the cause, and is otherwise raised by the next call.
     """
 
@@ -118,9 +118,9 @@ class Reporter:
         self._tensorboard = EventFile(folder.tensorboard)
         self._tensorboard_from = math.inf
         self._tensorboard_points: list[Step] = []
-        self.trouble = ""
-        self._status_trouble = ""
-        self.other_trouble: Callable[[], str] = str
+        self.failure = ""
+        self._status_failure = ""
+        self.other_failure: Callable[[], str] = str
         """Problems of other writers (the checkpoints) for the status, asked at each write."""
         self._bug: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
@@ -219,8 +219,8 @@ class Reporter:
                 f"The job's folder {self._folder.path} does not respond; the last steps may be "
                 "missing in the history."
             )
-        if self.trouble or self._status_trouble:
-            raise BackendError(self.trouble or self._status_trouble)
+        if self.failure or self._status_failure:
+            raise BackendError(self.failure or self._status_failure)
 
     def _raise(self) -> None:
         if self._bug is not None:
@@ -257,9 +257,9 @@ class Reporter:
             now = self._clock.now("microseconds")
             blocks = [_block(part, self._run, JobState.TRAINING, now) for part in _by_epoch(steps)]
             self._history.append(blocks, flush=self._closing)
-            self.trouble = ""
+            self.failure = ""
         except OSError as error:
-            self.trouble = (
+            self.failure = (
                 f"The history cannot be written and is kept in memory: {error.strerror or error} "
                 f"({self._folder.history})."
             )
@@ -295,7 +295,7 @@ class Reporter:
         if self._state is JobState.TRAINING and not self._closing:
             overdue = self._standstill.check(step)
             alarms += (overdue,) if overdue is not None else ()
-        trouble = " ".join(text for text in (self.trouble, self.other_trouble()) if text)
+        failure = " ".join(text for text in (self.failure, self.other_failure()) if text)
         status = RunStatus(
             state=self._state,
             run=self._run,
@@ -306,7 +306,7 @@ class Reporter:
             steps_per_epoch=self._steps_per_epoch,
             world_size=self._world_size,
             metrics=dict(self._metrics),
-            message=trouble or self._message,
+            message=failure or self._message,
             heartbeat=self._heartbeat,
             samples_per_second=self._samples_per_second,
             eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),
@@ -328,10 +328,10 @@ class Reporter:
         try:
             self._status_file.replace_json(status.to_dict())
             self._status_file.take()
-            self._status_trouble = ""
+            self._status_failure = ""
         except OSError as error:
             # Not for the status itself: its readers see that it was written.
-            self._status_trouble = (
+            self._status_failure = (
                 f"The status cannot be written: {error.strerror or error} ({self._folder.status})."
             )
 

@@ -151,7 +151,7 @@ class RunProgress:
         """Wait for the checkpoint before; return whether it could not be written."""
         self._beat.beat(Phase.SAVING)
         self._last_save, self.saved_step = time.monotonic(), self.state.step
-        return bool(self._trouble())
+        return bool(self._failure())
 
     def save(
         self,
@@ -194,25 +194,25 @@ class RunProgress:
         self._beat.beat(Phase.SAVING)
         if self._services is not None:
             checkpointer = self._services.checkpointer
-            trouble = write_out(checkpointer, self._beat, self._config.stall_limit_s)
+            failure = write_out(checkpointer, self._beat, self._config.stall_limit_s)
             saved = checkpointer.saved
-            if self._launch.steps_limit and saved is not None and not trouble:
+            if self._launch.steps_limit and saved is not None and not failure:
                 load_checkpoint(Path(saved.path))
         self.recorder.release({})
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         self._require_saved()
 
-    def _trouble(self) -> str:
+    def _failure(self) -> str:
         if self._services is None:
             return ""
         self._services.checkpointer.wait()
-        return self._services.checkpointer.trouble
+        return self._services.checkpointer.failure
 
     def _require_saved(self) -> None:
         """End all ranks if rank 0 could not write the last checkpoint."""
-        trouble, newest = self._trouble(), ""
-        if trouble and self._services is not None:
+        failure, newest = self._failure(), ""
+        if failure and self._services is not None:
             newest = self._services.checkpointer.newest_name()
-        trouble, newest = self._gather((trouble, newest))[0]
-        if trouble:
-            raise NotSaved(trouble, newest)
+        failure, newest = self._gather((failure, newest))[0]
+        if failure:
+            raise NotSaved(failure, newest)

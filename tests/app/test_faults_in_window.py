@@ -91,9 +91,9 @@ class Seen:
         return self.program.jobs.open_view.step
 
     @property
-    def trouble(self):
+    def failure(self):
         """What the side bar says, "" for nothing."""
-        line = self.program.window.side_bar._trouble
+        line = self.program.window.side_bar._failure
         return line.text() if line.isVisible() else ""
 
     @property
@@ -162,7 +162,7 @@ def training(services):
 def window(open_window, training):
     window = open_window()
     window.open(training.job_id)
-    assert (window.word, window.said, window.trouble) == ("Training", "", "")
+    assert (window.word, window.said, window.failure) == ("Training", "", "")
     return window
 
 
@@ -203,13 +203,13 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     window = open_window(remote_place.address)
     window.open(view.id)
     window.wait(lambda: window.presences == [Presence.ONLINE] * 2)
-    assert (window.word, window.step, window.said, window.trouble) == ("Training", 6, "", "")
+    assert (window.word, window.step, window.said, window.failure) == ("Training", 6, "", "")
     assert window.figure_tone == "text"
 
     remote_place.wire.cut()
     window.wait(lambda: NO_NEWS.match(window.said))
-    window.wait(lambda: window.trouble)
-    assert "SSH server" in window.trouble or "connect" in window.trouble
+    window.wait(lambda: window.failure)
+    assert "SSH server" in window.failure or "connect" in window.failure
     assert window.figure_tone == "text3"
     assert (window.word, window.step) == ("Training", 6)
     with monkeypatch.context() as hurried:
@@ -229,7 +229,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     curve = window.program.jobs.detail.curves.curve("loss")
     assert len(curve) == 506
     # The list may have been asked for just before.
-    while window.trouble:
+    while window.failure:
         window.look()
         window.wait(lambda: window.program._poller._listing_since is None)
     assert window.figure_tone == "text"
@@ -239,14 +239,14 @@ def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(wi
     jobs = training.path.parent
     away = jobs.rename(jobs.with_name("away"))
     window.wait(lambda: NO_NEWS.match(window.said))
-    window.wait(lambda: "is missing" in window.trouble)
+    window.wait(lambda: "is missing" in window.failure)
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
     assert window.program.jobs.total == 1
     assert window.program.jobs.list.isVisible(), "its rows are there, and no first start"
     away.rename(jobs)
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
-    window.wait(lambda: (window.step, window.said, window.trouble) == (60, "", ""))
+    window.wait(lambda: (window.step, window.said, window.failure) == (60, "", ""))
     assert (window.word, window.figure_tone) == ("Training", "text")
 
 
@@ -257,13 +257,13 @@ def test_f34_a_data_root_that_is_not_connected_is_no_bug_of_the_window(
     folder = ShutFolder(tmp_path / "data", monkeypatch)
     folder.refuse(errno.ENOTCONN)
     window.wait(lambda: window.said)
-    window.wait(lambda: window.trouble)
-    assert "not connected" in window.trouble
+    window.wait(lambda: window.failure)
+    assert "not connected" in window.failure
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
     folder.open_up()
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
-    window.wait(lambda: (window.step, window.said, window.trouble) == (60, "", ""))
+    window.wait(lambda: (window.step, window.said, window.failure) == (60, "", ""))
 
 
 def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_when(
@@ -275,7 +275,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     folder.hang()
     try:
         window.wait(lambda: NO_NEWS.match(window.said))
-        window.wait(lambda: "does not respond: no news since" in window.trouble)
+        window.wait(lambda: "does not respond: no news since" in window.failure)
         assert (window.word, window.figure_tone) == ("Training", "text3")
         # Nothing of these places asks the folder on the GUI thread, where it would hang.
         for place in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
@@ -287,7 +287,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     finally:
         folder.open_up()
     # What was pressed meanwhile is done now.
-    window.wait(lambda: (window.word, window.trouble) == ("Stopping", ""))
+    window.wait(lambda: (window.word, window.failure) == ("Stopping", ""))
     window.wait(lambda: window.said.startswith("Stop requested by "))
     assert training.lock.exists()
 

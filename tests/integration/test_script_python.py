@@ -18,6 +18,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
+from tests.backend.provisioning.provisioner_rig import UNPACK
 from tests.installers.small_project import put_wheel
 
 WHO = """
@@ -29,12 +30,12 @@ print("torch", torch.__version__, torch.__file__, flush=True)
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All packages that this desktop can get: a greeting, and uv, which stays where it is."""
+    """All packages that this desktop can get: a greeting, and an uv that only installs."""
     folder = tmp_path / "index"
     folder.mkdir()
     put_wheel(folder, "greeting", "1.0", "greeting/__init__.py", "NUMBER = 1\n")
     put_wheel(folder, "greeting", "2.0", "greeting/__init__.py", "NUMBER = 2\n")
-    put_wheel(folder, "uv", version("uv"), "uv/nothing.py", "")
+    put_wheel(folder, "uv", version("uv"), f"uv-{version('uv')}.data/scripts/uv", UNPACK)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))

@@ -232,6 +232,7 @@ class _Choice(QAbstractButton):
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCheckable(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.show_text(text)
 
@@ -240,12 +241,6 @@ class _Choice(QAbstractButton):
         self.setText(literal(text))
         self.setAccessibleName(text)
         self.updateGeometry()
-        self.update()
-
-    def enterEvent(self, event: QEvent) -> None:
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
         self.update()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import (
     QEvent,
@@ -55,22 +56,36 @@ _COMBO_MOST_W = 240
 _FAULT_GAP = 2
 _TEXT_GAP = 2
 """Qt's own, between the edge and the text of a line edit."""
-
-
-def _leave_files(event: QDragEnterEvent) -> bool:
-    """Leave dropped files to the window: a text field would take their addresses as text."""
-    if event.mimeData().hasUrls():
-        event.ignore()
-    return event.mimeData().hasUrls()
-
-
 LEADS_FOCUS = "leadsFocus"
 """The property of a part of a page that gives its focus to its list."""
 _TEXT_KEYS = "ACVXYZ"
 """With Ctrl, of a text field: select all, copy, paste, cut, redo, undo."""
+if TYPE_CHECKING:
+    _Widget = QWidget
+else:
+    _Widget = object
 
 
-class LineEdit(QLineEdit):
+class _LeavesToWindow(_Widget):
+    """A text field that leaves dropped files to the window, and its keys: Ctrl+E moves a cursor."""
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasUrls():
+            event.ignore()
+        else:
+            super().dragEnterEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z
+            is_ours = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
+            if is_ours and chr(event.key()) not in _TEXT_KEYS:
+                event.ignore()
+                return False
+        return bool(super().event(event))
+
+
+class LineEdit(_LeavesToWindow, QLineEdit):
     """One line of text, or a number with its unit at the right inside.
 
     A text that does not fit ends in "…" while nothing is typed, and its tool tip is the whole.
@@ -94,13 +109,6 @@ class LineEdit(QLineEdit):
         self._unit = Label("", "small", "text3", parent=self)
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not _leave_files(event):
-            super().dragEnterEvent(event)
-
-    def event(self, event: QEvent) -> bool:
-        return not _is_for_window(event) and bool(super().event(event))
 
     def suggest(self, words: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
@@ -165,7 +173,7 @@ class LineEdit(QLineEdit):
         )
 
 
-class SpinBox(QSpinBox):
+class SpinBox(_LeavesToWindow, QSpinBox):
     """A whole number. The wheel changes it only while it has the focus."""
 
     def __init__(
@@ -193,9 +201,6 @@ class SpinBox(QSpinBox):
         self.lineEdit().setAcceptDrops(False)
         self.setRange(least, most)
         self.setValue(value)
-
-    def event(self, event: QEvent) -> bool:
-        return not _is_for_window(event) and bool(super().event(event))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         _wheel(self, event, super().wheelEvent)
@@ -329,19 +334,7 @@ def paint_caret(painter: QPainter, field: QWidget) -> None:
     icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
-def _is_for_window(event: QEvent) -> bool:
-    """Ignore keys that Qt's text fields take from the window: Ctrl+E moves their cursor."""
-    if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
-        return False
-    is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z
-    is_ours = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
-    if not is_ours or chr(event.key()) in _TEXT_KEYS:
-        return False
-    event.ignore()
-    return True
-
-
-class TextBox(QPlainTextEdit):
+class TextBox(_LeavesToWindow, QPlainTextEdit):
     """Several lines: notes, or code with `mono`."""
 
     def __init__(
@@ -366,13 +359,6 @@ class TextBox(QPlainTextEdit):
         self.setReadOnly(read_only)
         self.setTabChangesFocus(True)
         self.setPlainText(text)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not _leave_files(event):
-            super().dragEnterEvent(event)
-
-    def event(self, event: QEvent) -> bool:
-        return not _is_for_window(event) and bool(super().event(event))
 
 
 class Slider(QSlider):
@@ -422,7 +408,7 @@ class Slider(QSlider):
             paint_focus(painter, QRectF(x - 9, middle - 9, 18, 18), 9)
 
 
-class SearchField(QLineEdit):
+class SearchField(_LeavesToWindow, QLineEdit):
     """A search field. Esc clears it; it sends the text when typing pauses.
 
     Signals:
@@ -455,13 +441,6 @@ class SearchField(QLineEdit):
         self.textChanged.connect(self._changed)
         self.returnPressed.connect(self._say)
         self._wipe.clicked.connect(self.clear)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not _leave_files(event):
-            super().dragEnterEvent(event)
-
-    def event(self, event: QEvent) -> bool:
-        return not _is_for_window(event) and bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() != Qt.Key.Key_Escape:

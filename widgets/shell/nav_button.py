@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
@@ -53,6 +53,7 @@ class NavButton(QAbstractButton):
         self._dwelling.timeout.connect(self.dwelt)
         self.setCheckable(True)
         self.setAutoExclusive(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setShortcut(f"Ctrl+{place.number}")
         self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
@@ -121,12 +122,6 @@ class NavButton(QAbstractButton):
         room = self._words_box().toAlignedRect()
         needed = QFontMetrics(theme.font("small")).boundingRect(room, _IN_LINES, words)
         return needed.height() <= room.height() and needed.width() <= room.width()
-
-    def enterEvent(self, event: QEvent) -> None:
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)

@@ -183,10 +183,10 @@ class SideBar(QWidget):
         logo.setToolTip(_window_keys())
         self._head = QWidget()
         self._head.setLayout(row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3)))
-        self._trouble = Label("", "small", "bad", wrap=True)
-        self._trouble.setContentsMargins(S2, 0, S2, 0)
-        self._trouble_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
-        for part in (self._trouble, self._trouble_mark):
+        self._failure = Label("", "small", "bad", wrap=True)
+        self._failure.setContentsMargins(S2, 0, S2, 0)
+        self._failure_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
+        for part in (self._failure, self._failure_mark):
             part.hide()
         self._running_title = Label("Running", "small_strong", "text2")
         self._running_count = Label("", "small", "text3")
@@ -235,8 +235,8 @@ class SideBar(QWidget):
                 S2,
                 self._rules[0],
                 S1,
-                self._trouble,
-                row(STRETCH, self._trouble_mark, STRETCH),
+                self._failure,
+                row(STRETCH, self._failure_mark, STRETCH),
                 self._running,
                 self._rules[1],
                 S1,
@@ -277,20 +277,20 @@ class SideBar(QWidget):
 
     def show_error(self, sentence: str) -> None:
         """Show that the data root does not respond, or "" if it does."""
-        self._trouble.setText(sentence)
-        self._trouble_mark.setToolTip(plain_tip(sentence))
-        self._trouble_mark.setAccessibleName(sentence)
+        self._failure.setText(sentence)
+        self._failure_mark.setToolTip(plain_tip(sentence))
+        self._failure_mark.setAccessibleName(sentence)
         for job in self._jobs:
             job.set_stale(bool(sentence))
-        self._settle_trouble()
+        self._settle_failure()
         self.show_live(self._live)
 
-    def _settle_trouble(self) -> None:
-        has_trouble = bool(self._trouble.text())
-        self._trouble.setVisible(has_trouble and not self._narrow)
-        self._trouble_mark.setVisible(has_trouble and self._narrow)
+    def _settle_failure(self) -> None:
+        has_failure = bool(self._failure.text())
+        self._failure.setVisible(has_failure and not self._narrow)
+        self._failure_mark.setVisible(has_failure and self._narrow)
         # It takes the room of the logo in a low bar.
-        is_tight = has_trouble and self._room_h < _LOW_H
+        is_tight = has_failure and self._room_h < _LOW_H
         self._head.setVisible(self._room_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
@@ -327,9 +327,9 @@ class SideBar(QWidget):
         return self._jobs[0].minimumSizeHint().height() + S3
 
     def _fixed_h(self) -> int:
-        has_trouble = bool(self._trouble.text())
+        has_failure = bool(self._failure.text())
         width = self.width() - 2 * S3
-        return _REST_H + (self._trouble.heightForWidth(width) + S2 if has_trouble else 0)
+        return _REST_H + (self._failure.heightForWidth(width) + S2 if has_failure else 0)
 
     def _fit_cluster(self, left: int) -> int:
         """Hide the map, then the sentences, if they do not fit; return the height in use."""
@@ -380,7 +380,7 @@ class SideBar(QWidget):
         directions = QBoxLayout.Direction
         self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
-        self._settle_trouble()
+        self._settle_failure()
         self.show_live(self._live)
 
     def set_wide(self, wide: bool) -> None:
@@ -401,7 +401,7 @@ class SideBar(QWidget):
     def set_room(self, height: int) -> None:
         """A low window hides the cluster's details first, then rings, then the mark."""
         self._room_h = height
-        self._settle_trouble()
+        self._settle_failure()
         self.show_live(self._live)
 
     @Slot(str)

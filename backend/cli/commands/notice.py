@@ -124,14 +124,14 @@ def _typed(question: str) -> str:
 
 def _kept(services: Services, channels: Channels, password: str | None = None) -> Answer:
     kept = services.notices.keep(channels, password)
-    troubles = services.notices.spread()
+    failures = services.notices.spread()
     fault = services.notices.keyring_fault() if password is not None else ""
-    for trouble in (*troubles, *([f"{fault} The password is not stored."] if fault else [])):
-        print_note(trouble)
-    return _shown(services, kept, troubles)
+    for failure in (*failures, *([f"{fault} The password is not stored."] if fault else [])):
+        print_note(failure)
+    return _shown(services, kept, failures)
 
 
-def _shown(services: Services, channels: Channels, troubles: tuple[str, ...] = ()) -> Answer:
+def _shown(services: Services, channels: Channels, failures: tuple[str, ...] = ()) -> Answer:
     data = _in_json(services, channels)
     mail = channels.mail
     facts = [
@@ -142,7 +142,7 @@ def _shown(services: Services, channels: Channels, troubles: tuple[str, ...] = (
         ("Finished jobs", "reported" if channels.tells_finished else "not reported"),
         ("From the nodes", "yes" if channels.from_nodes else "no"),
     ]
-    return Answer({**data, "troubles": troubles}, Facts(facts))
+    return Answer({**data, "troubles": failures}, Facts(facts))
 
 
 def _in_json(services: Services, channels: Channels) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
+from backend.base.progress import ByteCount, Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.access.hashes import manifest as listing_of
 from backend.datastore.library.ignore_rules import path_fault
@@ -87,7 +87,7 @@ def write_bundle(
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
-            on_bytes = _ByteCount(
+            on_bytes = ByteCount(
                 progress, sum(part.size_bytes for part in parts), "Writing the bundle"
             )
             for part in (first, *parts):
@@ -105,7 +105,7 @@ def write_bundle(
     return target
 
 
-def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: _ByteCount) -> None:
+def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: ByteCount) -> None:
     entry = zipfile.ZipInfo(part.path, _DATE)
     entry.create_system = 3
     mode = FILE_MODE | 0o111 if part.is_executable else FILE_MODE
@@ -139,7 +139,7 @@ def _seal(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _digest_but_seal(file: IO[bytes], on_bytes: _ByteCount | None = None) -> str:
+def _digest_but_seal(file: IO[bytes], on_bytes: ByteCount | None = None) -> str:
     """Return the SHA-256 of everything except the digits at the end."""
     left = file.seek(0, os.SEEK_END) - _DIGITS
     file.seek(0)
@@ -191,7 +191,7 @@ class VerifiedArchive:
         """Write one file, which must still be the verified one."""
         wanted = self.manifest.files[name]
         digest = hashlib.sha256()
-        on_bytes = _ByteCount(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
+        on_bytes = ByteCount(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(self._entries[name]) as entry,
@@ -247,7 +247,7 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(path, archive, entries)
             _compare_names(path, entries, manifest)
-            on_bytes = _ByteCount(progress, 2 * size, "Verifying the bundle")
+            on_bytes = ByteCount(progress, 2 * size, "Verifying the bundle")
             for name, wanted in manifest.files.items():
                 if _digest(path, archive, entries[name], on_bytes) != wanted.sha256:
                     raise _changed(path, name)
@@ -309,7 +309,7 @@ def _compare_names(path: Path, entries: dict[str, zipfile.ZipInfo], manifest: Ma
 
 
 def _digest(
-    path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, on_bytes: _ByteCount
+    path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, on_bytes: ByteCount
 ) -> str:
     digest = hashlib.sha256()
     try:
@@ -322,7 +322,7 @@ def _digest(
     return digest.hexdigest()
 
 
-def _compare_seal(path: Path, on_bytes: _ByteCount) -> None:
+def _compare_seal(path: Path, on_bytes: ByteCount) -> None:
     with path.open("rb") as file:
         digest = _digest_but_seal(file, on_bytes)
         file.seek(-_DIGITS - len(_SEAL), os.SEEK_END)
@@ -370,15 +370,3 @@ def _changed(path: Path, name: str) -> BackendError:
 
 def _refusal(path: Path, what: str) -> BackendError:
     return BackendError(f"{path.name} cannot be imported: {what}.", _NOTHING)
-
-
-class _ByteCount:
-    """Adds up bytes for a `Progress`."""
-
-    def __init__(self, progress: Progress, total: int, what: str) -> None:
-        self._progress, self._total, self._what = progress, total, what
-        self._done = 0
-
-    def __call__(self, count: int) -> None:
-        self._done += count
-        self._progress.step(self._done, self._total, self._what)

@@ -50,7 +50,7 @@ class NotificationDelivery:
     """One run's message to all its targets. Call `poll` until nothing is left.
 
     Attributes:
-        trouble: Why the last try failed, one sentence, or "".
+        failure: Why the last try failed, one sentence, or "".
         failed: The kind of target of that try, or "".
     """
 
@@ -71,7 +71,7 @@ class NotificationDelivery:
         self._monotonic = monotonic
         self._mine: dict[str, _Claim] = {}
         self._seen: dict[str, tuple[str, float]] = {}
-        self.trouble = self.failed = ""
+        self.failure = self.failed = ""
 
     def poll(self) -> float | None:
         """Send what is due; return the seconds until the next call, None when all is done.
@@ -96,15 +96,15 @@ class NotificationDelivery:
         try:
             self._send(target, self._message)
         except NotSent as error:
-            self.trouble, self.failed = str(error), target.kind
+            self.failure, self.failed = str(error), target.kind
             if error.is_final or claim.tries >= MOST_TRIES:
-                self._end(claim, GIVEN_UP, self.trouble)
+                self._end(claim, GIVEN_UP, self.failure)
                 return None
             delay = DELAYS_S[min(claim.tries, len(DELAYS_S)) - 1]
             claim.not_before = now + delay
-            self._write(claim, TRYING, self.trouble)
+            self._write(claim, TRYING, self.failure)
             return delay
-        self.trouble = self.failed = ""
+        self.failure = self.failed = ""
         self._end(claim, SENT)
         return None
 

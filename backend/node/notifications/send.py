@@ -32,7 +32,7 @@ from backend.records.notifications.notification import (
 )
 
 _log = logging.getLogger(__name__)
-_AFTER_TROUBLE_S = 60.0
+_AFTER_FAILURE_S = 60.0
 _MOST_S = 8 * 3600.0
 
 
@@ -109,7 +109,7 @@ def _deliver(folder: JobFolder, run: int, channels: Channels) -> None:
             wait = notice.poll()
         except OSError as error:
             swallowed(error)
-            wait = _AFTER_TROUBLE_S
+            wait = _AFTER_FAILURE_S
         if wait is None:
             return
         time.sleep(wait)

@@ -182,8 +182,8 @@ def smaller_placement(
     whole = [one.nodes for one in faults if not one.gpus and one.fix is not Fix.FIT_PROCESSES]
     out = {nodes[0] for nodes in whole if len(nodes) == 1}
     while between := [nodes for nodes in whole if len(set(nodes) - out) == len(nodes) > 1]:
-        troubles = Counter(node for nodes in between for node in nodes)
-        out.add(max(troubles, key=lambda node: (troubles[node], order.index(node))))
+        failures = Counter(node for nodes in between for node in nodes)
+        out.add(max(failures, key=lambda node: (failures[node], order.index(node))))
     left = []
     for one in placement:
         gpus = tuple(gpu for gpu in one.gpus if gpu not in bad_gpus)

@@ -19,7 +19,7 @@ from typing import Any
 
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
-from backend.base.progress import Progress
+from backend.base.progress import ByteCount, Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
 from backend.datastore.access.root_access import OpenRoot
@@ -290,7 +290,9 @@ class LibraryService:
             before = self._root.files.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
-                on_bytes = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
+                on_bytes = ByteCount(
+                    progress or Progress(), item.bytes, f"Verifying {pin.reference}"
+                )
                 self._root.files.compare(what, folder.content, digests, on_bytes)
                 self._catalogue.put_item(item, before)
 
@@ -560,15 +562,3 @@ class _Stretch(Progress):
         access = done / total if total else 0.0
         what = f"{self._kind.value.capitalize()}: {what}"
         self._whole.step(self._before + access * self._size, self._total, what)
-
-
-class _Bytes:
-    """Adds up bytes for a `Progress`."""
-
-    def __init__(self, progress: Progress, total: int, what: str) -> None:
-        self._progress, self._total, self._what = progress, total, what
-        self._done = 0
-
-    def __call__(self, count: int) -> None:
-        self._done += count
-        self._progress.step(self._done, self._total, self._what)

@@ -56,12 +56,12 @@ class DeliveryAttempt:
 
     Attributes:
         wait_s: The time until the next try; None: no other try.
-        trouble: Why it failed, or "".
+        failure: Why it failed, or "".
         failed: The kind of target that failed, or "".
     """
 
     wait_s: float | None
-    trouble: str = ""
+    failure: str = ""
     failed: str = ""
 
 
@@ -153,15 +153,15 @@ class NoticeService:
         channels = self.channels()
         if channels.mail is not None and channels.mail.user:
             channels = replace(channels, mail=None)
-        troubles = []
+        failures = []
         for entry in self._entries():
             if entry.facts is None or not entry.data_root:
                 continue
             try:
                 self._spread_to(entry, channels)
             except BackendError as error:
-                troubles.append(f"{entry.name} does not have the settings: {error.sentence}")
-        return tuple(troubles)
+                failures.append(f"{entry.name} does not have the settings: {error.sentence}")
+        return tuple(failures)
 
     def _spread_to(self, entry: NodeEntry, channels: Channels) -> None:
         assert entry.facts is not None
@@ -232,7 +232,7 @@ class NoticeService:
             return DeliveryAttempt(_AGAIN_S)
         if wait is None:
             del self._deliveries[job_id, run]
-        return DeliveryAttempt(wait, sending.trouble, sending.failed)
+        return DeliveryAttempt(wait, sending.failure, sending.failed)
 
     def _tail(self, path: Path) -> bytes:
         try:

@@ -23,12 +23,12 @@ from backend.training.consensus import ConsensusUpdate, Rules, reinitialized
 from backend.training.model_parts import ModelParts
 from backend.training.strategies.base import ForwardPass, LocalGradients, optimized
 from backend.training.strategies.channel import Channel
-from backend.training.strategies.rendezvous import Rendezvous
+from backend.training.strategies.rendezvous import Meets
 
 WHOLE_BYTES = "activation bytes whole"
 
 
-class Consensus(LocalGradients):
+class Consensus(Meets, LocalGradients):
     name = "consensus"
     is_split = True
 
@@ -37,20 +37,8 @@ class Consensus(LocalGradients):
         self._rules = Rules.of(config)
         self._cut: Sequence[str] = config.setting("cut")
         self._beat = beat
-        self._meeting = Rendezvous()
         self._update: ConsensusUpdate | None = None
         self._live: dict[str, float] = {}
-
-    @property
-    def rank(self) -> int:
-        return self._meeting.rank
-
-    @property
-    def world_size(self) -> int:
-        return self._meeting.world_size
-
-    def load(self) -> None:
-        self._meeting.load()
 
     def join(self, stall_limit_s: float) -> None:
         self._meeting.join(stall_limit_s)

@@ -13,26 +13,11 @@ from typing import Any
 import torch
 
 from backend.training.strategies.allreduce import AveragedGradients
-from backend.training.strategies.rendezvous import Rendezvous, distributed
+from backend.training.strategies.rendezvous import Meets, distributed
 
 
-class Ddp(AveragedGradients):
+class Ddp(Meets, AveragedGradients):
     name = "ddp"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._meeting = Rendezvous()
-
-    @property
-    def rank(self) -> int:
-        return self._meeting.rank
-
-    @property
-    def world_size(self) -> int:
-        return self._meeting.world_size
-
-    def load(self) -> None:
-        self._meeting.load()
 
     def join(self, stall_limit_s: float) -> None:
         self._meeting.join(stall_limit_s)

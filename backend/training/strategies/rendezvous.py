@@ -69,6 +69,25 @@ class Rendezvous:
         )
 
 
+class Meets:
+    """The part of a strategy whose ranks meet without Horovod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._meeting = Rendezvous()
+
+    @property
+    def rank(self) -> int:
+        return self._meeting.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._meeting.world_size
+
+    def load(self) -> None:
+        self._meeting.load()
+
+
 def interface_of(subnets: str) -> tuple[str, str]:
     """Return the network interface of this node in one of the subnets, and its address there.
 

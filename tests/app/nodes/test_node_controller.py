@@ -312,10 +312,10 @@ def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_compute
     assert page.rack.isVisible()
     services.remote = far
     controller.refresh()
-    assert (page.rack.isVisible(), page._trouble.isVisible()) == (True, True)
+    assert (page.rack.isVisible(), page._failure.isVisible()) == (True, True)
     services.remote = there
     controller.refresh()
-    assert not page._trouble.isVisible()
+    assert not page._failure.isVisible()
 
 
 def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):

@@ -113,7 +113,7 @@ def test_what_is_given_up_is_said(controller, service, page):
 
 
 def test_a_data_root_that_is_away_is_asked_again(controller, service, monkeypatch, qtbot):
-    monkeypatch.setattr(channels_controller, "_AFTER_TROUBLE_S", 0.01)
+    monkeypatch.setattr(channels_controller, "_AFTER_FAILURE_S", 0.01)
     answer = service.notify
 
     def away(job, run):

@@ -153,8 +153,8 @@ def test_f26_a_full_disk_is_said_and_the_last_good_checkpoint_stays(
         patch.setattr(os, "fsync", full)
         writer.save({"format": FORMAT}, epoch=2, step=2, epoch_step=0, metrics={}, reason="policy")
         writer.wait()
-    assert "No space left on device" in writer.trouble
-    assert "epoch-0002-step-000002" in writer.trouble
+    assert "No space left on device" in writer.failure
+    assert "epoch-0002-step-000002" in writer.failure
     assert read_json(folder.latest)["name"] == "epoch-0001-step-000001"
     assert {p.name for p in folder.checkpoints.iterdir()} == {
         "epoch-0001-step-000001.pt",
@@ -163,7 +163,7 @@ def test_f26_a_full_disk_is_said_and_the_last_good_checkpoint_stays(
     }
     writer.save({"format": FORMAT}, epoch=3, step=3, epoch_step=0, metrics={}, reason="policy")
     writer.wait()
-    assert writer.trouble == ""
+    assert writer.failure == ""
     assert read_json(folder.latest)["name"] == "epoch-0003-step-000003"
 
 

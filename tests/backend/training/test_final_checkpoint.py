@@ -118,14 +118,14 @@ def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
         for _ in range(2):
             save(checkpointer)
             checkpointer.wait()
-    assert words in checkpointer.trouble
+    assert words in checkpointer.failure
     ((step, sentence),) = told
     assert step == 7
-    assert sentence == f"{checkpointer.trouble} There is no other one yet."
-    assert "start the job over: it has no checkpoint" in NotSaved(checkpointer.trouble).remedy
+    assert sentence == f"{checkpointer.failure} There is no other one yet."
+    assert "start the job over: it has no checkpoint" in NotSaved(checkpointer.failure).remedy
     save(checkpointer)
     checkpointer.wait()
-    assert checkpointer.trouble == ""
+    assert checkpointer.failure == ""
     assert "resume from epoch-0001" in NotSaved("full", checkpointer.newest_name()).remedy
 
 
@@ -161,11 +161,11 @@ def test_a_job_ends_with_the_second_checkpoint_in_a_row_that_fails(
 def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refuse) -> None:
     refuse(10**6, errno.ENOSPC)
     save(checkpointer)
-    trouble = write_out(checkpointer, RankHeartbeat.inherited(), 0.2)
-    assert trouble.startswith(
+    failure = write_out(checkpointer, RankHeartbeat.inherited(), 0.2)
+    assert failure.startswith(
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
-    assert NotSaved(trouble).remedy == "Free space, then start the job over: it has no checkpoint."
+    assert NotSaved(failure).remedy == "Free space, then start the job over: it has no checkpoint."
     assert (
         "can write to the data root"
         in NotSaved("… could not be written: Read-only file system").remedy

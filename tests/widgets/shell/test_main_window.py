@@ -152,12 +152,12 @@ def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(
     bar = window.side_bar
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
-    assert bar._trouble.isVisible()
+    assert bar._failure.isVisible()
     assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
     bar.show_live((LIVE,))
     assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
     bar.show_error("")
-    assert not bar._trouble.isVisible()
+    assert not bar._failure.isVisible()
     assert bar._jobs[0]._percent.tone() == "text"
 
 
@@ -167,12 +167,12 @@ def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(
     bar.show_error("/lab/ring does not answer.")
     window.resize(1100, 700)
     assert the(RankRing, bar._jobs[0])._with_figure
-    assert not bar._trouble.isVisible()
+    assert not bar._failure.isVisible()
     assert the(IconLabel, bar).isVisible()
     assert "does not answer" in the(IconLabel, bar).toolTip()
     window.resize(1400, 700)
     assert not the(RankRing, bar._jobs[0])._with_figure
-    assert bar._trouble.isVisible()
+    assert bar._failure.isVisible()
     assert not the(IconLabel, bar).isVisible()
 
 

@@ -62,7 +62,7 @@ class StartFromChoice(Popover):
         self._jobs: Sequence[JobView] | None = None
         self._job: JobView | None = None
         self._checkpoints: Sequence[Checkpoint] | None = None
-        self._trouble = self._asked = self._filled_for = ""
+        self._failure = self._asked = self._filled_for = ""
         self.search = SearchField("Search jobs, or type JOB/CHECKPOINT or a path")
         self.search.searched.connect(self._find)
         self.search.installEventFilter(self)
@@ -92,17 +92,17 @@ class StartFromChoice(Popover):
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
         """Show the jobs that match the search; jobs that never ran have no checkpoint."""
-        self._jobs, self._trouble = [view for view in jobs if view.run], ""
+        self._jobs, self._failure = [view for view in jobs if view.run], ""
         self._fill()
 
     def show_checkpoints(self, job_id: str, found: Sequence[Checkpoint]) -> None:
         if self._job is not None and self._job.id == job_id:
-            self._checkpoints, self._trouble = found, ""
+            self._checkpoints, self._failure = found, ""
             self._fill()
 
     def show_error(self, sentence: str) -> None:
         """Show why jobs or checkpoints could not be read."""
-        self._trouble = sentence
+        self._failure = sentence
         self._fill()
 
     # -- events
@@ -152,7 +152,7 @@ class StartFromChoice(Popover):
         self._field.searched.emit("")
 
     def _open_job(self, job: JobView | None) -> None:
-        self._job, self._checkpoints, self._trouble = job, None, ""
+        self._job, self._checkpoints, self._failure = job, None, ""
         self.search.clear()
         if job is not None:
             self._field.checkpoints_requested.emit(job.id)
@@ -160,8 +160,8 @@ class StartFromChoice(Popover):
 
     def _fill(self) -> None:
         rows = self._rows_of_jobs() if self._job is None else self._rows_of(self._job)
-        if self._trouble:
-            rows.append(_Row(self._trouble))
+        if self._failure:
+            rows.append(_Row(self._failure))
         text, current = self.search.text(), self._current()
         self.rows.put(rows)
         able = [number for number, one in enumerate(rows) if one.does]
@@ -189,7 +189,7 @@ class StartFromChoice(Popover):
         words = text.casefold().split()
         rows = [one for one in rows if all(word in one.text.casefold() for word in words)]
         found = [_Row(view.name, _ran(view), "job", view.id) for view in self._jobs or ()]
-        if self._jobs is None and not self._trouble:
+        if self._jobs is None and not self._failure:
             found = [_Row(_READING)]
         typed = [_Row(f"Use “{text}”", "as typed", "value", text)] if text else []
         if "/" in text or "\\" in text:
@@ -200,7 +200,7 @@ class StartFromChoice(Popover):
     def _rows_of(self, job: JobView) -> list[_Row]:
         rows = [_Row("Back to all jobs", job.name, "back")]
         if self._checkpoints is None:
-            return rows + ([] if self._trouble else [_Row(_READING)])
+            return rows + ([] if self._failure else [_Row(_READING)])
         words = self.search.text().casefold().split()
         found = [
             _Row(formats.checkpoint(one.name), _held(one, job), "value", f"{job.id}/{one.name}")

@@ -90,7 +90,7 @@ class LogTab(QWidget):
         self._is_live = False
         self._asked = False
         self._size: LogSize | None = None
-        self._trouble = ""
+        self._failure = ""
         self._seen = 0
         self._faults: dict[str, int] = {}
         self._wanted_line = -1
@@ -210,7 +210,7 @@ class LogTab(QWidget):
         if not self._is_shown(job_id, source):
             return
         self._asked = False
-        self._trouble = ""
+        self._failure = ""
         if self._size is not None and size.generation != self._size.generation:
             self._seen = 0
         self._size = size
@@ -272,7 +272,7 @@ class LogTab(QWidget):
         """Report that the log could not be read; the tab tries again."""
         if self._is_shown(job_id, source):
             self._asked = self._is_searching = False
-            self._trouble = sentence
+            self._failure = sentence
             self._sync()
 
     # -- requests
@@ -307,7 +307,7 @@ class LogTab(QWidget):
     def _start_again(self) -> None:
         self._asked = False
         self._size = None
-        self._trouble = ""
+        self._failure = ""
         self._seen = 0
         self._wanted_line = -1
         self._forget_matches()
@@ -318,7 +318,7 @@ class LogTab(QWidget):
     @Slot()
     def _tick(self) -> None:
         # The log of an ended job does not grow: it is read until that worked once.
-        if self._size is None or self._is_live or self._trouble:
+        if self._size is None or self._is_live or self._failure:
             self._request_length()
 
     def _request_length(self) -> None:
@@ -414,8 +414,8 @@ class LogTab(QWidget):
         if self.view.follows and size is not None:
             self._seen = size.lines
         self._stack.setCurrentWidget(self.view if self.view.total else self._empty)
-        if self._trouble:
-            self._empty.say("warning", "Could not read the log", self._trouble)
+        if self._failure:
+            self._empty.say("warning", "Could not read the log", self._failure)
         elif size is None:
             self._empty.say("article", "Reading the log…")
         else:
@@ -454,8 +454,8 @@ class LogTab(QWidget):
         self._error_sign.setVisible(is_short)
 
     def _state_words(self) -> str:
-        if self._trouble and self.view.total:
-            return self._trouble
+        if self._failure and self.view.total:
+            return self._failure
         if self._size is None or not self._size.lines:
             return ""
         size = formats.disk(self._size.size_bytes)

@@ -68,8 +68,8 @@ class NodePage(QWidget):
         self._history_soon.timeout.connect(self._show_history)
         self._make_header(actions)
         self._facts = KeyValueRow()
-        self._trouble = Banner()
-        self._trouble.hide()
+        self._failure = Banner()
+        self._failure.hide()
         self._removal = Banner("bad", "", icon="trash")
         self._removal.hide()
         self._processor = Meter("Processor", 0)
@@ -106,7 +106,7 @@ class NodePage(QWidget):
             col(
                 self._facts,
                 self._removal,
-                self._trouble,
+                self._failure,
                 self._new,
                 self._meters,
                 self._gpu_grid,
@@ -158,7 +158,7 @@ class NodePage(QWidget):
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
         self._facts.set_facts(facts_of(state, beat))
-        self._show_trouble(condition, reason)
+        self._show_failure(condition, reason)
         here = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
         self._new.setVisible(condition is Condition.NEW)
         self._new.setMinimumHeight(_NEW_H // 2 if state.over_ssh else _NEW_H)
@@ -285,20 +285,20 @@ class NodePage(QWidget):
             meter.clear()
         self._content.verticalScrollBar().setValue(0)
 
-    def _show_trouble(self, condition: Condition, reason: str) -> None:
+    def _show_failure(self, condition: Condition, reason: str) -> None:
         state = self._state
         wanted = condition is Condition.OFFLINE and state is not None
-        if wanted and not self._trouble.isVisibleTo(self):
+        if wanted and not self._failure.isVisibleTo(self):
             again = Button(do.RETRY.text, icon=do.RETRY.icon)
             again.clicked.connect(partial(self._ask, do.RETRY))
-            self._trouble.set_actions([again])
-        self._trouble.setVisible(wanted)
+            self._failure.set_actions([again])
+        self._failure.setVisible(wanted)
         if wanted and state is not None:
             title = f"{state.name} is offline"
             explanation = f"{upper_first(reason)}."
             if state.over_ssh:
                 explanation += " The figures are read over it."
-            self._trouble.set_finding("bad", title, explanation, icon=condition.icon)
+            self._failure.set_finding("bad", title, explanation, icon=condition.icon)
 
     def _ask_removal(self, _name: str) -> None:
         remove, keep = Button("Remove", kind="danger"), Button("Keep")

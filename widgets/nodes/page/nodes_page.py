@@ -47,7 +47,7 @@ from widgets.nodes.row.node_row import (
 )
 
 _READING_AFTER_MS = 400
-_TROUBLE_MARGINS = (PAGE_MARGIN, S4, PAGE_MARGIN, 0)
+_FAILURE_MARGINS = (PAGE_MARGIN, S4, PAGE_MARGIN, 0)
 _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
 
 
@@ -128,10 +128,10 @@ class NodesPage(QWidget):
         self.detail = NodePage(self.node_actions)
         self.detail.set_alone(True)
         self._reading = EmptyState("hard-drives", "Reading the nodes…")
-        self._trouble = Banner("bad", icon="wifi-slash")
-        self._trouble_place = QWidget()
-        self._trouble_place.setLayout(row(self._trouble, margins=_TROUBLE_MARGINS))
-        self._trouble_place.hide()
+        self._failure = Banner("bad", icon="wifi-slash")
+        self._failure_place = QWidget()
+        self._failure_place.setLayout(row(self._failure, margins=_FAILURE_MARGINS))
+        self._failure_place.hide()
         self._pages = Stack()
         for page in (QWidget(), self._reading, self.detail, self._overview):
             self._pages.addWidget(page)
@@ -139,7 +139,7 @@ class NodesPage(QWidget):
         self._slow.setSingleShot(True)
         self._slow.setInterval(_READING_AFTER_MS)
         self._slow.timeout.connect(partial(self._pages.setCurrentWidget, self._reading))
-        self.setLayout(col(self._trouble_place, (self._pages, 1), gap=0))
+        self.setLayout(col(self._failure_place, (self._pages, 1), gap=0))
 
     # What comes in.
 
@@ -156,10 +156,10 @@ class NodesPage(QWidget):
             self._pages.setCurrentWidget(self._reading)
         elif sentence:
             explanation = f"{sentence} The page shows the last known state."
-            self._trouble.set_finding(
+            self._failure.set_finding(
                 "bad", "No contact with the data root", explanation, icon="wifi-slash"
             )
-        self._trouble_place.setVisible(bool(sentence and self._states))
+        self._failure_place.setVisible(bool(sentence and self._states))
 
     def show_nodes(
         self, states: tuple[NodeState, ...], since: Mapping[str, float] | None = None

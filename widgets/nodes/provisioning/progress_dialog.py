@@ -38,6 +38,7 @@ class _NodeTab(QAbstractButton):
         self._set_up = SetUp(name)
         self.setCheckable(True)
         self.setAutoExclusive(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
@@ -54,12 +55,6 @@ class _NodeTab(QAbstractButton):
 
     def sizeHint(self) -> QSize:
         return QSize(_NODES_W, ROW_H - 4)
-
-    def enterEvent(self, event: QEvent) -> None:
-        self.update()
-
-    def leaveEvent(self, event: QEvent) -> None:
-        self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)

@@ -89,8 +89,8 @@ class SetUpAgainDialog(Dialog):
         self.choices.show_options(options)
         self.choices.changed.connect(self._check)
         self._note = Label(_KEEPS, "small", "text2", wrap=True)
-        self._trouble = Label("", "small", "bad", wrap=True, selectable=True)
-        self._trouble.hide()
+        self._failure = Label("", "small", "bad", wrap=True, selectable=True)
+        self._failure.hide()
         self._refresh = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
         self._refresh.setAutoDefault(False)
         self._refresh.clicked.connect(self._request_refresh)
@@ -106,7 +106,7 @@ class SetUpAgainDialog(Dialog):
                 self._nodes,
                 self.choices,
                 self._note,
-                self._trouble,
+                self._failure,
                 S2,
                 row(STRETCH, self._refresh, self._cancel, self._begin, gap=S2),
                 gap=S3,
@@ -130,8 +130,8 @@ class SetUpAgainDialog(Dialog):
     def show_error(self, sentence: str) -> None:
         """Show why the nodes could not be read."""
         self._show_form()
-        self._trouble.setText(sentence)
-        self._trouble.setVisible(bool(sentence))
+        self._failure.setText(sentence)
+        self._failure.setVisible(bool(sentence))
         self._refresh.setEnabled(True)
 
     def show_key(self, key: HostKey, accepted: str = "") -> None:
@@ -158,7 +158,7 @@ class SetUpAgainDialog(Dialog):
         self._nodes.setVisible(len(self._entries) > 1)
         seen = min(len(self._entries), _ROWS_SEEN)
         self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
-        self._trouble.hide()
+        self._failure.hide()
         self._check()
 
     @Slot(object)
@@ -203,7 +203,7 @@ class SetUpAgainDialog(Dialog):
     @Slot()
     def _request_refresh(self) -> None:
         self._refresh.setEnabled(False)
-        self._trouble.hide()
+        self._failure.hide()
         self.refresh_requested.emit(self.ticked())
 
     @Slot()

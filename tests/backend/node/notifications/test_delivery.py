@@ -246,10 +246,10 @@ def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: Attemp
     waits = []
     while (wait := telling.poll()) is not None:
         waits.append(wait)
-        assert telling.trouble == "It is away."
+        assert telling.failure == "It is away."
         assert telling.poll() == wait, "nothing is sent before its time"
         clock.now += wait
-    assert (waits, len(sent), telling.trouble) == ([5.0, 15.0, 60.0], 4, "")
+    assert (waits, len(sent), telling.failure) == ([5.0, 15.0, 60.0], 4, "")
     assert read_json(attempt.delivery_file("aa11", 1))["state"] == SENT
 
 

@@ -122,7 +122,7 @@ def test_s16_a_server_that_is_away_is_told_and_tried_again(
     hook.answers = [503]
     told = desk.notices.notify(job, 1)
     assert told.wait_s is not None
-    assert told.trouble == "The webhook at 127.0.0.1 answered 503."
+    assert told.failure == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
     assert desk.notices.notify(job, 2).wait_s is not None, "its end is not written yet"
 
@@ -221,5 +221,5 @@ def test_s16_nodes_get_what_needs_no_password_and_lose_it_again(
     assert entry is not None
     nowhere = replace(entry, address=replace(entry.address, port=9))
     node_files.write_entry(remote_place.data, nowhere)
-    (trouble,) = notices.spread()
-    assert trouble.startswith("gpu1 does not have the settings: ")
+    (failure,) = notices.spread()
+    assert failure.startswith("gpu1 does not have the settings: ")

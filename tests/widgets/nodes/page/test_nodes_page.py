@@ -275,7 +275,7 @@ def test_this_computer_cannot_be_removed_or_set_up(page):
 def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu11")
-    assert page.detail._trouble.isVisible()
+    assert page.detail._failure.isVisible()
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail)._facts}
     assert captions["Processor"] == "128 cores"

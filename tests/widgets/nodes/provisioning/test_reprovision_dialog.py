@@ -81,13 +81,13 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
         qtbot.mouseClick(button(dialog, "Refresh"), LEFT)
     assert requested.args == [("gpu1",)]
     dialog.show_error("gpu1 did not answer for 10 s.")
-    assert dialog._trouble.isVisible()
+    assert dialog._failure.isVisible()
     dialog.show_entries((node("gpu1"),))
     assert (button(dialog, "Set up").isEnabled(), button(dialog, "Refresh").isVisible()) == (
         True,
         False,
     )
-    assert not dialog._trouble.isVisible()
+    assert not dialog._failure.isVisible()
 
 
 def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask, qtbot):
