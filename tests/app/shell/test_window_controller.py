@@ -314,10 +314,10 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = program._pages.settings
     node = program.nodes.detail
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node)._facts))
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).facts))
 
     def left():
-        return next(fact.value for fact in the(KeyValueRow, node)._facts if "free" in fact.value)
+        return next(fact.value for fact in the(KeyValueRow, node).facts if "free" in fact.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in left()
