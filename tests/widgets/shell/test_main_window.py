@@ -89,7 +89,7 @@ def test_a_window_that_is_gone_through_for_weeks_remembers_the_last_hundred_step
     for _ in range(500):
         window.go("datasets")
         window.go("nodes")
-    for _ in range(500):
+    for _ in range(1001):
         window.back()
     assert window.place == "nodes", "not the jobs, where it began"
 
