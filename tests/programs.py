@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
+from backend.services.context.container import Services
+from widgets.common.theme_manager import ThemeChoice
 
 WINDOW_THAT_STARTS_A_JOB = """
 import sys
@@ -28,6 +36,30 @@ ready.start(50)
 sys.exit(app.exec())
 """
 """A program of its own, which can be killed: data root, catalogue and job are its arguments."""
+
+
+@contextmanager
+def opened(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> Iterator[Program]:
+    """Open the window in the light theme, with its services and nodes; the block's end closes it.
+
+    Set XDG_CONFIG_HOME before.
+    """
+    program = Program(app, root, catalogue, None)
+    program._themes.choose(ThemeChoice.LIGHT)
+    program.window.resize(1440, 900)
+    program.show()
+    try:
+        bot.waitUntil(lambda: program.is_built and program._node_names != ())
+        yield program
+    finally:
+        program.window.close()
+        end(program)
+
+
+def services_of(program: Program) -> Services:
+    """Return the services that the window works with."""
+    assert program._services is not None, "the data root is not open yet"
+    return program._services
 
 
 def end(*programs: Program) -> None:

@@ -13,8 +13,19 @@ from backend.records.library.preview import DataSize
 from backend.services.jobs.dataset_size import DataSizes
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
-from tests.windows import button, elapse, setting_field, the
+from tests.windows import (
+    acts_of,
+    all_fields,
+    button,
+    elapse,
+    fields_of,
+    press_start,
+    setting_field,
+    side_of,
+    the,
+)
 from widgets.common.fields import FaultLine, LineEdit
+from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -142,13 +153,13 @@ def form(qtbot, services, immediately, monkeypatch):
 def told(form):
     """What is said after the check; nothing else was said."""
     elapse(form)
-    assert not form._start_button.isEnabled()
-    assert not form._queue_button.isEnabled()
+    assert not acts_of(form).start.isEnabled()
+    assert not acts_of(form).queue.isEnabled()
     assert not button(form, "Save draft").isEnabled()
-    assert form._start_button.text() == form._foot_start.text() == "1 problem to fix"
-    form._start()
-    form._foot_start.click()
-    at_fault = {path: f.error() for path, f in form._fields._fields.items() if f.error()}
+    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "1 problem to fix"
+    press_start(form)
+    the(FormFoot, form).acts.start.click()
+    at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
     placed = the(FaultLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
 
@@ -163,12 +174,12 @@ def test_faults_of_every_part_are_told_at_once(form, services):
     placed = [{"node": "gone", "processes": 1}]
     form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placed, **gone)))
     elapse(form)
-    at_fault = {path for path, field in form._fields._fields.items() if field.error()}
+    at_fault = {path for path, field in all_fields(form).items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
     assert the(FaultLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     elapse(form)
-    at_fault = {path for path, field in form._fields._fields.items() if field.error()}
+    at_fault = {path for path, field in all_fields(form).items() if field.error()}
     assert at_fault == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
 
 
@@ -184,8 +195,8 @@ def test_the_items_are_counted_although_something_else_is_wrong(form, services, 
 def test_without_a_bad_input_it_may_start(form):
     form.show_draft(JobDraft(raw_job(1)))
     elapse(form)
-    assert form._start_button.text() == "Start on 1 process"
-    assert form._start_button.isEnabled()
+    assert acts_of(form).start.text() == "Start on 1 process"
+    assert acts_of(form).start.isEnabled()
 
 
 def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
@@ -207,7 +218,7 @@ def test_m2_what_is_typed_wrong_is_told_at_its_field(form, path, typed, sentence
     assert told(form) == {path: sentence}
     assert is_one_sentence(sentence)
     assert setting_field(form, path).control.property("bad") == "true"
-    assert form._fields.first_at_fault() is control
+    assert fields_of(form).first_at_fault() is control
 
 
 @pytest.mark.parametrize(
@@ -244,12 +255,12 @@ def test_m2_a_place_where_it_cannot_run_is_told_at_the_nodes(form, placement, se
 def test_m2_what_has_no_field_is_told_among_the_checks(form):
     form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
     assert told(form) == {}
-    words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
+    words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words.startswith("Environment variable “A B”: names have ")
 
 
 def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
     elapse(form)
-    assert form._start_button.text() == "2 problems to fix"
-    assert form._fields.first_at_fault() is setting_field(form, "epochs").control
+    assert acts_of(form).start.text() == "2 problems to fix"
+    assert fields_of(form).first_at_fault() is setting_field(form, "epochs").control

@@ -43,6 +43,9 @@ class KeyValueRow(QWidget):
     """Facts in a row; if room is short the last ones move to the tool tip.
 
     With `columns` they are in columns of equal width, so two rows form a table.
+
+    Attributes:
+        facts: All of them, also those in the tool tip.
     """
 
     def __init__(
@@ -58,15 +61,15 @@ class KeyValueRow(QWidget):
         self._role: Role = role
         self._gap = gap
         self._columns = columns
-        self._facts: tuple[Fact, ...] = ()
+        self.facts: tuple[Fact, ...] = ()
         self._views: list[_FactView] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.set_facts(facts)
 
     def set_facts(self, facts: Sequence[Fact]) -> None:
-        if tuple(facts) == self._facts and self._views:
+        if tuple(facts) == self.facts and self._views:
             return
-        self._facts = tuple(facts)
+        self.facts = tuple(facts)
         while len(self._views) < len(facts):
             self._views.append(_FactView(self._role, self))
         for view, fact in zip(self._views, facts, strict=False):
@@ -79,12 +82,12 @@ class KeyValueRow(QWidget):
         return sum(view.isVisibleTo(self) for view in self._views)
 
     def sizeHint(self) -> QSize:
-        sizes = [view.sizeHint() for view in self._views[: len(self._facts)]]
+        sizes = [view.sizeHint() for view in self._views[: len(self.facts)]]
         width = sum(size.width() + self._gap for size in sizes)
         return QSize(max(width - self._gap, 0), max((size.height() for size in sizes), default=0))
 
     def minimumSizeHint(self) -> QSize:
-        first = self._views[0].sizeHint().width() if self._facts else 0
+        first = self._views[0].sizeHint().width() if self.facts else 0
         return QSize(first, self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -95,7 +98,7 @@ class KeyValueRow(QWidget):
         x = 0
         hidden: list[Fact] = []
         for index, view in enumerate(self._views):
-            if index >= len(self._facts):
+            if index >= len(self.facts):
                 view.hide()
                 continue
             size = view.sizeHint()
@@ -105,6 +108,6 @@ class KeyValueRow(QWidget):
             view.setGeometry(x, 0, size.width(), size.height())
             view.setVisible(fits)
             if not fits:
-                hidden.append(self._facts[index])
+                hidden.append(self.facts[index])
             x += size.width() + self._gap
         self.setToolTip(plain_tip("\n".join(f"{one.caption}: {one.value}" for one in hidden)))

@@ -8,7 +8,7 @@ recreates it in ``changeEvent``, and no widget needs a theme passed in or a sign
 a theme passed through every constructor, lengthens each delegate and paint function for one value
 that is the same everywhere in the process.
 
-Contrasts and distances of these colours are checked by ``tests/widgets/common/test_colours.py``.
+Contrasts and distances of these colours are checked by ``tests/widgets/common/test_theme.py``.
 """
 
 from __future__ import annotations

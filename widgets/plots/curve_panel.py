@@ -64,6 +64,10 @@ class CurvePanel(QWidget):
 
     Ranges and all other *places* on an axis are logarithms if it is logarithmic.
 
+    Attributes:
+        curves: The curves by their keys.
+        marks: The marks at their places on the present axes.
+
     Signals:
         x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
         fitted: The user wants everything in view again.
@@ -117,8 +121,8 @@ class CurvePanel(QWidget):
         self._held = 0
         self._fixed_x: Range | None = None
         self._to_file = False
-        self._curves = PlotCurves()
-        self._known_marks = self._marks = PlotMarks()
+        self.curves = PlotCurves()
+        self._known_marks = self.marks = PlotMarks()
         self._empty_text = "No points yet"
         self._plot = PlotView(show_x, self._paint)
         self._legend = Legend(LEFT_MIN, self)
@@ -170,23 +174,20 @@ class CurvePanel(QWidget):
             with_raw: The raw line is visible behind the smoothed one.
             named: It has name and value at its end and a line in the read-out.
         """
-        self._curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill)
+        self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill)
         if smooth:
             data.set_smoothing(self.smoothing)
         self._curves_changed()
 
     def remove_curve(self, key: str) -> None:
-        if self._curves.pop(key, None) is not None:
+        if self.curves.pop(key, None) is not None:
             self._curves_changed()
 
     def clear(self) -> None:
         """Remove all curves."""
-        if self._curves:
-            self._curves.clear()
+        if self.curves:
+            self.curves.clear()
             self._curves_changed()
-
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self._curves)
 
     def set_marks(
         self,
@@ -217,19 +218,19 @@ class CurvePanel(QWidget):
 
     def lift(self, key: str) -> None:
         """Highlight one curve and draw the others faint; "" for none."""
-        self._curves.asked = key
+        self.curves.asked = key
         self._repaint()
 
     @property
     def smoothing(self) -> float:
-        return self._curves.smoothing
+        return self.curves.smoothing
 
     def set_smoothing(self, weight: float) -> None:
         """Set the smoothing of all curves that allow it, from 0 (none) to below 1."""
-        self._curves.smoothing = min(max(weight, 0.0), 0.999)
-        for curve in self._curves.values():
+        self.curves.smoothing = min(max(weight, 0.0), 0.999)
+        for curve in self.curves.values():
             if curve.smooth:
-                curve.data.set_smoothing(self._curves.smoothing)
+                curve.data.set_smoothing(self.curves.smoothing)
         self.refresh()
 
     # -- Axes
@@ -292,14 +293,14 @@ class CurvePanel(QWidget):
 
     def data_begin(self) -> float:
         """The first place of the first curve; minus infinity without one."""
-        return min((low for low, _ in self._curves.x_ranges(self._places)), default=-math.inf)
+        return min((low for low, _ in self.curves.x_ranges(self._places)), default=-math.inf)
 
     def data_end(self) -> float:
         """The last place of the last curve; infinity without one.
 
         Right of it is room for names.
         """
-        return max((high for _, high in self._curves.x_ranges(self._places)), default=math.inf)
+        return max((high for _, high in self.curves.x_ranges(self._places)), default=math.inf)
 
     def x_range(self) -> Range:
         """The range of x in view."""
@@ -363,7 +364,7 @@ class CurvePanel(QWidget):
 
     def left_out(self) -> str:
         """A sentence about the points that a logarithmic axis cannot show."""
-        return self._curves.left_out(self._places)
+        return self.curves.left_out(self._places)
 
     # -- Export
 
@@ -448,7 +449,7 @@ class CurvePanel(QWidget):
             # A curve may extend beyond what was requested.
             seen = [room for room in self._name_rooms() if room[0] <= high]
             return plot_range.with_names((low, high), seen)
-        ranges = self._curves.x_ranges(self._places)
+        ranges = self.curves.x_ranges(self._places)
         return plot_range.whole(ranges, self._name_rooms(), log=self.log_x)
 
     @Slot()
@@ -473,11 +474,11 @@ class CurvePanel(QWidget):
     @Slot()
     def _redraw(self) -> None:
         places, (x0, x1) = self._places, self.x_range()
-        for curve in self._curves.values():
+        for curve in self.curves.values():
             curve.cut(places, x0, x1, self._width_px())
         shown = plot_range.values(
-            self._curves.early(places, x0),
-            [places.y(threshold.y) for threshold in self._marks.thresholds],
+            self.curves.early(places, x0),
+            [places.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
             log=self._log_y,
             scale=self._scale,
@@ -488,7 +489,7 @@ class CurvePanel(QWidget):
         self.redrawn.emit()
 
     def _put_ticks(self) -> None:
-        if not self._curves.has_points():
+        if not self.curves.has_points():
             self._plot.left.setTicks([[]])
             self._plot.bottom.setTicks([[]])
             return
@@ -519,33 +520,33 @@ class CurvePanel(QWidget):
             self._repaint()
 
     def _place_marks(self) -> None:
-        self._marks = self._known_marks.placed(self._places)
+        self.marks = self._known_marks.placed(self._places)
 
     def _names_ends(self) -> bool:
         """Names that are also in the legend are at the ends only if they have room."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
-        named = [curve.name for curve in self._curves.named()]
+        named = [curve.name for curve in self.curves.named()]
         widest = max((text_width(name, "small_strong") for name in named), default=0)
         return widest < _NAME_SHARE * self._width_px()
 
     def _curves_changed(self) -> None:
-        named = self._curves.named()
+        named = self.curves.named()
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
         self.refresh()
 
     def _name_rooms(self) -> list[tuple[float, float]]:
         """For each name at the end of a curve its x, and its share of the plot's width."""
-        for curve in self._curves.values():
+        for curve in self.curves.values():
             curve.last = curve.data.last()
         rooms = []
-        for curve in self._curves.named() if self._names_ends() else ():
+        for curve in self.curves.named() if self._names_ends() else ():
             if curve.last is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
                 reach = share * (self.data_end() - self.data_begin())
                 end = self._places.x(curve.end(self._axis))
-                rooms.append((self._marks.past_posts(end, reach), share))
+                rooms.append((self.marks.past_posts(end, reach), share))
         return rooms
 
     def _end_text(self, curve: DrawnCurve) -> str:
@@ -582,14 +583,14 @@ class CurvePanel(QWidget):
 
     def _paint_curves(self, painter: QPainter, frame: PlotGeometry) -> None:
         """Paint the curves and all marks."""
-        paint_shades(painter, frame, self._marks.spans)
-        if not self._curves.has_points():
+        paint_shades(painter, frame, self.marks.spans)
+        if not self.curves.has_points():
             painter.setFont(theme.font("small"))
             painter.setPen(theme.current().q("text3"))
             painter.drawText(frame.rect, _IN_LINES, self._empty_text)
             return
-        places, lifted, is_faint = self._places, self._curves.lifted, self._curves.is_faint
-        curves = tuple(self._curves.items())
+        places, lifted, is_faint = self._places, self.curves.lifted, self.curves.is_faint
+        curves = tuple(self.curves.items())
         painter.save()
         # Qt paints a translucent line with many turns six times as fast with a clip.
         painter.setClipRect(frame.rect)
@@ -598,9 +599,9 @@ class CurvePanel(QWidget):
         for key, curve in sorted(curves, key=lambda one: one[0] == lifted):
             curve.paint_line(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
         painter.restore()
-        ends = EndsOf(places, self._names_ends(), lifted, self._end_text, self._marks)
-        crowd = ends.crowd(frame, curves) if self._marks.posts else lambda _rect: 0
-        self._marks.paint(painter, frame, places, crowd)
+        ends = EndsOf(places, self._names_ends(), lifted, self._end_text, self.marks)
+        crowd = ends.crowd(frame, curves) if self.marks.posts else lambda _rect: 0
+        self.marks.paint(painter, frame, places, crowd)
         ends.paint(painter, frame, curves)
         paint_left_out(painter, frame, self.left_out())
 
@@ -614,17 +615,17 @@ class CurvePanel(QWidget):
 
     def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at a place, and the place as text."""
-        curves = self._curves.values()
+        curves = self.curves.values()
         places, alone = self._places, not self._several_runs
         x = places.x_at(place)
         rows, nearest = read_rows(curves, x, frame, places, self._value_text, alone=alone)
         # A span too narrow for its text shows it under the pointer.
         rows += [
             ReadOutRow(theme.current().fill(span.tone), span.text, "")
-            for span in self._marks.spans
+            for span in self.marks.spans
             if span.text and span.x0 <= place <= span.x1
         ]
-        happened = [mark.label for mark in self._marks.on_axis.at(frame, place)]
+        happened = [mark.label for mark in self.marks.on_axis.at(frame, place)]
         happened += lost_near(curves, place, frame, places)
         at = self._x_text
         where = at(x) if at is not None else place_text(self._axis, x, nearest, alone=alone)

@@ -18,7 +18,7 @@ from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
 from tests.widgets.compare.compare_samples import draft, eight, news, three
-from tests.windows import button
+from tests.windows import button, says
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
@@ -134,7 +134,7 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
 def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
     controller.compare(("id0", "id1"))
     controller.see(JobListing(gone=("id1", "id2")))
-    assert "is no longer in the list of jobs" in page._message.text()
+    assert says(page, "is no longer in the list of jobs")
     assert page.ids == ("id0", "id1")
 
 

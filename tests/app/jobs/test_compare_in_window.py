@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
-from tests.app.main.test_window import open_program, places
+from tests.app.main.test_bootstrap import open_program, places
 from tests.fakes import trained
 from tests.windows import button
 from widgets.jobs.actions import job_actions as do

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from PySide6.QtCore import Qt
 
 from backend.base.errors import BackendError
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
+from tests.widgets.jobs.checkpoints.test_checkpoints_tab import cells
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
-from tests.windows import button, the
+from tests.windows import button, says, the
 from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]
@@ -58,7 +60,9 @@ def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
     button(tab, "Keep always").click()
     assert jobs.done == [(RUNS.id, name, True)]
     assert button(tab, "Stop keeping").text() == "Stop keeping"
-    assert page.detail.notes._acts.toPlainText().endswith(f"Always kept: {name}")
+    assert cells(tab, "") == ["kept"]
+    assert says(tab, "and 1 that you chose")
+    assert says(page.detail.notes, f"Always kept: {name}")
     button(tab, "Stop keeping").click()
     assert jobs.done[-1] == (RUNS.id, name, False)
 
@@ -80,6 +84,7 @@ def test_a_checkpoint_that_is_gone_is_told_on_the_page(jobs, page, tab):
 def test_the_file_of_a_checkpoint_is_checked(jobs, tab, fault, refusal, wanted):
     jobs.fault, jobs.refusal = fault, refusal
     button(tab, "Check file").click()
-    assert tab._marks(checkpoint(30)) == wanted
+    assert cells(tab, "") == [wanted]
     said = fault or getattr(refusal, "sentence", "its hash matches")
-    assert said in tab._marks_tip(checkpoint(30))
+    (tip,) = cells(tab, "", Qt.ItemDataRole.ToolTipRole)
+    assert said in tip

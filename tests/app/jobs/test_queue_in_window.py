@@ -9,7 +9,7 @@ from backend.node.system import process_identity
 from backend.records.queue.entry import Cause
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
-from tests.app.main.test_window import open_program, places
+from tests.app.main.test_bootstrap import open_program, places
 from tests.waiting import wait_for
 from tests.windows import button, the
 from widgets.common.banner import Banner

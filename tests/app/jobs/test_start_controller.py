@@ -27,8 +27,9 @@ from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
+from tests.widgets.jobs.preflight.test_preflight_dialog import row_of, rows
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
-from tests.windows import button
+from tests.windows import button, says, texts
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 LEFT = Qt.MouseButton.LeftButton
@@ -53,7 +54,7 @@ class Nodes:
         self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
     ) -> Preflight:
         self.asked.append(tuple(one.node for one in config.placement))
-        return self._found(config)
+        return self.found(config)
 
     def check_again(
         self,
@@ -64,9 +65,9 @@ class Nodes:
         cancelled: Callable[[], bool] = bool,
     ) -> Preflight:
         self.asked.append(tuple(nodes))
-        return self._found(config)
+        return self.found(config)
 
-    def _found(self, config: JobConfig) -> Preflight:
+    def found(self, config: JobConfig) -> Preflight:
         there = {one.node for one in config.placement}
         gpus = {gpu for one in config.placement for gpu in one.gpus}
         wrong = [
@@ -106,7 +107,7 @@ class Requested:
     def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.step(0, 0, "Looking at 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
-        found = self.nodes._found(config)
+        found = self.nodes.found(config)
         if not found.passed:
             raise PreflightFailed(found, config)
         self.started_on.append(config.placement)
@@ -149,8 +150,8 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     finding = unknown_key("gpu12", error)
     controller, requested = made(finding)
     controller.start(requested.request)
-    assert dialog_of(controller)._mendable() == (), "no button accepts it along with others"
-    dialog_of(controller)._rows[finding].button.click()
+    assert not says(dialog_of(controller), "Fix all"), "no button accepts it along with others"
+    row_of(dialog_of(controller), finding).button.click()
     asking = talk_of(controller)._asking.now
     assert asking is not None
     assert asking.page.fingerprint.text() == "SHA256:new"
@@ -174,11 +175,11 @@ def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
     controller.start(requested.request)
     dialog = dialog_of(controller)
     assert requested.refused == []
-    assert list(dialog._rows) == [MPI, AGENT]
-    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    assert [one.finding for one in rows(dialog)] == [MPI, AGENT]
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
     assert requested.nodes.asked == [("gpu12",)], "the other node was not touched"
-    assert list(dialog._rows) == [AGENT]
-    qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
+    assert [one.finding for one in rows(dialog)] == [AGENT]
+    qtbot.mouseClick(row_of(dialog, AGENT).button, LEFT)
     assert requested.began == []
     qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
     assert requested.began == [CREATED]
@@ -193,8 +194,8 @@ def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> 
     controller, requested = made(MPI, torch, AGENT)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._rows[torch].button, LEFT)
-    assert list(dialog._rows) == [AGENT]
+    qtbot.mouseClick(row_of(dialog, torch).button, LEFT)
+    assert [one.finding for one in rows(dialog)] == [AGENT]
     assert requested.nodes.repaired == [(torch, MPI)]
 
 
@@ -206,7 +207,7 @@ def test_how_far_a_set_up_is_stands_in_the_row(
     dialog = dialog_of(controller)
     told: list[tuple[PreflightFinding, str]] = []
     monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": told.append((some[0], step)))
-    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
     assert told == [(MPI, ""), (MPI, "Horovod…")]
 
 
@@ -216,9 +217,9 @@ def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
     controller, requested = made(BUSY)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
-    assert dialog._start.text() == "Start on 15 GPUs"
-    qtbot.mouseClick(dialog._start, LEFT)
+    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT)
+    assert "Start on 15 GPUs" in texts(dialog)
+    qtbot.mouseClick(button(dialog, "Start on 15 GPUs"), LEFT)
     (placement,) = requested.started_on
     assert [len(one.gpus) for one in placement] == [8, 7]
 
@@ -238,7 +239,7 @@ def test_what_cannot_be_mended_says_so_and_the_rest_is_looked_at(made: Make, qtb
     controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT)
-    assert list(dialog._rows) == [AGENT]
+    assert [one.finding for one in rows(dialog)] == [AGENT]
     assert requested.nodes.asked == [("gpu12",)]
 
 
@@ -246,11 +247,11 @@ def test_a_fault_that_comes_after_the_look_is_shown_too(made: Make, qtbot: QtBot
     controller, requested = made(MPI)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
     requested.nodes.wrong.append(AGENT)
     qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
     assert requested.began == []
-    assert list(dialog._rows) == [AGENT]
+    assert [one.finding for one in rows(dialog)] == [AGENT]
 
 
 def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) -> None:
@@ -266,12 +267,12 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
     assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
+    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT)
     qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
     ((job_id, placement),) = tried
     assert job_id == "a"
     assert [one.slots for one in placement] == [8, 7]
-    assert dialog._trial_words.text() == samples.SOUND.sentence
+    assert samples.SOUND.sentence in texts(dialog)
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
@@ -296,14 +297,14 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     assert asked is not None
     qtbot.mouseClick(button(asked, "Install"), LEFT)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
-    assert dialog._trial_words.text() == samples.SOUND.sentence
+    assert samples.SOUND.sentence in texts(dialog)
     assert not button(dialog, "Install …").isVisible()
 
 
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
     controller, requested = made()
     controller.check(requested.request, JOB)
-    assert dialog_of(controller)._title.text() == "This job can start"
+    assert "This job can start" in texts(dialog_of(controller))
     assert requested.nodes.asked == [("gpu09", "gpu12")]
 
 

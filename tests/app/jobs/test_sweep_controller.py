@@ -20,7 +20,7 @@ from tests.backend.services.sweeps.test_sweep_service import (
 )
 from tests.integration.tiny import raw_job
 from tests.job_views import changed
-from tests.windows import on_screen, setting_field
+from tests.windows import acts_of, on_screen, setting_field, side_of
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -51,7 +51,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
         controller.queue(DRAFT)
     assert controller.heard == ["Queued 6 jobs"]
     assert waiting(services) == SIX
-    assert form._start_button.text() != "Checking…"
+    assert acts_of(form).start.text() != "Checking…"
 
     # They have trained, and their checkpoints say how well.
     reached = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
@@ -96,10 +96,10 @@ def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
     controller.queue(DRAFT)
     (sentence,) = controller.heard
     assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
-    assert form._refusal.text() == sentence
+    assert side_of(form).refusal.text() == sentence
     assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.taken):
-        form._take_back.click()
+        acts_of(form).take_back.click()
     assert services.jobs.queries.list() == ()
     assert controller.heard[-1] == "Moved 3 jobs to the trash"
-    assert not form._take_back.isVisible()
+    assert not acts_of(form).take_back.isVisible()

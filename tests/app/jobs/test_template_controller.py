@@ -17,13 +17,12 @@ from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
-from tests.windows import button, elapse, setting_field, the
+from tests.windows import acts_of, all_fields, button, elapse, setting_field, side_of, texts, the
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import Field, LineEdit, SearchField
 from widgets.jobs.form import form_side
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.form_side import FormSide
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import LoadDialog
@@ -84,7 +83,7 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     elapse(form)
     assert form.draft().raw["epochs"] == 7
     assert form.draft().raw["name"] == "tiny 1", "its name is its own"
-    qtbot.mouseClick(form._start_button, LEFT)
+    qtbot.mouseClick(acts_of(form).start, LEFT)
     assert len(started) == 1
 
 
@@ -190,12 +189,12 @@ def test_a_damaged_template_is_one_sentence_beside_start_and_changes_nothing(for
     form.show_draft(JobDraft(raw_job(1)))
     before = form.draft()
     form.controller.templates.load("night")
-    assert "line 1: invalid value" in form._refusal.text()
-    assert form._refusal.isVisible()
+    assert "line 1: invalid value" in side_of(form).refusal.text()
+    assert side_of(form).refusal.isVisible()
     assert form.draft() == before
     (services.data_root.templates / "odd.toml").write_text("[sweep]\naxes = 3\n")
     form.controller.templates.load("odd")
-    assert form._refusal.text().startswith("sweep.axes: names no field.")
+    assert side_of(form).refusal.text().startswith("sweep.axes: names no field.")
 
 
 def test_templates_are_renamed_and_removed_where_they_are_listed(form, services, qtbot):
@@ -253,19 +252,18 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
 def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
-    assert the(FormSide, form)._changed_head.text() == "Same settings as “digits 3”"
+    assert "Same settings as “digits 3”" in texts(side_of(form))
     for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
         setting_field(form, path).control.setText(typed)
     elapse(form)
-    assert the(FormSide, form)._changed_head.text() == "Differs from “digits 3”"
+    assert "Differs from “digits 3”" in texts(side_of(form))
     rows = [
-        the(FormSide, form)._changes.itemAt(n).layout()
-        for n in range(the(FormSide, form)._changes.count())
+        side_of(form)._changes.itemAt(n).layout() for n in range(side_of(form)._changes.count())
     ]
     words = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
     assert words == [("Epochs", "4 → 9"), ("Learning rate", "0.05 → 0.1")]
     form.controller.new_job()
-    assert the(FormSide, form)._differences.isHidden()
+    assert side_of(form)._differences.isHidden()
 
 
 def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
@@ -283,12 +281,12 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     again = form.draft()
     assert (again.axes, again.draws, again.seed) == ((axis,), 4, 9)
     elapse(form)
-    assert form._start_button.text() == "Queue 4 jobs"
-    form._start_button.click()
+    assert acts_of(form).start.text() == "Queue 4 jobs"
+    acts_of(form).start.click()
     assert len(services.queue.read().places) == 4
     path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
     form.controller.open_job_file(path)
-    assert "sweep.random: must be a whole number, not text." in form._refusal.text()
+    assert "sweep.random: must be a whole number, not text." in side_of(form).refusal.text()
 
 
 def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
@@ -298,13 +296,13 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     card._draws.control.setText("many")
     elapse(form)
     assert card._draws.error() == "Jobs must be 1 to 200, not 0."
-    assert not form._start_button.isEnabled()
+    assert not acts_of(form).start.isEnabled()
     card._draws.control.setText("9")
     form._request_check()
     assert "these values give only 2 different ones" in setting_field(form, "optimizer.lr").error()
     the(SegmentedControl, card)._group.button(0).click()
     form._request_check()
-    assert form._start_button.text() == "Queue 2 jobs"
+    assert acts_of(form).start.text() == "Queue 2 jobs"
     assert form.draft().draws is None
 
 
@@ -329,7 +327,7 @@ def test_every_term_of_the_form_is_explained_in_the_help(form):
     for table, known in OPTIONS.items():
         for name in known:
             setting_field(form, f"{table}.name").control.choose(name)
-            for path, field in form._fields._fields.items():
+            for path, field in all_fields(form).items():
                 term = SETTINGS[path].term
                 assert path == "name" or term, f"{path} is not explained"
                 if term:

@@ -10,7 +10,7 @@ from backend.services.context.container import open_services
 from tests.asks import menu_of
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import button, on_screen, the, window, windows
+from tests.windows import button, on_screen, says, the, window, windows
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
@@ -94,7 +94,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
     fill(services, ids[0])
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
     dialog = window(TrashDialog)
-    assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
+    assert says(dialog, "5.0\u00a0MB with logs, curves and checkpoints.")
     button(dialog, "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert the(Label, toast).text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."

@@ -8,8 +8,9 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import the
+from tests.windows import named, the
 from widgets.common.buttons import SegmentedControl
+from widgets.common.fields import ComboBox
 from widgets.common.page_stack import Stack
 from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
@@ -70,7 +71,7 @@ def service(page, immediately):
 def test_the_layers_and_their_graph_reach_the_tab(service, detail):
     detail.layers_requested.emit(TRIAL)
     assert service.asked == [("net@1", "digits", "digits")]
-    view = detail._trial.layers
+    view = detail.results.layers
     assert view._model.rows == LAYERS.layers
     assert list(view.graph._nodes) == ["head"]
 
@@ -78,7 +79,7 @@ def test_the_layers_and_their_graph_reach_the_tab(service, detail):
 def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
     service.places = BackendError("Graphviz could not lay the graph out.", "Use the table.")
     detail.layers_requested.emit(TRIAL)
-    view = detail._trial.layers
+    view = detail.results.layers
     assert view._model.rows == LAYERS.layers
     the(SegmentedControl, view).choose("graph")
     view._choose("graph")
@@ -98,11 +99,11 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
 def opened(service, detail):
     """The tab with layers, and a dataset and a loader chosen."""
     detail.show_companions(("digits",), ("digits",))
-    for box in (detail._dataset_box, detail._loader_box):
+    for box in (named(ComboBox, detail, "Dataset"), named(ComboBox, detail, "Loader")):
         box.choose("digits")
     detail.layers_requested.emit(TRIAL)
     service.asked.clear()
-    return detail._trial.layers
+    return detail.results.layers
 
 
 def choose(view, key):

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 import torch
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QTableView
+from PySide6.QtWidgets import QFileDialog, QListView, QTableView
 
 from app.library import library_controller
 from app.library.library_controller import LibraryController
@@ -18,8 +18,8 @@ from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import Immediately
-from tests.windows import button, the, window, windows
-from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from tests.windows import button, elapse, line_of, open_tab, says, texts, the, window, windows
+from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.cards import EmptyState
 from widgets.common.fields import TextBox
 from widgets.common.task_status import TaskStatus
@@ -72,7 +72,7 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     qtbot.addWidget(dialog)
     told = []
     controller.offered.connect(lambda offer: told.append((offer.text, offer.button, offer.act)))
-    dialog._request()
+    button(dialog, "Import").click()
     assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
@@ -90,16 +90,17 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
     dialog = window(ImportDialog)
-    dialog._source.setText(str(pictures))
-    assert "version 2" in dialog._name_field._below.text()
-    dialog._request()
+    line_of(dialog, "From").setText(str(pictures))
+    elapse(dialog)
+    assert says(dialog, "version 2")
+    button(dialog, "Import").click()
     assert [item.version for item in controller.items(Kind.DATASET)] == [2, 1]
 
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
     controller.drop(tmp_path / "nothing-here")
     dialog = window(ImportDialog)
-    dialog._request()
+    button(dialog, "Import").click()
     assert the(TaskStatus, dialog).message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
@@ -113,7 +114,7 @@ def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
     button(window(ImportDialog), "Import").click()
     page = pages[Kind.MODEL]
     page.show()
-    assert the(SourceView, page.detail)._model.stringList() == ["bks_model.py"]
+    assert the(QListView, the(SourceView, page.detail)).model().stringList() == ["bks_model.py"]
     assert the(TextBox, the(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
 
 
@@ -145,9 +146,9 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     card = the(ChangesCard, detail.versions)
     assert card._title.text() == "", "nobody looks at it yet"
     the(UnderlinedTabs, detail).choose("versions")
-    detail._tab_chosen("versions")
-    assert card._title.text() == "Changes from @ 2 to @ 3"
-    assert card._files.text() == "1 file changed: bks_model.py"
+    open_tab(detail, "versions")
+    assert "Changes from @ 2 to @ 3" in texts(card)
+    assert "1 file changed: bks_model.py" in texts(card)
     assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
     the(QTableView, detail.versions).selectRow(1)
     assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
@@ -218,11 +219,12 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     page = pages[Kind.DATASET]
     monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
     page.show()
-    page.detail._trial.questions[0].import_requested.emit()
+    page.detail.results.questions[0].import_requested.emit()
     dialog = window(ImportDialog)
-    dialog._source.setText(str(tmp_path / "bks_dataset.py"))
-    dialog._name.setText("reader")
-    dialog._request()
+    line_of(dialog, "From").setText(str(tmp_path / "bks_dataset.py"))
+    elapse(dialog)
+    line_of(dialog, "Name").setText("reader")
+    button(dialog, "Import").click()
     assert asked_for == [("pictures@1", "reader")]
 
 
@@ -239,9 +241,10 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     button(window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
         offers[-1][1]()
-        window(ImportDialog)._source.setText(str(tmp_path / source))
-        window(ImportDialog)._name.setText("mine")
-        window(ImportDialog)._request()
+        line_of(window(ImportDialog), "From").setText(str(tmp_path / source))
+        elapse(window(ImportDialog))
+        line_of(window(ImportDialog), "Name").setText("mine")
+        button(window(ImportDialog), "Import").click()
     assert [button for button, _ in offers] == [
         "Import its loader…",
         "Import a model…",
@@ -271,7 +274,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     controller.new_job_requested.connect(requested.append)
     controller.drop(project)
     dialog = window(ImportDialog)
-    dialog._request()
+    button(dialog, "Import").click()
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
     assert [offer[:2] for offer in offers] == [
         (
@@ -328,7 +331,7 @@ def test_code_without_data_asks_for_the_data_next(controller, project):
     button(window(ImportDialog), "Import").click()
     assert offers[-1][1] == "Import its data…"
     offers[-1][2]()
-    assert window(ImportDialog)._name.text() == "plankton"
+    assert "plankton" in texts(window(ImportDialog))
     window(ImportDialog).reject()
 
 
@@ -339,7 +342,7 @@ def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
-    dialog._choose_folder()
+    button(dialog, "Folder…").click()
     assert the(SegmentedControl, dialog).key() == "all"
     assert button(dialog, "Import").isEnabled()
     dialog.reject()
@@ -349,8 +352,8 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     pages[Kind.DATASET].import_requested.emit("")
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
-    dialog._source.setText("~no-such-user/plankton")
-    dialog._ask()
+    line_of(dialog, "From").setText("~no-such-user/plankton")
+    elapse(dialog)
     qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (
         the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
@@ -367,7 +370,7 @@ def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
-    dialog._choose_folder()
+    button(dialog, "Folder…").click()
     assert the(SegmentedControl, dialog).key() == "loader"
     dialog.reject()
 
@@ -382,7 +385,7 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
     monkeypatch.setattr(library, "import_project", fail)
     controller.drop(project)
     dialog = window(ImportDialog)
-    dialog._request()
+    button(dialog, "Import").click()
     assert the(TaskStatus, dialog).message.text() == (
         "The loader cannot be imported: it went away. The dataset stays."
     )
@@ -508,9 +511,9 @@ def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
     with monkeypatch.context() as patch:
         patch.setattr(library, "list", gone)
         controller.refresh()
-    assert page._right.currentWidget() is page._unread
+    assert says(page, "The models cannot be read")
     page.refresh_requested.emit()
-    assert page._right.currentWidget() is page._empty
+    assert says(page, "No models yet")
 
 
 def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
@@ -529,7 +532,7 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
     assert not button(view, "Remove added files").isHidden()
     assert "cache.pt" in button(view, "Remove added files").toolTip()
     button(view, "Remove added files").click()
-    assert view._model.stringList() == ["bks_model.py"]
+    assert the(QListView, view).model().stringList() == ["bks_model.py"]
     assert button(view, "Remove added files").isHidden()
     assert library.added_files(Kind.MODEL, "net") == ()
 
@@ -549,11 +552,8 @@ def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
     controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
-    (button,) = [
-        one for one in the(PreviewBanner, detail).findChildren(Button) if not one.isHidden()
-    ]
-    assert (button.text(), the(PreviewBanner, detail)._text.text()) == ("Install Pillow", "")
-    button.click()
+    assert "Long." not in texts(the(PreviewBanner, detail))
+    button(the(PreviewBanner, detail), "Install Pillow").click()
     assert asked == (["Pillow", "again"] if works else ["Pillow"])
     if not works:
         assert "no network" in the(PreviewBanner, detail).accessibleName()

@@ -8,9 +8,10 @@ from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
-from tests.windows import the
+from tests.windows import named, the
 from widgets.common import formats
 from widgets.common.banner import Banner
+from widgets.common.fields import ComboBox
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.sample_grid import SampleGrid
@@ -119,7 +120,7 @@ def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
 
 
 def test_without_a_loader_a_scan_asks_for_one(detail, scans):
-    detail._loader_box.choose("")
+    named(ComboBox, detail, "Loader").choose("")
     detail.results.scan.scan_requested.emit()
     assert scans.asked == []
     assert not the(Banner, detail.results.scan).isHidden()

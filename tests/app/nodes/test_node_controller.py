@@ -17,7 +17,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
-from tests.windows import button, the, window
+from tests.windows import button, field_of, owned, says, texts, the, window, windows
 from widgets.common.fields import Field, LineEdit
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.node_actions import FORGET, GIVE_WAY
@@ -89,12 +89,9 @@ def pasts():
 
 
 @pytest.fixture
-def controller(cluster, woken, pasts, immediately, qtbot):
-    page = NodesPage()
-    qtbot.addWidget(page)
-
-    def set_up(names, on_change, cancelled, options):
-        on_change(DONE)
+def nodes(pasts):
+    """The nodes of the services, whose answers a test replaces."""
+    silent = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
 
     def read_pasts(name):
         pasts.append(name)
@@ -103,19 +100,27 @@ def controller(cluster, woken, pasts, immediately, qtbot):
     def read_over_ssh(entry):
         raise Unreachable(f"{entry.name} does not answer.")
 
-    silent = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
-    far = (silent,)
-    services = SimpleNamespace(
-        cluster=cluster,
-        nodes=SimpleNamespace(
-            reading=lambda: reading("this-computer"),
-            remote=lambda: far,
-            past=read_pasts,
-            orphans=lambda name: (),
-            reading_over_ssh=read_over_ssh,
-        ),
-        set_up=SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11"),
+    return SimpleNamespace(
+        reading=lambda: reading("this-computer"),
+        remote=lambda: (silent,),
+        past=read_pasts,
+        orphans=lambda name: (),
+        reading_over_ssh=read_over_ssh,
     )
+
+
+@pytest.fixture
+def page(qtbot):
+    return owned(qtbot, NodesPage())
+
+
+@pytest.fixture
+def controller(cluster, nodes, woken, immediately, page):
+    def set_up(names, on_change, cancelled, options):
+        on_change(DONE)
+
+    set_ups = SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11")
+    services = SimpleNamespace(cluster=cluster, nodes=nodes, set_up=set_ups)
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made
     made.stop()
@@ -128,15 +133,16 @@ def dialog(controller, qtbot):
     return window(AddNodeDialog)
 
 
-def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
+def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
+    dialog, cluster, immediately, qtbot
+):
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert the(TrustPage, dialog).fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
-    told = controller._runner.heard
     dialog.trusted.emit(KEY)
-    assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
-    assert controller._adding is None
+    assert (cluster.trusted, immediately.heard) == ([KEY], ["Added gpu13."])
+    assert not windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
     qtbot.addWidget(window(SetUpDialog))
     assert window(SetUpDialog).chosen == "gpu13"
@@ -183,18 +189,18 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = the(PassphrasePage, dialog)
     assert not page.keep.isEnabled()
-    assert page._why_not.text() == "This computer has no system keyring."
+    assert "This computer has no system keyring." in texts(page)
     dialog.show_keyring("")
     assert page.keep.isEnabled()
-    assert page._why_not.isHidden()
+    assert not says(page, "has no system keyring")
 
 
-def test_forget_passphrase_says_what_it_did(controller, cluster):
-    told = controller._runner.heard
-    controller._page.node_actions.ask(FORGET, "gpu7")
+@pytest.mark.usefixtures("controller")
+def test_forget_passphrase_says_what_it_did(page, cluster, immediately):
+    page.node_actions.ask(FORGET, "gpu7")
     cluster.kept.append("/key")
-    controller._page.node_actions.ask(FORGET, "gpu7")
-    assert told == [
+    page.node_actions.ask(FORGET, "gpu7")
+    assert immediately.heard == [
         "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
     ]
@@ -221,14 +227,14 @@ def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluste
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
     cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert dialog._fields["host"].error() == "Nobody answers at 10.0.4.23. Is it on?"
+    assert field_of(dialog, "Host").error() == "Nobody answers at 10.0.4.23. Is it on?"
     assert dialog.isVisible()
 
 
-def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(controller, dialog, cluster):
+def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(dialog, cluster):
     dialog.close()
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY)]
-    controller._request_add(NodeRequest(ADDRESS, "gpu13"))
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert cluster.answers, "nothing was asked of the node"
 
 
@@ -253,36 +259,36 @@ def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, wok
     ],
 )
 def test_only_silence_decides_which_agent_is_started(
-    controller, woken, presence, silent_s, is_woken
+    controller, nodes, woken, presence, silent_s, is_woken
 ):
     # A node that was taken out of service may lead a run that has to be closed.
     one = replace(state("gpu7"), presence=presence, silent_s=silent_s)
-    controller._services.nodes.remote = lambda: (one,)
+    nodes.remote = lambda: (one,)
     controller.refresh()
     assert woken == (["gpu7"] if is_woken else [])
 
 
-def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
+def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller, nodes):
     told, hot = [], []
     controller.listed.connect(told.append)
     for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
         here = reading("this-computer", count=1)
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
         now = replace(here, heartbeat=beat, gpus=gpus)
-        controller._services.nodes.reading = lambda now=now: now
+        nodes.reading = lambda now=now: now
         controller.refresh()
         hot.append(any("hot" in one.sentence for one in told[-1][0].health))
     assert hot == [False, True, True, True, False]
 
 
-def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
+def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller, nodes):
     told, words = [], []
     controller.listed.connect(told.append)
     # Beats, and for how long the last one was missed when it was looked at.
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
         now = replace(state("gpu7"), silent_s=silent_s)
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
-        controller._services.nodes.remote = lambda now=now: (now,)
+        nodes.remote = lambda now=now: (now,)
         controller.refresh()
         words.append([one.words for one in told[-1][1].health])
     late = ["No heartbeat"]
@@ -290,32 +296,31 @@ def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
 
 
 def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_computer(
-    controller, qtbot
+    controller, nodes, page
 ):
-    page, services = controller._page, controller._services.nodes
     page.show()
 
     def far():
         raise BackendError("The nodes in /lab cannot be read: Input/output error.", "Is it there?")
 
-    there, services.remote = services.remote, far
+    there, nodes.remote = nodes.remote, far
     told = []
     controller.listed.connect(told.append)
     controller.start()
-    assert (page._reading.isVisible(), page.detail.isVisible()) == (True, False)
-    sentence = page._reading._sentence.text()
-    assert sentence == "The nodes in /lab cannot be read: Input/output error. Is it there?"
+    assert not page.detail.isVisible()
+    assert says(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")
     # A job can be started here all the same.
     assert [one.name for one in told[-1]] == ["this-computer"]
-    services.remote = there
+    nodes.remote = there
     controller.refresh()
     assert page.rack.isVisible()
-    services.remote = far
+    nodes.remote = far
     controller.refresh()
-    assert (page.rack.isVisible(), page._failure.isVisible()) == (True, True)
-    services.remote = there
+    assert page.rack.isVisible()
+    assert says(page, "cannot be read")
+    nodes.remote = there
     controller.refresh()
-    assert not page._failure.isVisible()
+    assert not says(page, "cannot be read")
 
 
 def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
@@ -327,13 +332,14 @@ def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(cont
     assert pasts == ["gpu7"]
 
 
-def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held(controller):
+def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held(
+    controller, nodes, page
+):
     seen_s = time.time() - 3600
-    services, page = controller._services.nodes, controller._page
     names = [f"gpu{number}" for number in range(12)]
     far = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
-    services.remote = lambda: far
-    services.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
+    nodes.remote = lambda: far
+    nodes.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
     controller.refresh()
     controller.watch(("gpu0",))
     controller.refresh()

@@ -14,10 +14,11 @@ from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
-from tests.windows import button, the, window
+from tests.windows import button, the, window, windows
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.host_key_pages import KeyPlate
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 from widgets.nodes.provisioning.step_list import SetUpView
 
 OWN = SetUpOptions(system_mpi=True)
@@ -92,13 +93,13 @@ def controller(set_ups, cluster, immediately, qtbot):
 def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, set_ups):
     controller.set_up("gpu3")
     assert set_ups.begun == [(("gpu3",), SetUpOptions())]
-    assert controller._choosing.now is None
+    assert not windows(SetUpAgainDialog)
 
 
 def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, set_ups):
     controller.set_up_added("gpu3", OWN)
     assert set_ups.begun == []
-    dialog = controller._choosing.now
+    dialog = window(SetUpAgainDialog)
     assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.below(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up").click()
@@ -107,14 +108,14 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
 
 def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(controller, set_ups):
     controller.set_up("gpu1")
-    dialog = controller._choosing.now
+    dialog = window(SetUpAgainDialog)
     assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
     button(dialog, "All").click()
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up 3 nodes").click()
     # Nodes whose key opens more keep that, until the switch is set.
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), replace(OWN, limits_key=False))]
-    assert controller._choosing.now is None
+    assert not windows(SetUpAgainDialog)
 
 
 def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
@@ -126,14 +127,14 @@ def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
 def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
     controller.set_up("gpu3")
     window(SetUpDialog).choices_requested.emit("gpu3")
-    assert controller._choosing.now.ticked() == ("gpu3",)
+    assert window(SetUpAgainDialog).ticked() == ("gpu3",)
     assert len(set_ups.begun) == 1
 
 
 def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", OWN)
-    dialog = controller._choosing.now
+    dialog = window(SetUpAgainDialog)
     cluster.entries = (node("gpu3", ready=False),)
     button(dialog, "Refresh").click()
     assert cluster.looked_at == ["gpu3"]
@@ -148,20 +149,19 @@ def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
     assert [set_ups.asked[name](name) for name in ("gpu1", "gpu2")] == [False, True]
 
 
-def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, set_ups):
+def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(
+    controller, set_ups, immediately
+):
     set_ups.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
-    told = controller._runner.heard
     controller.set_up("gpu3")
-    assert told == ["The cluster's key is damaged. Set up again."]
-    assert controller._dialog.chosen == ""
-    assert not controller._dialog.isVisible()
+    assert immediately.heard == ["The cluster's key is damaged. Set up again."]
+    assert not windows(SetUpDialog)
 
 
-def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
-    told = controller._runner.heard
+def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster, immediately):
     cluster.entries = ()
     controller.set_up("gpu3")
-    assert told == ["gpu3 is no longer in the list of nodes."]
+    assert immediately.heard == ["gpu3 is no longer in the list of nodes."]
 
 
 def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
@@ -199,21 +199,22 @@ def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_u
     assert plate.changed.isVisible()
     assert not plate.trust.isVisible()
     plate.changed.default.click()
-    assert not controller._dialog.isVisible()
+    assert not windows(SetUpDialog)
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
 
 
-def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, set_ups, cluster):
+def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(
+    controller, set_ups, cluster, immediately
+):
     """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""
     unknown = HostKeyUnknown("gpu1 shows a key.", "Compare it.", KEY)
     set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
     set_ups.refusal.__cause__ = unknown
-    told = controller._runner.heard
     controller.set_up("gpu1")
-    dialog = controller._choosing.now
+    dialog = window(SetUpAgainDialog)
     button(dialog, "All").click()
     button(dialog, "Set up 3 nodes").click()
-    assert (told, set_ups.begun) == ([], [])
+    assert (immediately.heard, set_ups.begun) == ([], [])
     assert window(SetUpDialog).chosen == "gpu1"
     set_ups.refusal = None
     the(KeyPlate, window(SetUpDialog)).trust.trust.click()
@@ -236,7 +237,7 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", OWN)
-    dialog = controller._choosing.now
+    dialog = window(SetUpAgainDialog)
     button(dialog, "Refresh").click()
     assert the(KeyPlate, dialog).trust.isVisible()
     the(KeyPlate, dialog).trust.trust.click()
@@ -248,5 +249,5 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     button(dialog, "Refresh").click()
     assert the(KeyPlate, dialog).changed.isVisible()
     the(KeyPlate, dialog).changed.default.click()
-    assert controller._choosing.now is None
+    assert not windows(SetUpAgainDialog)
     assert cluster.trusted == [KEY]

@@ -11,7 +11,6 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QAbstractButton, QDialog, QListView, QSystemTrayIcon
 from pytestqt.qtbot import QtBot
 
-from app.main.bootstrap import Program
 from app.notifications.notification_rules import Notice
 from app.notifications.notification_store import NotificationStore
 from app.runtime.paths import notices_file, settings_file
@@ -21,9 +20,9 @@ from backend.base.errors import BackendError
 from backend.records.bundles.job_archive import SUFFIX
 from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
-from tests.programs import end
+from tests.programs import opened, services_of
 from tests.widgets import drags
-from tests.windows import button, the
+from tests.windows import button, label_of, line_of, pick, says, texts, the
 from widgets.common import formats, theme
 from widgets.common.fields import ComboBox, LineEdit, SearchField
 from widgets.common.key_value_row import KeyValueRow
@@ -33,7 +32,9 @@ from widgets.common.theme_manager import ThemeChoice
 from widgets.common.ui_scale import scale_for
 from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
+from widgets.shell.help_page import HelpPage
 from widgets.shell.overlay import RECORD_ROLE
+from widgets.shell.settings_page import SettingsPage
 from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.shortcuts import KEYS
 from widgets.shell.verify_section import RepairDialog
@@ -45,13 +46,9 @@ def program(qapp, request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("frame")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
-        program._themes.choose(ThemeChoice.LIGHT)
-        program.show()
-        QtBot(request).waitUntil(lambda: program._node_names != ())
-        yield program
-        program.window.close()
-        end(program)
+        places = folder / "root", folder / "catalogue.sqlite"
+        with opened(qapp, QtBot(request), *places) as program:
+            yield program
 
 
 @pytest.fixture
@@ -95,15 +92,14 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
 
 def test_what_nothing_is_called_is_said(qtbot, program):
     palette = type_into_palette(qtbot, program, "qqqq <b>")
-    qtbot.waitUntil(palette._nothing.isVisible)
-    assert palette._nothing.text() == "No match for “qqqq <b>”."
-    assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
+    qtbot.waitUntil(lambda: "No match for “qqqq <b>”." in texts(palette))
+    assert label_of(palette, "No match for “qqqq <b>”.").textFormat() is Qt.TextFormat.PlainText
 
 
 @pytest.mark.usefixtures("look")
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
-    page = program._pages.settings
+    page = the(SettingsPage, program.window)
     assert program.window.place == "settings"
     page.theme.chosen.emit("dark")
     assert theme.current().name == "dark"
@@ -121,8 +117,8 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
 
 def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, program):
     program.frame.open_settings()
-    page = program._pages.settings.verify
-    left = program._services.data_root.jobs / "copy" / "notes.txt"
+    page = the(SettingsPage, program.window).verify
+    left = services_of(program).data_root.jobs / "copy" / "notes.txt"
     left.parent.mkdir(parents=True)
     left.write_text("a note")
     qtbot.mouseClick(page.check, Qt.MouseButton.LeftButton)
@@ -135,17 +131,15 @@ def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, 
     dialog.requested.emit()
     dialog.accept()
     qtbot.waitUntil(lambda: "No findings." in page.status.message.text())
-    moved = program._services.data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
+    moved = services_of(program).data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
     assert [path.read_text() for path in moved] == ["a note"]
 
 
 def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):
-    page = program._pages.settings
+    page = the(SettingsPage, program.window)
     program.frame.check()
-    qtbot.waitUntil(lambda: page._checks.count() > 3)
-    texts = {label.text() for label in page.findChildren(Label)}
-    assert str(program._services.catalogue.path) in texts
-    assert os.fspath(program._data_root) in texts
+    qtbot.waitUntil(lambda: str(services_of(program).catalogue.path) in texts(page))
+    assert os.fspath(services_of(program).data_root.path) in texts(page)
 
 
 def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, program):
@@ -160,13 +154,15 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
     assert notices.isVisible()
-    assert notices._model.index(0, 0).data(RECORD_ROLE).is_new
+    assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.place == "nodes"
     qtbot.waitUntil(lambda: NotificationStore(kept).unread == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
-    assert program._pages.settings.notices._tray.isHidden() is tray
+    program.frame.open_settings()
+    page = the(SettingsPage, program.window)
+    assert says(page.notices, "This desktop has no tray") is not tray
 
 
 def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
@@ -190,9 +186,9 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
     with qtbot.waitActive(program.window):
         program.window.activateWindow()
     qtbot.keyClick(program.window, Qt.Key.Key_F1)
-    page = program._pages.help
+    page = the(HelpPage, program.window)
     assert program.window.place == "help"
-    qtbot.waitUntil(lambda: page._model.rowCount() == len(TOPICS))
+    qtbot.waitUntil(lambda: the(QListView, page).model().rowCount() == len(TOPICS))
     assert the(RichText, page).document().firstBlock().text().startswith("Train your own model")
     the(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
     assert the(RichText, page).document().firstBlock().text() == "Add your first node"
@@ -201,18 +197,18 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
 def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
     palette = type_into_palette(qtbot, program, "what the words")
     qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
-    page = program._pages.help
+    page = the(HelpPage, program.window)
     qtbot.waitUntil(lambda: the(QListView, page).currentIndex().data() == "What the words mean")
 
 
 def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
     program.frame.open_help("terms.md")
-    page = program._pages.help
-    qtbot.waitUntil(lambda: page._model.rowCount() > 0)
+    page = the(HelpPage, program.window)
+    qtbot.waitUntil(lambda: the(QListView, page).model().rowCount() > 0)
     qtbot.keyClicks(the(SearchField, page), "allreduce")
     qtbot.waitUntil(lambda: the(RichText, page).textCursor().selectedText() == "allreduce")
     the(SearchField, page).setText("zeppelin")
-    qtbot.waitUntil(lambda: page._nothing.text() == "No match on this page for “zeppelin”.")
+    qtbot.waitUntil(lambda: "No match on this page for “zeppelin”." in texts(page))
 
 
 def test_each_page_for_users_is_in_the_help():
@@ -264,7 +260,10 @@ def test_a_zip_that_is_dropped_asks_what_it_is_with_its_guess_and_its_name(
     drags.drop(program.window, drags.file(path))
     assert program.window.drop_sheet.isHidden()
     dialog = dialog_of(ImportDialog)
-    assert (dialog._source.text(), dialog._name.text()) == (str(path), "plankton")
+    assert (line_of(dialog, "From").text(), line_of(dialog, "Name").text()) == (
+        str(path),
+        "plankton",
+    )
 
 
 def test_a_job_file_that_is_dropped_becomes_a_new_job(qtbot, program, tmp_path):
@@ -311,32 +310,30 @@ def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, 
 
 @pytest.mark.usefixtures("look")
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
-    page = program._pages.settings
+    page = the(SettingsPage, program.window)
     node = program.nodes.detail
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node)._facts))
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).facts))
 
     def left():
-        return next(fact.value for fact in the(KeyValueRow, node)._facts if "free" in fact.value)
+        return next(fact.value for fact in the(KeyValueRow, node).facts if "free" in fact.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in left()
     for control, key in controls:
-        control.choose(key)
-        control.chosen.emit(key)
+        pick(control, key)
     assert formats.units() == formats.Units("binary", "fahrenheit", "12")
     assert "iB free" in left(), "what stands there already is written anew"
     program._keeping.save()
     assert Settings(settings_file()).preferences.units == formats.units()
     for control, _ in controls:
-        control.choose(control._keys[0])
-        control.chosen.emit(control._keys[0])
+        control.findChildren(QAbstractButton)[0].click()
     assert formats.units() == formats.Units()
 
 
 @pytest.mark.usefixtures("look")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
-    page = program._pages.settings
+    page = the(SettingsPage, program.window)
     page.contrast.click()
     assert theme.current().high_contrast
     assert theme.current().line == theme.current().line_strong
@@ -346,12 +343,12 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
 
 
 def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
-    cluster = program._services.cluster
+    cluster = services_of(program).cluster
     for port in (22, 2222):
         cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
     program.window.go("jobs")
     program.frame.open_settings()
-    ssh = program._pages.settings.ssh
+    ssh = the(SettingsPage, program.window).ssh
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
     assert [the(ComboBox, ssh).itemText(at) for at in range(2)] == [
         "gpu07.lab",
@@ -372,10 +369,9 @@ def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, progra
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Look at their file.")
 
-    monkeypatch.setattr(program._services.cluster, "ssh_facts", refuse)
+    monkeypatch.setattr(services_of(program).cluster, "ssh_facts", refuse)
     program.window.go("jobs")
     program.frame.open_settings()
-    said = program._pages.settings.ssh._ways
-    qtbot.waitUntil(
-        lambda: said.text() == "The accepted host keys cannot be read. Look at their file."
-    )
+    page = the(SettingsPage, program.window)
+    said = "The accepted host keys cannot be read. Look at their file."
+    qtbot.waitUntil(lambda: said in texts(page.ssh))

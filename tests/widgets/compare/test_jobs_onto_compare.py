@@ -20,7 +20,7 @@ from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen, owned
+from tests.windows import on_screen, owned, places_of
 from widgets.common import theme
 from widgets.common.job_mime import jobs_in, put_jobs
 from widgets.compare.compare_page import ComparePage
@@ -58,7 +58,7 @@ def place(qtbot, page, controller):
     side_bar.take_jobs(page.offer_for)
     side_bar.jobs_dropped.connect(controller.drop)
     side_bar.show()
-    yield side_bar._buttons["compare"]
+    yield places_of(side_bar)["compare"]
     side_bar.close()
 
 

@@ -9,7 +9,7 @@ from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import elapse, on_screen, the
+from tests.windows import elapse, on_screen, open_tab, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.page_stack import Stack
@@ -88,7 +88,7 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
     view.search.setText("LINEAR")
     elapse(view.search)
     assert shown(view) == ["head", "never"]
-    assert view._matches.text() == "2 of 4"
+    assert "2 of 4" in texts(view)
     assert [node.layer.name for node in view.graph._marked] == ["head"]
     centre = view.graph.mapToScene(view.graph.viewport().rect().center())
     assert abs(centre.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
@@ -143,14 +143,14 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     detail.show_companions(("digits",), ("digits",))
     the(UnderlinedTabs, detail).choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):
-        detail._tab_chosen("layers")
+        open_tab(detail, "layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
         detail.show_companions(("digits",), ("digits",), (Together("digits", "digits", "net"),))
     assert requested.args == [Trial("digits", "digits", "net@1")]
     detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
-    assert shown(detail._trial.layers)[0] == "stem"
+    assert shown(detail.results.layers)[0] == "stem"
     detail.show_layers(Trial("digits", "digits", "other@1"), ModelLayers(1))
-    assert shown(detail._trial.layers)[0] == "stem", "of another model"
+    assert shown(detail.results.layers)[0] == "stem", "of another model"
 
 
 def variances(*values):
@@ -176,7 +176,7 @@ def test_any_variances_are_a_plot_and_a_sentence(view, values):
     view.show_variance(found)
     view.grab()
     assert view.variance.sentence.text() == found.judge()[1]
-    assert view.variance.panel.keys() == ("Activations", "Gradients")
+    assert tuple(view.variance.panel.curves) == ("Activations", "Gradients")
     assert not view.search.isVisible()
     rows, title = view.variance.panel.read(1)
     if values and values[0] != (None, None):

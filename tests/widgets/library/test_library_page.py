@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QAbstractButton, QApplication, QTableView
+from PySide6.QtWidgets import QAbstractButton, QApplication, QListView, QTableView
 
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import (
@@ -18,7 +18,20 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
-from tests.windows import button, on_screen, owned, the
+from tests.windows import (
+    button,
+    elapse,
+    field_of,
+    label_of,
+    line_of,
+    named,
+    on_screen,
+    open_tab,
+    owned,
+    says,
+    texts,
+    the,
+)
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
 from widgets.common.fields import ComboBox
@@ -68,10 +81,10 @@ def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
     """Neither while another tab is open nor when they are looked at: every test here is timed."""
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
-    qtbot.waitUntil(lambda: page.detail._name.text() == "digits")
+    qtbot.waitUntil(lambda: "digits" in texts(page.detail))
     the(UnderlinedTabs, page.detail).choose("versions")
     with qtbot.waitSignal(page.detail.changes_requested) as asked:
-        page.detail._tab_chosen("versions")
+        open_tab(page.detail, "versions")
     assert asked.args == ["digits@400", "digits@399"]
     page.show_items(versions[:-1])
     assert the(QTableView, page.detail.versions).model().rowCount() == 399
@@ -83,7 +96,7 @@ def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
     page.detail.show_preview(Trial("digits@1", "digits"), preview())
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("digits", items=10),))
-    assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
+    assert page.detail.results.pages["samples"].currentWidget() is page.detail.results.samples
 
 
 def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
@@ -91,14 +104,14 @@ def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
     page.show_items((item("digits"),))
     page.detail.back.click()
     page.show_items((item("digits"), item("pictures")))
-    assert page._list_pane.isVisible()
+    assert the(QListView, page).isVisible()
 
 
 def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
     page.show_items((item("coco"), item("digits", 1), item("digits", 2)))
-    assert page.detail._name.text() == "digits"
+    assert "digits" in texts(page.detail)
 
 
 def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
@@ -112,7 +125,7 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     page.detail.show_companions((), ("digits", "plankton"), (Together("digits", "digits"),))
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("plankton"),))
-    (question, _) = page.detail._trial.questions
+    (question, _) = page.detail.results.questions
     assert question.isVisible()
     assert question.accessibleName() == "Which loader reads it?"
     buttons = [one for one in question.findChildren(Button) if one.isVisible()]
@@ -124,7 +137,7 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     assert requested.args[0] == Trial("plankton@1", "digits")
     assert not question.isVisible()
     page.detail.show_companions((), ("digits", "plankton"), (Together("plankton", "plankton"),))
-    assert page.detail._loader_box.key() == "digits", "what was chosen stays"
+    assert named(ComboBox, page.detail, "Loader").key() == "digits", "what was chosen stays"
 
 
 def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
@@ -136,18 +149,18 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
         place.show()
     the(UnderlinedTabs, loader.detail).choose("samples")
     with qtbot.assertNotEmitted(loader.detail.preview_requested):
-        loader.detail._tab_chosen("samples")
-    assert loader.detail._trial.questions[0].accessibleName() == "Which dataset does it read?"
+        open_tab(loader.detail, "samples")
+    assert loader.detail.results.questions[0].accessibleName() == "Which dataset does it read?"
     the(UnderlinedTabs, model.detail).choose("check")
     with qtbot.waitSignal(model.detail.check_requested) as requested:
-        model.detail._tab_chosen("check")
+        open_tab(model.detail, "check")
     assert requested.args[0] == Trial(model="other@1")
 
 
 def test_choosing_a_loader_in_the_list_looks_at_once(page, qtbot):
     page.detail.show_companions((), ("digits",))
     page.show_items((item("plankton"),))
-    box = page.detail._loader_box
+    box = named(ComboBox, page.detail, "Loader")
     with qtbot.waitSignal(page.detail.preview_requested):
         qtbot.keyClick(box, Qt.Key.Key_Down)
 
@@ -164,19 +177,15 @@ def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
     page.show_items((item("a"), item("b")))
     page.show_item("b")
     page.detail.show_preview(Trial("a@1", "any"), preview())
-    assert page.detail._trial.pages["samples"].currentIndex() == 1
+    assert page.detail.results.pages["samples"].currentIndex() == 1
 
 
 def test_a_preview_shows_samples_and_what_looks_wrong(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
-    assert page.detail._trial.pages["samples"].currentWidget() is page.detail._trial.samples
-    assert (
-        "one class"
-        in the(PreviewBanner, page.detail).accessibleName()
-        + the(PreviewBanner, page.detail)._strong.text()
-    )
+    assert page.detail.results.pages["samples"].currentWidget() is page.detail.results.samples
+    assert says(the(PreviewBanner, page.detail), "one class")
 
 
 def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
@@ -185,7 +194,7 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     classes = (ClassCount("7", 990), ClassCount("8", 10))
     shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
     page.detail.show_preview(Trial("a@1", "any"), shown)
-    banner, samples = the(PreviewBanner, page.detail), page.detail._trial.samples
+    banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
         f"A model can reach 99{formats.GAP}% accuracy without predicting it. "
@@ -193,7 +202,7 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     )
     assert "One more." in banner.toolTip()
     the(UnderlinedTabs, page.detail).choose("statistics")
-    page.detail._tab_chosen("statistics")
+    open_tab(page.detail, "statistics")
     [show] = banner.findChildren(Button)
     qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert the(UnderlinedTabs, page.detail).key() == "samples"
@@ -209,7 +218,7 @@ def test_progress_moves_nothing_on_the_page(page, key):
     detail = page.detail
     key = {"files": "source"}.get(key, key)
     the(UnderlinedTabs, detail).choose(key)
-    detail._tab_chosen(key)
+    open_tab(detail, key)
     QApplication.processEvents()
     before = detail._pages.geometry()
     detail.show_trial_progress(0.4, "Sample 720 of 1 797")
@@ -224,9 +233,8 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert (
-        the(PreviewBanner, page.detail)._strong.text()
-        == "The loader stopped at item 1000: no file 1000.png."
+    assert "The loader stopped at item 1000: no file 1000.png." in texts(
+        the(PreviewBanner, page.detail)
     )
     assert button(page.detail, "Preview").isEnabled()
 
@@ -239,34 +247,21 @@ def test_a_model_is_checked_with_what_is_chosen(qtbot):
     page.show()
     with qtbot.waitSignal(page.detail.check_requested) as requested:
         the(UnderlinedTabs, page.detail).choose("check")
-        page.detail._tab_chosen("check")
+        open_tab(page.detail, "check")
     assert requested.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
     page.detail.show_check(requested.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
-    assert page.detail._trial.check._model.rowCount() == 1
+    assert the(QTableView, page.detail.results.check).model().rowCount() == 1
 
 
 def test_a_name_with_markup_is_shown_as_it_is(page):
     page.show_items((item("<b>bold</b>"),))
-    assert page.detail._name.textFormat() is Qt.TextFormat.PlainText
-    assert page.detail._name.text() == "<b>bold</b>"
-
-
-def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(qtbot):
-    taken = {Kind.DATASET: {"plankton": 2}}
-    dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken))
-    with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
-    assert (requested.args[0].name, requested.args[0].source) == (
-        "plankton",
-        "/home/mai/plankton.zip",
-    )
-    assert "version 3" in dialog._name_field._below.text()
+    assert label_of(page.detail, "<b>bold</b>").textFormat() is Qt.TextFormat.PlainText
 
 
 def test_a_name_that_cannot_be_is_told_at_its_field(qtbot):
     dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
-    assert "reserved" in dialog._name_field.error()
+    assert "reserved" in field_of(dialog, "Name").error()
     assert not button(dialog, "Import").isEnabled()
 
 
@@ -307,9 +302,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
         "Not imported: README.md."
     )
-    assert dialog._name_field._below.text() == (
-        "“plankton” exists; changed parts become its next version."
-    )
+    assert says(dialog, "“plankton” exists; changed parts become its next version.")
     with qtbot.waitSignal(dialog.import_requested) as requested:
         qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert requested.args[0].project is THREE.project
@@ -339,20 +332,20 @@ def test_where_one_thing_is_wished_for_all_three_are_only_offered(qtbot, only_on
 
 def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
     dialog = import_dialog(qtbot, "")
-    qtbot.keyClicks(dialog._source, "/home/mai/net")
+    qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
     assert not button(dialog, "Import").isEnabled(), "it may be all three"
     qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
     dialog.show_found("/home/mai/ne", THREE)
     assert not button(dialog, "Import").isEnabled(), "that is said of another path"
     dialog.show_found("/home/mai/net", THREE)
     assert button(dialog, "Import").isEnabled()
-    dialog._source.setText("/home/mai/other")
+    line_of(dialog, "From").setText("/home/mai/other")
     dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All three"].isEnabled()
     assert the(TaskStatus, dialog).message.text() == ""
     dialog.show_found("/home/mai/other", THREE)
-    dialog._source.clear()
+    line_of(dialog, "From").clear()
     assert choices(dialog)["Dataset"].isChecked()
 
 
@@ -360,9 +353,9 @@ def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
-    for pages in (page.detail._trial.pages["samples"], page.detail._trial.pages["statistics"]):
+    for pages in (page.detail.results.pages["samples"], page.detail.results.pages["statistics"]):
         assert "could be read. Fix the loader" in pages.currentWidget().accessibleName()
-    assert "Load time" not in {fact.caption for fact in page.detail._facts._facts}
+    assert not says(page.detail, "Load time")
 
 
 @pytest.mark.parametrize("width", [1200, 828])
@@ -384,7 +377,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 def test_the_empty_place_says_what_is_going_on(page):
     page.detail.show_companions((), ("any",), (Together("a", "any"),))
     page.show_items((item("a"),))
-    empty = page.detail._trial.no_samples
+    empty = page.detail.results.no_samples
     assert "Reading the samples" in empty.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
     assert "Fix the problem above" in empty.accessibleName()
@@ -425,43 +418,39 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
         qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
         assert the(SegmentedControl, dialog).key() == "model"
     else:
-        (dialog._source if change == "from" else dialog._name).setText("fish")
+        (line_of(dialog, "From") if change == "from" else line_of(dialog, "Name")).setText("fish")
     assert the(TaskStatus, dialog).message.isHidden()
 
 
 # Before it is known what there is
 
 
-def said(page):
-    labels = page._unread.findChildren(Label)
-    return [label.text() for label in labels if label.text() and label.isVisible()]
-
-
 def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
-    assert not page._empty.isVisible(), "nobody knows yet that there is nothing"
-    page._slow.setInterval(1)
+    assert not says(page, "No datasets yet"), "nobody knows yet that there is nothing"
     page.begin_reading()
-    qtbot.waitUntil(lambda: said(page) == ["Reading the datasets…"])
+    elapse(page)
+    assert says(page, "Reading the datasets…")
     page.show_items((item("digits"),))
     assert page.detail.isVisible()
     page.begin_reading()
-    assert not page._slow.isActive(), "what is shown stays while it is looked at again"
+    elapse(page)
+    assert page.detail.isVisible(), "what is shown stays while it is looked at again"
 
 
 def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
     page.show_error("The share does not answer.", "Mount it.")
-    assert said(page) == ["The datasets cannot be read", "The share does not answer. Mount it."]
-    (again,) = [b for b in page._unread.findChildren(Button) if b.isVisible()]
+    assert says(page, "The datasets cannot be read")
+    assert says(page, "The share does not answer. Mount it.")
     with qtbot.waitSignal(page.refresh_requested):
-        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
-    assert said(page) == ["Reading the datasets…"]
+        qtbot.mouseClick(button(page, "Try again"), Qt.MouseButton.LeftButton)
+    assert says(page, "Reading the datasets…")
     page.show_items(())
-    assert page._empty.isVisible()
+    assert says(page, "No datasets yet")
 
 
 def test_what_is_shown_stays_when_it_cannot_be_read_again(page):
     page.show_items((item("digits"),))
     page.show_error("The share does not answer.", "Mount it.")
     assert page.detail.isVisible()
-    assert page._list.isVisible()
+    assert the(QListView, page).isVisible()
     assert any("does not answer" in label.text() for label in page.detail.findChildren(Label))

@@ -20,7 +20,8 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
-from tests.windows import on_screen, owned, the
+from tests.windows import button, label_of, on_screen, owned, says, texts, the
+from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
@@ -76,10 +77,7 @@ def indices(view: SamplesView) -> list[int]:
 
 
 def segment(view: SamplesView, text: str) -> QAbstractButton:
-    assert view.filter._segments is not None
-    found = [b for b in view.filter._segments.findChildren(QAbstractButton) if b.text() == text]
-    assert len(found) == 1
-    return found[0]
+    return button(the(SegmentedControl, view.filter), text)
 
 
 def test_all_classes_show_the_even_choice_and_one_class_all_that_is_kept_of_it(
@@ -89,8 +87,8 @@ def test_all_classes_show_the_even_choice_and_one_class_all_that_is_kept_of_it(
     assert indices(view) == [10 * n for n in range(12)]
     qtbot.mouseClick(segment(view, "owl"), Qt.MouseButton.LeftButton)
     assert indices(view) == [1, 11, 21, 31, 41]
-    assert view._shown_words.text() == "5 of 5 samples of class owl"
-    assert view._sample_title.text() == "Sample 1"
+    assert "5 of 5 samples of class owl" in texts(view)
+    assert "Sample 1" in texts(view)
     qtbot.mouseClick(segment(view, "All"), Qt.MouseButton.LeftButton)
     assert indices(view) == [10 * n for n in range(12)]
 
@@ -107,7 +105,7 @@ def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> N
     view = show(preview())
     columns = the(ClassColumns, view)
     assert columns.isVisible()
-    assert not view._rows_scroll.isVisible()
+    assert not the(ClassRows, view).isVisible()
     last = QPoint(columns.width() - 20, columns.height() // 2)
     qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
     assert {one.of_class for one in the(SampleGrid, view).samples} == {"owl"}
@@ -120,7 +118,7 @@ def test_many_classes_are_a_list_with_counts_that_the_keys_walk(show: Shown, qtb
     names = tuple(f"kind of thing {n}" for n in range(300))
     view = show(preview(names))
     assert not the(ClassColumns, view).isVisible()
-    assert view._rows_scroll.height() < the(ClassRows, view).height()
+    assert the(ClassRows, view).parentWidget().height() < the(ClassRows, view).height()
     assert the(ComboBox, view.filter).count() == 301
     assert the(ComboBox, view.filter).itemText(300) == "kind of thing 299 · 5"
     the(ClassRows, view).setFocus()
@@ -160,8 +158,7 @@ def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
 
 def test_rare_classes_are_told_in_words_too(show: Shown) -> None:
     view = show(preview())
-    assert view._classes_word.text() == "3 classes, 1 rare"
-    assert view._classes_word.tone() == "warn"
+    assert label_of(view, "3 classes, 1 rare").tone() == "warn"
 
 
 def test_columns_are_for_names_that_fit_below_them() -> None:
@@ -239,7 +236,7 @@ def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: ThemeManag
 def test_without_a_sample_the_grid_says_so(show: Shown) -> None:
     view = show(Preview("training", "UserDataset", 5000, 5000))
     assert the(SampleGrid, view).accessibleDescription() == "No sample could be read"
-    assert not view._sample_card.isVisible()
+    assert not says(view, "Sample 1")
 
 
 STATISTICS = (
@@ -255,10 +252,10 @@ def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) ->
     assert titles(shown) == ["Column 0", "Column 1", "Target"]
     card = the(ValuesCard, show(shown))
     assert the(ComboBox, card).currentText() == "Column 1"
-    assert (card._odd.text(), card._odd.tone()) == ("14 NaN, 1 infinite", "warn")
+    assert label_of(card, "14 NaN, 1 infinite").tone() == "warn"
     the(ComboBox, card).setCurrentIndex(0)
-    assert card._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
-    assert (card._odd.text(), card._odd.tone()) == ("none NaN, none infinite", "text3")
+    assert "0 to 2.00, mean 1.00 ± 0.500" in texts(card)
+    assert label_of(card, "none NaN, none infinite").tone() == "text3"
 
 
 def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:
@@ -300,11 +297,11 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
         ["Column 1", "7.00", "7.00", "7.00", "0", "15"],
         ["Target", "–", "–", "–", "–", "7"],
     ]
-    assert the(ValuesCard, view)._words.text() == "All values are 7.00"
+    assert "All values are 7.00" in texts(the(ValuesCard, view))
     widths = [the(QTableView, view).columnWidth(n) for n in range(6)]
     assert widths[0] > 2 * max(widths[1:]), "what is left over belongs to the titles"
     the(QTableView, view).selectRow(0)
-    assert the(ValuesCard, view)._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
+    assert "0 to 2.00, mean 1.00 ± 0.500" in texts(the(ValuesCard, view))
     view.show_preview(Preview("training", "UserDataset", 9, 9))
     assert isinstance(the(QStackedWidget, view).currentWidget(), EmptyState)
 
@@ -317,25 +314,27 @@ def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
 
 def test_s08_all_samples_can_be_paged_through(show: Shown, qtbot: QtBot) -> None:
     view = show(preview())
-    assert not view._previous.isEnabled()
+    assert not button(view, "Previous samples").isEnabled()
     asked = []
     view.page_requested.connect(asked.append)
-    view._next.click()
+    button(view, "Next samples").click()
     assert asked[-1] == {"split": "training", "start": 0, "count": 48, "of_class": ""}
     view.show_page(asked[-1], page_of(*range(47), end=48, faults=1))
     assert [one.index for one in the(SampleGrid, view).samples] == list(range(47))
-    assert view._shown_words.text() == "Samples, numbers 0 to 47 of 175, 1 could not be read"
-    assert "Item 0 is torn." in view._shown_words.toolTip()
-    view._next.click()
+    assert (
+        "Item 0 is torn."
+        in label_of(view, "Samples, numbers 0 to 47 of 175, 1 could not be read").toolTip()
+    )
+    button(view, "Next samples").click()
     assert asked[-1]["start"] == 48
     view.show_page(asked[-1], page_of(48, 174, end=175))
-    assert not view._next.isEnabled()
-    view._previous.click()
+    assert not button(view, "Next samples").isEnabled()
+    button(view, "Previous samples").click()
     assert asked[-1]["start"] == 0
     view.show_page(asked[-1], page_of(0, end=48))
-    view._previous.click()
+    button(view, "Previous samples").click()
     assert len(the(SampleGrid, view).samples) == 12
-    assert not view._previous.isEnabled()
+    assert not button(view, "Previous samples").isEnabled()
 
 
 def test_s08_the_samples_of_a_class_can_be_paged_through(show: Shown) -> None:
@@ -343,36 +342,36 @@ def test_s08_the_samples_of_a_class_can_be_paged_through(show: Shown) -> None:
     asked = []
     view.page_requested.connect(asked.append)
     view.show_class("dog")
-    view._next.click()
+    button(view, "Next samples").click()
     assert asked[-1]["of_class"] == "dog"
     view.show_page(asked[-1], page_of(10, 30, end=90))
-    assert view._shown_words.text() == "Samples of class dog, numbers 0 to 89 of 175"
-    view._next.click()
+    assert "Samples of class dog, numbers 0 to 89 of 175" in texts(view)
+    button(view, "Next samples").click()
     assert asked[-1]["start"] == 90
     # All five samples of this class are in the preview.
     view.show_class("owl")
-    assert not view._next.isVisible()
+    assert not button(view, "Next samples").isVisible()
 
 
 def test_a_page_that_comes_late_is_not_shown(show: Shown) -> None:
     view = show(preview())
     asked = []
     view.page_requested.connect(asked.append)
-    view._next.click()
+    button(view, "Next samples").click()
     view.show_class("dog")
     before = the(SampleGrid, view).samples
     view.show_page(asked[-1], page_of(0, end=48))
     view.show_page_error(asked[-1], "The share is gone.")
     assert the(SampleGrid, view).samples == before
-    assert "share" not in view._shown_words.text()
+    assert not says(view, "share")
 
 
 def test_a_page_that_cannot_be_read_says_why(show: Shown) -> None:
     view = show(preview())
     asked = []
     view.page_requested.connect(asked.append)
-    view._next.click()
+    button(view, "Next samples").click()
     view.show_page_error(asked[-1], "The share is gone.")
-    assert view._shown_words.text() == "The share is gone."
-    view._previous.click()
+    assert "The share is gone." in texts(view)
+    button(view, "Previous samples").click()
     assert len(the(SampleGrid, view).samples) == 12

@@ -8,10 +8,10 @@ from pytestqt.qtbot import QtBot
 from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
-from tests.windows import owned, the
+from tests.windows import button, owned, texts, the
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.common.cards import ProgressLine
+from widgets.common.cards import EmptyState, ProgressLine
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.scan_view import ScanView, _read_words
 
@@ -72,7 +72,7 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     assert places[:4] == (("training", 0), ("validation", 0), ("training", 3), ("validation", 1))
     view.show_samples(places, page(places))
     assert shown(view)[:6] == [0, 0, 3, 1, 6, 2]
-    assert view._where.text() == "Pairs 1 to 24 of 30; left training, right validation"
+    assert "Pairs 1 to 24 of 30; left training, right validation" in texts(view)
     for width in range(200, 700, 30):
         the(SampleGrid, view).resize(width, 600)
         pairs = [
@@ -86,15 +86,15 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
 def test_s08_more_pairs_are_on_the_next_page(view: ScanView, qtbot: QtBot) -> None:
     view.show_scan(scan(leaks=LEAKS, leak_count=30))
     with qtbot.waitSignal(view.samples_requested) as asked:
-        qtbot.mouseClick(view._next, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(button(view, "Next samples"), Qt.MouseButton.LeftButton)
     (places,) = asked.args
     view.show_samples(places, page(places))
     assert shown(view) == [n for pair in LEAKS[24:] for n in pair]
-    assert not view._next.isEnabled()
-    qtbot.mouseClick(view._previous, Qt.MouseButton.LeftButton)
+    assert not button(view, "Next samples").isEnabled()
+    qtbot.mouseClick(button(view, "Previous samples"), Qt.MouseButton.LeftButton)
     # What was requested before is not shown as this page.
     view.show_samples(places, page(places))
-    assert view._where.text() == "Reading samples…"
+    assert "Reading samples…" in texts(view)
 
 
 def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> None:
@@ -103,7 +103,7 @@ def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> N
     fault = ItemFault("UserDataset, item 0, raised OSError: gone.", index=0)
     view.show_samples(places, SamplePage(page(places[1:]).samples, faults=(fault,)))
     assert shown(view) == [3, 1]
-    assert view._faults.text() == fault.sentence
+    assert fault.sentence in texts(view)
 
 
 def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
@@ -131,8 +131,10 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
 
 def test_a_dataset_without_findings_says_so(view: ScanView) -> None:
     view.show_scan(scan())
-    assert "No findings" in view._empty.accessibleName()
-    assert "1\u202f438 training and 359 validation samples" in view._empty.accessibleName()
+    assert "No findings" in the(EmptyState, view).accessibleName()
+    assert (
+        "1\u202f438 training and 359 validation samples" in the(EmptyState, view).accessibleName()
+    )
 
 
 def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot) -> None:
@@ -140,7 +142,7 @@ def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot
     view.show_error("A sample hangs.", "Find it.")
     assert the(Banner, view).isVisible()
     with qtbot.waitSignal(view.scan_requested):
-        view._empty.pressed.emit()
+        the(EmptyState, view).pressed.emit()
     assert not the(Banner, view).isVisible()
 
 

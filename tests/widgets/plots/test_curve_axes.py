@@ -97,9 +97,9 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     )
     panel.set_log_x(True)
     settle()
-    assert [post.x for post in panel._marks.posts] == [pytest.approx(3)]
-    assert [one.x for one in panel._marks.boundaries] == [pytest.approx(2)]
-    frame = panel._frame()
+    assert [post.x for post in panel.marks.posts] == [pytest.approx(3)]
+    assert [one.x for one in panel.marks.boundaries] == [pytest.approx(2)]
+    frame = the(PlotView, panel).frame()
     QTest.mouseMove(viewport(panel), QPoint(round(frame.px(3.0)), 150))
     assert panel.pointed == pytest.approx(3.0, abs=0.02)
     rows, place = panel._read(frame, 3.0)
@@ -112,7 +112,7 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     assert high - low < 4
     panel.set_log_x(False)
     assert panel.x_range()[1] > 99_999
-    assert [post.x for post in panel._marks.posts] == [1000]
+    assert [post.x for post in panel.marks.posts] == [1000]
 
 
 def test_points_at_zero_are_told_and_the_time_of_day_stays_linear(panel: CurvePanel) -> None:
@@ -242,7 +242,7 @@ def test_an_outlier_has_an_arrow_at_the_edge_and_the_pointer_says_its_value(
     panel.set_smoothing(0.6)
     settle()
     assert panel.y_range()[1] < 50
-    frame = panel._frame()
+    frame = the(PlotView, panel).frame()
     top = panel.grab().toImage()
     x = round(frame.px(120_000)) + the(PlotView, panel).x()
     y = round(frame.rect.top()) + the(PlotView, panel).y()
@@ -262,15 +262,15 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     values = np.concatenate((np.full(100, 10.0), np.full(400, 0.0), np.full(500, 5.0)))
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
-    frame = panel._frame()
+    frame = the(PlotView, panel).frame()
     # The curve runs where the text would stand.
     y = frame.rect.top() + 0.14 * (frame.rect.height() - 16) + 8
     values[500:] = frame.y1 - (y - frame.rect.top()) / frame.rect.height() * (frame.y1 - frame.y0)
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
-    assert panel._frame() == frame
-    ends = EndsOf(panel._places, True, "", panel._end_text, panel._marks)
-    crowd = ends.crowd(frame, tuple(panel._curves.items()))
+    assert the(PlotView, panel).frame() == frame
+    ends = EndsOf(panel._places, True, "", panel._end_text, panel.marks)
+    crowd = ends.crowd(frame, tuple(panel.curves.items()))
     on_curve = QRectF(frame.px(600), y - 8, 60, 16)
     assert crowd(on_curve) > 40
     assert crowd(on_curve.translated(0, 60)) == 0
@@ -297,7 +297,9 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     link.point(100.0)
     settle()
     shown = small.grab().toImage()
-    beside = QRect(round(small._frame().px(100)) + the(PlotView, small).x() + 20, 10, 60, 20)
+    beside = QRect(
+        round(the(PlotView, small).frame().px(100)) + the(PlotView, small).x() + 20, 10, 60, 20
+    )
     assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
     assert dict(small.read(100)[0]).keys() == {"train"}
     link.leave()

@@ -221,7 +221,7 @@ def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
     assert pixels(panel, ORANGE) > 100
     panel.remove_curve("b")
     assert pixels(panel, ORANGE) == 0
-    assert panel.keys() == ("a",)
+    assert tuple(panel.curves) == ("a",)
     panel.clear()
     assert pixels(panel, BLUE) == 0
 
@@ -273,23 +273,23 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     panel.set_curve("validation", "validation", curve(np.full(980, 1.0)), 1, smooth=False)
     panel.set_marks(posts=[Post(999, "failed here")])
     settle()
-    frame, [only] = panel._frame(), panel._curves.values()
+    frame, [only] = the(PlotView, panel).frame(), panel.curves.values()
     assert only.last is not None
     at = frame.at(only.last.step, 1.0)
-    past = frame.px(panel._marks.past_posts(only.last.step, 100))
+    past = frame.px(panel.marks.past_posts(only.last.step, 100))
     assert past == frame.px(999)
     words = "validation 1.00"
     left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), past=past))
     assert left > frame.px(999)
     assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
-    assert panel._marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
+    assert panel.marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
 
 
 def named_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
-    frame = panel._frame()
-    ends = EndsOf(panel._places, True, "", panel._end_text, panel._marks)
-    [ending] = ends.endings(frame, panel._curves.items())
+    frame = the(PlotView, panel).frame()
+    ends = EndsOf(panel._places, True, "", panel._end_text, panel.marks)
+    [ending] = ends.endings(frame, panel.curves.items())
     [rect] = name_rects(frame, [ending])
     return rect
 
@@ -299,7 +299,7 @@ def test_beyond_a_stretch_that_is_asked_for_there_is_room_for_the_names(panel: C
     panel.set_fixed_x(0, 1001)
     settle()
     assert panel.x_range()[0] == 0
-    assert named_rect(panel).left() > panel._frame().px(1000)
+    assert named_rect(panel).left() > the(PlotView, panel).frame().px(1000)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
@@ -312,7 +312,7 @@ def test_a_name_stands_clear_of_the_line_of_a_threshold(
     if zoomed:
         panel.set_x_range(0, 1000)
     settle()
-    across = panel._frame().py(limit)
+    across = the(PlotView, panel).frame().py(limit)
     rect = named_rect(panel)
     assert not rect.top() + 1 < across < rect.bottom() - 1
 
@@ -324,7 +324,7 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     panel.set_x_range(0, 1000)
     settle()
     image = panel.grab().toImage()
-    frame = panel._frame()
+    frame = the(PlotView, panel).frame()
     height = round(frame.py(1.0)) + the(PlotView, panel).y()
     blue = sum(
         image.pixelColor(round(frame.px(x)) + the(PlotView, panel).x(), height).name()
@@ -434,7 +434,7 @@ def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:
     panel.resize(320, 260)
     settle()
     assert not panel.grab().isNull()
-    assert len(panel.keys()) == 9
+    assert len(panel.curves) == 9
 
 
 def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:

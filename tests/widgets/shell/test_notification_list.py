@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QListView, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import the
+from tests.windows import says, the
 from widgets.common.cards import StyledFrame
 from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
@@ -101,7 +101,7 @@ def test_whoever_hears_the_list_hears_all_of_a_notice(window: MainWindow) -> Non
 def test_an_empty_list_says_what_comes_here(window: MainWindow) -> None:
     notices = shown(window, [])
     assert notices._nothing.isVisible()
-    assert notices._why.text().startswith("Ended and stalled jobs")
+    assert says(notices, "Ended and stalled jobs")
     assert not the(QListView, notices).isVisible()
 
 

@@ -116,10 +116,6 @@ class JobForm(QWidget):
         self._findings = self._side.findings
         self._start_button, self._foot_start = self._side.acts.start, self._foot.acts.start
         self._queue_button, self._foot_queue = self._side.acts.queue, self._foot.acts.queue
-        self._take_back, self._foot_take_back = (
-            self._side.acts.take_back,
-            self._foot.acts.take_back,
-        )
         self._banner = self._sections.banner
         left = QWidget()
         header = self._make_header()
@@ -314,15 +310,15 @@ class JobForm(QWidget):
         self._refusal.setVisible(bool(sentence))
         self._foot.show_refusal(sentence)
         self._half_made = ""
-        for button in (self._take_back, self._foot_take_back):
-            button.hide()
+        for acts in (self._side.acts, self._foot.acts):
+            acts.take_back.hide()
 
     def show_half_made(self, sentence: str, tag: str) -> None:
         """Report that only some jobs of a sweep were created; the user can remove them."""
         self.show_error(sentence)
         self._half_made = tag
-        for button in (self._take_back, self._foot_take_back):
-            button.show()
+        for acts in (self._side.acts, self._foot.acts):
+            acts.take_back.show()
 
     def draft(self) -> JobDraft:
         """Return the job file in the form."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -92,33 +90,6 @@ def test_f54_any_name_of_a_job_comes_back_as_it_was(tmp_path: Path, name: str) -
     job_files.write_notes(folder, name[::-1], "", (name,))
     assert job_files.read_job(folder).name == name[::-1]
     assert read.id == file.id
-
-
-def test_f23_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
-    _, folder = make(tmp_path)
-    barrier = threading.Barrier(8)
-
-    def claim() -> bool:
-        barrier.wait()
-        return run_start.claim(folder, 1, MOUNTED)
-
-    with ThreadPoolExecutor(8) as pool:
-        claims = [pool.submit(claim) for _ in range(8)]
-    assert [claim.result() for claim in claims].count(True) == 1
-
-
-def test_f22_of_many_who_wish_a_stop_one_makes_it(tmp_path: Path) -> None:
-    _, folder = make(tmp_path)
-    barrier = threading.Barrier(8)
-
-    def request() -> bool:
-        barrier.wait()
-        return job_files.request_stop(folder, 1)
-
-    with ThreadPoolExecutor(8) as pool:
-        requests = [pool.submit(request) for _ in range(8)]
-    assert [request.result() for request in requests].count(True) == 1
-    assert stop_requested(folder.lock, 1)
 
 
 def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.base.errors import BackendError, Cancelled
+from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import MANIFEST, manifest, read_manifest
 from backend.datastore.library import imports, library_files
@@ -343,17 +343,6 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
 
 
 # Interrupted.
-
-
-def test_cancelling_leaves_nothing(root: Path, source: Path) -> None:
-    class ImpatientProgress(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            if what == "Copying files":
-                self.cancel()
-
-    with pytest.raises(Cancelled):
-        import_version(mounted(root), Kind.DATASET, source, "digits", ImpatientProgress())
-    assert everything(root) == {}
 
 
 def test_progress_tells_bytes_of_bytes(root: Path, source: Path) -> None:

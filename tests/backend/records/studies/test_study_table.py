@@ -16,7 +16,7 @@ from backend.records.studies.table import (
     in_markdown,
     study_table,
 )
-from tests.backend.records.studies.test_study_file import RAW, changed
+from tests.backend.records.studies.test_study import RAW, changed
 
 ROWS = [
     {"name": "a, 1", "series": "a"},

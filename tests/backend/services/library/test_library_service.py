@@ -184,17 +184,6 @@ def test_what_a_failing_disk_did_is_found_by_a_thorough_look(
         library.verify(Kind.DATASET, pin, thorough=True)
 
 
-def test_two_desktops_see_what_the_other_imports_and_removes(
-    library: LibraryService, elsewhere: LibraryService, source: Path
-) -> None:
-    assert library.list(Kind.MODEL) == elsewhere.list(Kind.MODEL) == ()
-    item = elsewhere.import_item(Kind.MODEL, source, "mlp")
-    assert library.list(Kind.MODEL) == (item,)
-    assert library.show(Kind.MODEL, "mlp") == item
-    library.remove(Kind.MODEL, "mlp")
-    assert elsewhere.list(Kind.MODEL) == ()
-
-
 def test_f32_while_the_data_root_is_away_the_list_is_what_it_was(
     library: LibraryService, root: Path, source: Path
 ) -> None:

@@ -12,7 +12,7 @@ from tests.windows import button, the
 from widgets.common import formats
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable, marks
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
@@ -41,11 +41,11 @@ def tab(qtbot, look):
     return tab
 
 
-def cells(tab, title):
+def cells(tab, title, role=Qt.ItemDataRole.DisplayRole):
     model = tab.model
     heads = [model.headerData(n, Qt.Orientation.Horizontal) for n in range(model.columnCount())]
     column = heads.index(title)
-    return [model.index(row, column).data() for row in range(model.rowCount())]
+    return [model.index(row, column).data(role) for row in range(model.rowCount())]
 
 
 def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
@@ -61,21 +61,6 @@ def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
     tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
     said = "the best by validation dice (not measured by this job yet)"
     assert said in tab._policy.text()
-
-
-def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
-    the(CheckpointTable, tab).selectRow(1)
-    with asks(tab._actions, do.KEEP) as told:
-        button(tab, "Keep always").click()
-    assert told.args == [LIVE.id, MADE[0]]
-    kept = replace(MADE[0], is_kept=True)
-    tab.show_checkpoints(judged(BY_ACCURACY), (kept, MADE[1]))
-    assert marks(replace(MADE[0], is_kept=True)) == "kept"
-    assert "and 1 that you chose" in tab._policy.text()
-    assert button(tab, "Stop keeping").text() == "Stop keeping"
-    with asks(tab._actions, do.KEEP) as told:
-        button(tab, "Stop keeping").click()
-    assert told.args == [LIVE.id, kept]
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):

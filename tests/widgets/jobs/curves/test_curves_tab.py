@@ -16,22 +16,29 @@ from backend.records.jobs.status import Continued
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import the
+from tests.windows import pick, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
-from widgets.jobs.curves.curves_layout import CurvesBody
+from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan
+from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.plot_view import PlotView
 
 STEPS = list(range(1, 61))
 RATES = [0.1] * 30 + [0.01] * 30
 NAN = float("nan")
+
+
+def small_plots(tab):
+    """The small plots by their titles, in their order on the page."""
+    plots = [one for one in tab.findChildren(SmallPlot) if one.isVisibleTo(tab)]
+    plots.sort(key=lambda one: (one.y(), one.x()))
+    return {one.panel.title: one for one in plots}
 
 
 @pytest.fixture
@@ -158,11 +165,11 @@ def test_marks_go_with_the_axis(tab, axis):
     alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
     tab.show_view(changed(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
-    the(SegmentedControl, tab)._group.button(the(SegmentedControl, tab)._keys.index(axis)).click()
+    pick(the(SegmentedControl, tab), axis)
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
     assert the(LargePlot, tab).read(place)[1].endswith("checkpoint of epoch 5, step 50")
     begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
-    marks = the(LargePlot, tab)._marks
+    marks = the(LargePlot, tab).marks
     assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
     assert [one.x for one in marks.posts] == pytest.approx(
         [begin + 30 * a_step, begin + 60 * a_step]
@@ -172,9 +179,7 @@ def test_marks_go_with_the_axis(tab, axis):
 
 
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
-    the(SegmentedControl, tab)._group.button(
-        the(SegmentedControl, tab)._keys.index("clock")
-    ).click()
+    pick(the(SegmentedControl, tab), "clock")
     when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
     assert the(LargePlot, tab).read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
@@ -196,48 +201,41 @@ def test_staleness_is_one_plot_with_three_named_lines(tab):
             steps, np.ones(3), steps * 1.0, values, (RunStart(1, 1),), 0, (), 1.7e9, steps / 10
         )
     )
-    plots = {base: plot.panel.title for base, plot in tab._small.items()}
-    assert plots == {
-        "staleness": "Staleness",
-        "pushes per second": "Pushes/s",
-        "server queue": "Waiting pushes",
-        "mine": "Mine",
-    }
-    stale = tab._small["staleness"]
+    plots = small_plots(tab)
+    assert set(plots) == {"Staleness", "Pushes/s", "Waiting pushes", "Mine"}
+    stale = plots["Staleness"]
     assert stale.panel.read(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
-    assert (stale._kind.text(), stale._value.text()) == ("mean", "3.00")
-    assert the(CurvesBody, tab)._order[0] is tab._small["mine"], "the user's metrics come first"
+    assert {"mean", "3.00"} <= set(texts(stale))
+    assert next(iter(plots)) == "Mine", "the user's metrics come first"
 
 
 def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
     tab.append(accuracy(0.5))
-    panels = tab._panels()
+    panels = tab.findChildren(CurvePanel)
     assert len(panels) > 2
     tab.toggle_log_y()
     tab.toggle_log_x()
     qtbot.waitUntil(lambda: all(panel.log_y and panel.log_x for panel in panels))
     tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
-    qtbot.waitUntil(lambda: "dice" in tab._small)
-    assert tab._small["dice"].panel.log_y, "what comes later, too"
-    the(SegmentedControl, tab)._group.button(
-        the(SegmentedControl, tab)._keys.index("clock")
-    ).click()
-    qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab._panels()))
-    assert all(panel.log_y for panel in tab._panels())
+    qtbot.waitUntil(lambda: "Dice" in small_plots(tab))
+    assert small_plots(tab)["Dice"].panel.log_y, "what comes later, too"
+    pick(the(SegmentedControl, tab), "clock")
+    qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab.findChildren(CurvePanel)))
+    assert all(panel.log_y for panel in tab.findChildren(CurvePanel))
 
 
 def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     """Not only the loss: the small ones had a line and a dot, and no number."""
-    plot = tab._small["learning_rate"]
+    plot = small_plots(tab)["Learning rate"]
     calm = plot.panel.grab().toImage()
     the(LargePlot, tab).point_at(20.0)
     QApplication.processEvents()
-    frame = plot.panel._frame()
+    frame = the(PlotView, plot.panel).frame()
     beside = QRect(round(frame.px(20)) + the(PlotView, plot.panel).x() + 16, 10, 40, 20)
     assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
     assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
     assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
-    assert plot._value.text() == "0.0100", "the newest value stays in the head"
+    assert "0.0100" in texts(plot), "the newest value stays in the head"
 
 
 def test_validation_is_shown_as_it_was_measured(tab):
@@ -266,14 +264,14 @@ def accuracy(value):
 
 def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points(tab):
     tab.append(accuracy(0.5))
-    plot = tab._small["accuracy"]
+    plot = small_plots(tab)["Accuracy"]
     tab.clear("other")
     assert not plot.isVisibleTo(tab)
     tab.append(accuracy(0.9))
-    assert tab._small["accuracy"] is plot
+    assert small_plots(tab)["Accuracy"] is plot
     assert plot.isVisibleTo(tab)
     assert list(tab.curve("accuracy").raw) == [0.9]
-    assert plot._value.text() == "0.900"
+    assert "0.900" in texts(plot)
 
 
 def test_many_changes_are_drawn_once(tab, qtbot):
@@ -289,7 +287,7 @@ def test_many_changes_are_drawn_once(tab, qtbot):
 
 def test_another_smoothing_reaches_every_plot(tab):
     tab.append(accuracy(0.5))
-    others = [plot.panel for plot in tab._small.values()]
+    others = [plot.panel for plot in small_plots(tab).values()]
     the(Slider, tab).set_share(0.8)
     assert the(LargePlot, tab).smoothing == pytest.approx(0.8)
     assert all(panel.smoothing == pytest.approx(0.8) for panel in others)
@@ -317,7 +315,6 @@ def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
     tab.append(long_history(1, 400_000, 0))
     tab.clear("other")
     tab.append(accuracy(0.5))
-    assert not tab._taking.isActive()
     assert list(tab.curve("accuracy").steps) == [1]
     assert tab.curve("loss") is None
 
@@ -326,6 +323,6 @@ def test_where_a_job_continued_with_fewer_nodes_there_is_a_mark(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continued = Continued("c was lost.", before=before, placement=left)
     tab.show_view(changed(LIVE, run=2, continued=continued))
-    assert [(one.x, one.text) for one in tab._loss._marks.posts] == [(41, "2 of 3 nodes")]
+    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.posts] == [(41, "2 of 3 nodes")]
     tab.show_view(changed(LIVE, run=3))
-    assert not tab._loss._marks.posts
+    assert not the(LargePlot, tab).marks.posts

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
+from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.windows import the
 from widgets.common.cards import Scroll
 from widgets.common.theme_manager import ThemeManager
@@ -43,14 +44,14 @@ def place(tab: CurvesTab, part: QWidget) -> QPoint:
 
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
-    small = tab._small["accuracy"]
+    small = small_plots(tab)["Accuracy"]
     assert (
         place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
     )
     widen(tab, TWO)
     assert place(tab, small).x() > place(tab, the(LargePlot, tab)).x() + the(LargePlot, tab).width()
     assert place(tab, small).y() < place(tab, the(LargePlot, tab)).y()
-    assert place(tab, tab._small["learning_rate"]).x() > place(tab, small).x()
+    assert place(tab, small_plots(tab)["Learning rate"]).x() > place(tab, small).x()
     widen(tab, ONE)
     assert (
         place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
@@ -71,7 +72,7 @@ def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: Cu
 def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
     bar = the(Scroll, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
-    last = tab._small["samples_per_second"]
+    last = list(small_plots(tab).values())[-1]
     assert 0 <= place(tab, last).y() + last.height() <= the(Scroll, tab).viewport().height()
     widen(tab, TWO)
     at = place(tab, last)
@@ -85,5 +86,4 @@ def test_another_job_with_fewer_metrics_is_laid_out_anew(tab: CurvesTab) -> None
     steps = np.arange(1, 9)
     tab.append(HistoryUpdate(steps, steps, steps, {"loss": 1 / steps, "recall": steps}, (), 0))
     QApplication.processEvents()
-    assert [name for name, plot in tab._small.items() if plot.isVisible()] == ["recall"]
-    assert not any(plot.isVisible() for plot in tab._spare.values())
+    assert list(small_plots(tab)) == ["Recall"]

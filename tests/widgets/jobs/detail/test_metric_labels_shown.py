@@ -8,9 +8,10 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.summary import line_of
 from tests.job_views import changed
+from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import setting_field, the
+from tests.windows import elapse, setting_field, texts, the
 from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
@@ -61,16 +62,17 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
             steps, np.ones(20), steps / 20, metrics, (RunStart(1, 1),), 0, (), 1.7e9, steps * 1.0
         )
     )
-    assert len(tab._small) == 2
+    assert len(small_plots(tab)) == 2
     assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == [
         "train, smoothed",
         "train, raw",
     ]
     the(Slider, tab).set_share(0)
     assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train"]
-    tab._show_values()
-    beside = {name: plot._kind.text() for name, plot in tab._small.items()}
-    assert beside == {"accuracy": "raw", "dice": "val."}
+    elapse(tab)
+    plots = small_plots(tab)
+    assert "raw" in texts(plots["Accuracy"])
+    assert "val." in texts(plots["Dice"])
 
 
 def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811

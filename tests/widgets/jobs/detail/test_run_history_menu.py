@@ -12,7 +12,7 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import the
+from tests.windows import says, the
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -89,13 +89,13 @@ def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, pa
     assert told.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
-    assert the(Banner, detail)._strong.text().startswith("Runs 1 and 2 of 3, of 12 Nov ")
+    assert says(the(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job == "a/runs/2"
     # News of the newest run go on in its head, and change nothing of the earlier one's curves.
     page.show_update(update(changed(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
     assert losses(detail) == [5.0, 4.0]
-    assert the(Banner, detail)._strong.text().startswith("Runs 1 and 2 of 3")
+    assert says(the(Banner, detail), "Runs 1 and 2 of 3")
 
 
 def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):

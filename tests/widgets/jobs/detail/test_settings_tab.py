@@ -8,7 +8,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.settings import name_and_unit
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import on_screen
+from tests.windows import all_fields, on_screen
 from widgets.jobs.detail.settings_tab import SettingsTab
 
 
@@ -35,9 +35,9 @@ def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
     assert rows["Best by"] == "validation/loss"
     assert rows["Best is"] == "lowest"
     assert rows["Stall limit, s"] == "600"
-    for path, field in form._fields._fields.items():
+    for path, field in all_fields(form).items():
         assert field.label() == name_and_unit(path)[0]
-    in_form = {field.label() for field in form._fields._fields.values()}
+    in_form = {field.label() for field in all_fields(form).values()}
     assert {"Rate scaling", "Optimizer", "Warm-up", "Best by"} <= in_form
 
 

@@ -9,7 +9,7 @@ from backend.records.jobs.state import JobState
 from tests.asks import asks
 from tests.job_views import changed
 from tests.pictures import lab
-from tests.windows import the
+from tests.windows import says, the
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -137,7 +137,7 @@ def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(changed(SLOWED, slow_ranks=(), slow_cause=NETWORK))
-    assert the(Banner, detail)._strong.text().startswith("The network slows this job: ")
+    assert says(the(Banner, detail), "The network slows this job: ")
     assert not the(Banner, detail).findChildren(Button)
 
 

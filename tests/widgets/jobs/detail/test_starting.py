@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.view import JobCheck
 from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
-from tests.windows import button, the
+from tests.windows import acts_of, button, texts, the
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
@@ -24,7 +24,7 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     detail.open_job(CREATED)
     detail.show_starting("a", "Looking at 2 nodes…")
     assert detail.header.act.text() == "Cancel"
-    assert the(JobProgress, detail)._caption.text() == "Looking at 2 nodes…"
+    assert "Looking at 2 nodes…" in texts(the(JobProgress, detail))
     with asks(detail.job_actions, do.CANCEL) as requested:
         qtbot.mouseClick(detail.header.act, LEFT)
     assert requested.args == ["a"]
@@ -53,14 +53,14 @@ def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) 
     form = JobForm()
     qtbot.addWidget(form)
     form.show_check(JobCheck(global_batch=16))
-    before = form._start_button.text()
+    before = acts_of(form).start.text()
     form.set_busy("Looking at 2 nodes…")
-    assert form._start_button.text() == "Looking at 2 nodes…"
-    assert form._queue_button.text() == "Cancel"
+    assert acts_of(form).start.text() == "Looking at 2 nodes…"
+    assert acts_of(form).queue.text() == "Cancel"
     assert not button(form, "Save draft").isEnabled()
     with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):
-        qtbot.mouseClick(form._queue_button, LEFT)
+        qtbot.mouseClick(acts_of(form).queue, LEFT)
     form.set_busy("")
-    assert form._start_button.text() == before
+    assert acts_of(form).start.text() == before
     with qtbot.waitSignal(form.queue_requested):
-        qtbot.mouseClick(form._queue_button, LEFT)
+        qtbot.mouseClick(acts_of(form).queue, LEFT)

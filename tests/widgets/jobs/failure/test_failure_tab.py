@@ -16,7 +16,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import changed
 from tests.pictures import lab
-from tests.windows import the
+from tests.windows import open_tab, says, texts, the
 from widgets.common import formats
 from widgets.common.fields import Slider
 from widgets.common.theme_manager import ThemeManager
@@ -62,17 +62,17 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     detail.show_update(lab.history(FAILED))
     detail.show_pasts(past(), {}, lab.NOW)
     plots = detail.failure.plots
-    assert plots._cause_title.text() == "Memory of GPU 3 on gpu03, GiB"
+    assert "Memory of GPU 3 on gpu03, GiB" in texts(plots)
     assert plots.cause is not None
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
-    assert len(plots.cause.keys()) == 8
-    assert [(post.x, post.text) for post in plots.cause._marks.posts] == [(ENDED, "failed here")]
-    assert [one.text for one in plots.cause._marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
+    assert len(plots.cause.curves) == 8
+    assert [(post.x, post.text) for post in plots.cause.marks.posts] == [(ENDED, "failed here")]
+    assert [one.text for one in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
     rows, _ = plots.cause.read(ENDED - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
-    assert [post.x for post in plots.loss._marks.posts] == [FAILED.step]
+    assert [post.x for post in plots.loss.marks.posts] == [FAILED.step]
 
 
 def test_where_nobody_kept_what_the_node_did_the_loss_stands_alone(detail: JobDetail) -> None:
@@ -117,9 +117,9 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
     detail.show_update(replace(lab.history(FAILED), view=detail._view))
     panel = detail.failure.plots.cause
     assert panel is not None
-    assert detail.failure.plots._cause_title.text().startswith("Loss since step 7")
+    assert says(detail.failure.plots, "Loss since step 7")
     assert panel.x_range()[0] == FAILED.step - 600
-    assert [(post.x, post.text) for post in panel._marks.posts] == [
+    assert [(post.x, post.text) for post in panel.marks.posts] == [
         (FAILED.step - 300, "diverges"),
         (FAILED.step, "not a number"),
     ]
@@ -179,7 +179,7 @@ def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:
     view = changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
     detail.open_job(view)
     detail.show_update(replace(measured("gradient_norm"), view=view))
-    assert detail.failure.plots._cause_title.text().startswith("Gradient norm since step")
+    assert says(detail.failure.plots, "Gradient norm since step")
 
 
 @pytest.mark.parametrize("node", ["gpu03", "gpu04"])
@@ -262,9 +262,9 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     data = detail.curves.curve("loss")
     assert data is not None
     assert data.smoothing == 0.9
-    detail._choose_tab("curves")
+    open_tab(detail, "curves")
     the(Slider, detail.curves).set_share(0.3)
-    detail._choose_tab("failure")
+    open_tab(detail, "failure")
     assert data.smoothing == 0.3
 
 

@@ -14,13 +14,14 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
-from tests.windows import button, the
+from tests.windows import button, open_tab, the, window
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.failure.remedies import cause_of, remedies
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -127,8 +128,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert told.args == ["a", rest]
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    assert detail._elsewhere.now is not None
-    detail._elsewhere.now.reject()
+    window(ElsewhereDialog).reject()
 
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
@@ -138,16 +138,16 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    chosen = [one["node"] for one in the(PlacementPicker, detail._elsewhere.now).value()]
+    chosen = [one["node"] for one in the(PlacementPicker, window(ElsewhereDialog)).value()]
     assert "gpu07" not in chosen
-    detail._elsewhere.now.reject()
+    window(ElsewhereDialog).reject()
 
 
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
     detail.open_job(failed(""))
-    detail._choose_tab("curves")
+    open_tab(detail, "curves")
     assert detail.header.act.isVisible()
-    detail._choose_tab("failure")
+    open_tab(detail, "failure")
     assert not detail.header.act.isVisible()
     detail.show_starting("a", "Starting…")
     assert (detail.header.act.isVisible(), detail.header.act.text()) == (True, "Cancel")
@@ -198,9 +198,9 @@ def test_clipping_is_offered_once():
 def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
     detail.open_job(failed(""))
     facts = the(KeyValueRow, detail.failure)
-    assert "Lost" not in [fact.caption for fact in facts._facts], "not known yet"
+    assert "Lost" not in [fact.caption for fact in facts.facts], "not known yet"
     detail.show_checkpoints("a", kept)
-    assert Fact("Lost", wanted) in facts._facts
+    assert Fact("Lost", wanted) in facts.facts
 
 
 @pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", "not_a_number", ""])

@@ -21,13 +21,24 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from tests.widgets.nodes import samples
-from tests.windows import elapse, owned, setting_field, the
+from tests.windows import (
+    acts_of,
+    all_fields,
+    elapse,
+    fields_of,
+    owned,
+    press_start,
+    says,
+    setting_field,
+    side_of,
+    the,
+)
 from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.form.form_sections import Details, FormSections
-from widgets.jobs.form.form_side import FormFoot, FormSide
+from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import (
     JobDraft,
     Origin,
@@ -137,20 +148,20 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     )
     form.show_check(JobCheck(faults=faults))
     assert setting_field(form, "epochs").error() == "Epochs must be between 1 and 100."
-    assert form._start_button.text() == "2 problems to fix"
-    assert not form._start_button.isEnabled()
+    assert acts_of(form).start.text() == "2 problems to fix"
+    assert not acts_of(form).start.isEnabled()
 
 
 def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(form):
     form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
     form.show_draft(JobDraft(DIGITS))
     assert setting_field(form, "model").error() == ""
-    assert not form._start_button.isEnabled(), "it is checked first"
+    assert not acts_of(form).start.isEnabled(), "it is checked first"
 
 
 def test_a_fault_without_a_field_is_told_among_the_checks(form):
     form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
-    words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
+    words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words == "Environment variable “A B”: no name."
 
 
@@ -161,32 +172,35 @@ def test_a_job_that_would_wait_is_not_called_ready_to_start(form, check, result)
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(check, False, "It is not free."),)))
-    assert {form._result.text(), the(FormFoot, form).result.text()} == {result}
+    assert {side_of(form).result.text(), the(FormFoot, form).result.text()} == {result}
     assert the(FormFoot, form).result.tone() == "warn"
-    assert form._queue_button.isEnabled()
+    assert acts_of(form).queue.isEnabled()
     form.show_check(free)
-    assert (form._result.text(), the(FormFoot, form).result.tone()) == ("Ready to start", "text")
+    assert (side_of(form).result.text(), the(FormFoot, form).result.tone()) == (
+        "Ready to start",
+        "text",
+    )
 
 
 def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
     forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
     check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
     form.show_check(check)
-    said = the(FormSide, form)._basis.text().replace("\xa0", " ")
+    said = side_of(form)._basis.text().replace("\xa0", " ")
     assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
     assert "16.0 GPU hours" in the(FormFoot, form).figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
-    assert the(FormSide, form)._basis.text().endswith("About 16.0 GPU hours.")
+    assert says(side_of(form), "About 16.0 GPU hours.")
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
-    assert "GPU hours" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()
+    assert "GPU hours" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()
 
 
 def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
-    assert form._start_button.text() == "Start on 2 processes"
+    assert acts_of(form).start.text() == "Start on 2 processes"
     with qtbot.waitSignal(form.start_requested) as started:
-        qtbot.mouseClick(form._start_button, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(acts_of(form).start, Qt.MouseButton.LeftButton)
     assert started.args[0].raw["batch_size"] == 32
 
 
@@ -276,9 +290,9 @@ def test_why_a_start_was_refused_stands_until_the_person_changes_something(form,
     form.show_error("The disk is full.")
     with qtbot.waitSignal(form.check_requested):
         form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
-    assert form._refusal.isVisible(), "somebody else imported a model"
+    assert side_of(form).refusal.isVisible(), "somebody else imported a model"
     qtbot.keyClicks(setting_field(form, "epochs").shown, "1")
-    assert not form._refusal.isVisible()
+    assert not side_of(form).refusal.isVisible()
 
 
 def places(form):
@@ -301,8 +315,8 @@ def test_the_button_of_a_trial_ends_with_its_card_and_what_runs_is_not_cut(form,
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
     QApplication.processEvents()
-    sections = form._sections
-    last = form._fields.field("validation_loader").shown
+    sections = the(FormSections, form)
+    last = fields_of(form).field("validation_loader").shown
     assert right_edge(sections.trial.button, form) == right_edge(last, form)
     assert sections.runs.width() >= sections.runs.sizeHint().width()
 
@@ -327,7 +341,7 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     names = {name for name, *_ in before}
     assert "Epochs" in names
     assert ("Seed" in names) is is_open
-    faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
+    faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in all_fields(form))
     nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
     form.show_check(JobCheck(faults=(*faults, nowhere)))
     assert setting_field(form, "epochs").error().startswith("Epochs must be so.")
@@ -418,7 +432,7 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
-    form._start()
+    press_start(form)
     assert field.isVisible()
     assert form.focusWidget() is field.control
     setting_field(form, "optimizer.name").control.choose("adam")

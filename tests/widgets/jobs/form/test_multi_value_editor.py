@@ -15,7 +15,19 @@ from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
-from tests.windows import button, elapse, setting_field, the
+from tests.windows import (
+    acts_of,
+    all_fields,
+    button,
+    elapse,
+    fields_of,
+    line_of,
+    says,
+    setting_field,
+    side_of,
+    texts,
+    the,
+)
 from widgets.common.buttons import Switch
 from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
@@ -34,6 +46,8 @@ CHECKED = JobCheck(
     rates=(0.1, 0.2),
     command=("x",),
 )
+
+VALUES = "Values, separated by commas"
 
 
 @pytest.fixture
@@ -56,7 +70,7 @@ def fill(form):
 
 
 def swept(form):
-    return form._fields.swept
+    return fields_of(form).swept
 
 
 def opened(form, path):
@@ -75,7 +89,7 @@ def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
     (act,) = [one for one in menu.actions() if one.text() == "Several values…"]
     act.trigger()
     assert swept(form).popover.isVisible()
-    assert swept(form).popover._list.text() == "0.05"
+    assert "0.05" in texts(swept(form).popover)
     assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
     with pytest.raises(KeyError):
         swept(form).menu("name")
@@ -85,13 +99,13 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
     buttons = {one.accessibleName(): one for one in form.findChildren(SeveralButton)}
     assert "Several values of Learning rate" in buttons
     assert "Several values of Name" not in buttons
-    fields = form._fields._fields
+    fields = all_fields(form)
     assert len(buttons) >= len(fields) - 3, "but name and start from"
     button = buttons["Several values of Batch size"]
     assert button.isVisible()
     assert button.toolTip() == "Several values: one job per value"
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert swept(form).popover._list.text() == "32"
+    assert "32" in texts(swept(form).popover)
 
 
 def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough(form):
@@ -205,26 +219,27 @@ def test_several_values_of_a_hidden_field_open_what_hides_it(form):
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     form.show_draft(JobDraft(DIGITS, (RATE,), 5, 2))
     popover = opened(form, "optimizer.momentum")
-    popover._kinds.choose("range")
-    popover._show_page("range")
-    popover._from.setText("0.1")
-    popover._to.setText("0.9")
-    assert popover._steps.text() == ""
+    button(popover, "From – to").click()
+    line_of(popover, "From").setText("0.1")
+    line_of(popover, "To").setText("0.9")
+    assert line_of(popover, "How many values").text() == ""
     assert button(popover, "Use").isEnabled()
     button(popover, "Use").click()
     axis = Axis("optimizer.momentum", span=ValueRange(0.1, 0.9, 0))
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
-    words = the(FormSections, form).sweep._words.text()
-    assert words == "Values of a range without steps are drawn from anywhere between its ends."
+    assert says(
+        the(FormSections, form).sweep,
+        "Values of a range without steps are drawn from anywhere between its ends.",
+    )
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     popover = opened(form, "optimizer.lr")
-    popover._list.setText("0.01, 0.03,0.1")
+    line_of(popover, VALUES).setText("0.01, 0.03,0.1")
     assert button(popover, "Use 3 values").text() == "Use 3 values"
-    with qtbot.waitSignal(form._fields.changed):
-        QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    with qtbot.waitSignal(fields_of(form).changed):
+        QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     shown = setting_field(form, "optimizer.lr").shown
     assert isinstance(shown, LineEdit)
     assert shown.text() == "0.01, 0.03, 0.1"
@@ -236,27 +251,29 @@ def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
 
 def test_a_range_is_given_by_its_ends_and_how_many(form):
     popover = opened(form, "optimizer.lr")
-    popover._kinds.choose("range")
-    popover._show_page("range")
-    for line, text in ((popover._from, "1e-4"), (popover._to, "0.1"), (popover._steps, "4")):
+    button(popover, "From – to").click()
+    for line, text in (
+        (line_of(popover, "From"), "1e-4"),
+        (line_of(popover, "To"), "0.1"),
+        (line_of(popover, "How many values"), "4"),
+    ):
         line.setText(text)
-    popover._scale.choose("log")
-    popover._settle()
-    assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
+    button(popover, "Equal factors").click()
+    assert "0.0001, 0.001, 0.01, 0.1" in texts(popover)
     button(popover, "Use 4 values").click()
     assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
     again = opened(form, "optimizer.lr")
     assert the(QStackedWidget, again).currentIndex() == 1
-    assert again._from.text() == "0.0001"
+    assert "0.0001" in texts(again)
 
 
 def test_choices_and_switches_are_ticked(form):
     popover = opened(form, "optimizer.name")
-    popover._ticks["adam"].setChecked(True)
-    assert popover._preview.text() == "sgd, adam"
+    button(popover, "Adam").click()
+    assert "sgd, adam" in texts(popover)
     button(popover, "Use 2 values").click()
     flag = opened(form, "stop_on_nan")
-    flag._ticks["no"].setChecked(True)
+    button(flag, "Off").click()
     button(flag, "Use 2 values").click()
     assert form.draft().axes == (
         Axis("optimizer.name", ("sgd", "adam")),
@@ -278,10 +295,10 @@ def test_choices_and_switches_are_ticked(form):
 )
 def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
     popover = opened(form, "optimizer.lr")
-    popover._list.setText(text)
-    assert popover._preview.text() == sentence
+    line_of(popover, VALUES).setText(text)
+    assert sentence in texts(popover)
     assert not button(popover, "Use").isEnabled()
-    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
 
@@ -290,16 +307,16 @@ def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, te
 def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, qtbot, path):
     form.activateWindow()
     popover = opened(form, path)
-    qtbot.waitUntil(popover._list.hasFocus)
-    QTest.keyClicks(popover._list, "1, 2")
+    qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
+    QTest.keyClicks(line_of(popover, VALUES), "1, 2")
     assert popover.axis().values == (1, 2)
-    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     field = setting_field(form, path)
     assert field.shown.hasFocus()
     popover = opened(form, path)
-    qtbot.waitUntil(popover._list.hasFocus)
-    QTest.keyClicks(popover._list, "3, 4, 5")
-    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
+    QTest.keyClicks(line_of(popover, VALUES), "3, 4, 5")
+    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
     popover = opened(form, path)
     QTest.keyClick(popover, Qt.Key.Key_Escape)
@@ -308,11 +325,11 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
 
 def test_escape_changes_nothing(form):
     popover = opened(form, "optimizer.lr")
-    popover._list.setText("1, 2")
+    line_of(popover, VALUES).setText("1, 2")
     QTest.keyClick(popover, Qt.Key.Key_Escape)
     assert swept(form).popover is None
     popover = opened(form, "optimizer.lr")
-    popover._list.setText("1, 2")
+    line_of(popover, VALUES).setText("1, 2")
     QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
     assert swept(form).popover is None
     assert form.draft().axes == ()
@@ -349,20 +366,20 @@ def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
 def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
-    assert form._result.text() == "Ready to queue 6 jobs"
-    assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
-    assert not form._queue_button.isVisible()
+    assert side_of(form).result.text() == "Ready to queue 6 jobs"
+    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "Queue 6 jobs"
+    assert not acts_of(form).queue.isVisible()
     assert not button(form, "Save draft").isEnabled()
     with (
         qtbot.waitSignal(form.queue_requested) as request,
         qtbot.assertNotEmitted(form.start_requested),
     ):
-        form._start_button.click()
+        acts_of(form).start.click()
     assert request.args[0].axes == (BATCH, RATE)
     form.set_busy("Making job 3 of 6…")
-    assert form._start_button.text() == "Making job 3 of 6…"
+    assert acts_of(form).start.text() == "Making job 3 of 6…"
     with qtbot.waitSignal(form.start_cancelled):
-        form._queue_button.click()
+        acts_of(form).queue.click()
 
 
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
@@ -372,21 +389,21 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
     assert field.shown.property("bad") == "true"
-    assert form._start_button.text() == "1 problem to fix"
+    assert acts_of(form).start.text() == "1 problem to fix"
 
 
 def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
     form.show_half_made(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    assert form._take_back.isVisible()
+    assert acts_of(form).take_back.isVisible()
     elapse(form)
-    assert form._refusal.isVisible(), "it is not forgotten with the next change"
+    assert side_of(form).refusal.isVisible(), "it is not forgotten with the next change"
     with qtbot.waitSignal(form.take_back_requested) as request:
-        form._take_back.click()
+        acts_of(form).take_back.click()
     assert request.args == ["sweep:digits-k3pf"]
     form.show_error("")
-    assert not form._take_back.isVisible()
+    assert not acts_of(form).take_back.isVisible()
 
 
 def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):

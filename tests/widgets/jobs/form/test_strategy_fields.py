@@ -7,10 +7,10 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import setting_field, the
+from tests.windows import all_fields, fields_of, says, setting_field, side_of, the
 from widgets.common.fields import ComboBox
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.form_side import FormFoot, FormSide
+from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.strategy_note import OPTIONS, StrategyView
 
@@ -36,7 +36,7 @@ def choose(form, qtbot, name):  # noqa: F811
 def test_each_strategy_shows_its_own_settings_and_no_others(form, name):  # noqa: F811
     form.show_draft(JobDraft(job(name=name)))
     own = {f"strategy.{key}" for key in STRATEGIES[name]}
-    shown = {path for path in form._fields._fields if path.startswith("strategy.")}
+    shown = {path for path in all_fields(form) if path.startswith("strategy.")}
     assert shown == own | {"strategy.name", "strategy.lr_scaling"}
     for key, setting in STRATEGIES[name].items():
         control = setting_field(form, f"strategy.{key}").control
@@ -87,19 +87,19 @@ def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbo
         STRATEGIES["downpour"].pays,
         STRATEGIES["downpour"].needs,
     ]
-    assert form._fields.key("optimizer.name") == "adagrad"
+    assert fields_of(form).key("optimizer.name") == "adagrad"
     choose(form, qtbot, "dc-asgd")
-    assert form._fields.key("optimizer.name") == "sgd"
+    assert fields_of(form).key("optimizer.name") == "sgd"
     setting_field(form, "optimizer.name").control.choose("adam")
     choose(form, qtbot, "downpour")
-    assert form._fields.key("optimizer.name") == "adam", "the user chose it"
+    assert fields_of(form).key("optimizer.name") == "adam", "the user chose it"
 
 
 def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: F811
     raw = {**job(name="downpour"), "optimizer": {"lr": 0.01}}
     form.show_draft(JobDraft(raw))
     assert parse_job(form.draft().raw).config.optimizer == parse_job(raw).config.optimizer
-    assert form._fields.key("optimizer.name") == "adagrad"
+    assert fields_of(form).key("optimizer.name") == "adagrad"
 
 
 def test_an_option_says_when_it_pays(form):  # noqa: F811
@@ -124,7 +124,7 @@ def test_every_option_is_described():
 def test_the_processes_that_serve_are_counted(form):  # noqa: F811
     check = JobCheck(global_batch=32, learning_rate=0.05, workers=3, servers=1)
     form.show_check(check)
-    assert "3 processes train, 1 serves" in the(FormSide, form)._basis.text()
+    assert says(side_of(form), "3 processes train, 1 serves")
     assert "3 processes train, 1 serves" in the(FormFoot, form).figures.text()
     form.show_check(JobCheck(global_batch=64, learning_rate=0.05, workers=2))
-    assert "train" not in the(FormSide, form)._basis.text() + the(FormFoot, form).figures.text()
+    assert "train" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()

@@ -19,7 +19,7 @@ from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import button, the
+from tests.windows import acts_of, button, texts, the
 from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
@@ -281,10 +281,10 @@ def test_the_form_queues_what_may_start(qtbot):
     form = JobForm()
     qtbot.addWidget(form)
     form.show()
-    assert not form._queue_button.isEnabled()
+    assert not acts_of(form).queue.isEnabled()
     form.show_check(JobCheck(global_batch=8))
     with qtbot.waitSignal(form.queue_requested):
-        form._queue_button.click()
+        acts_of(form).queue.click()
 
 
 def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
@@ -294,7 +294,7 @@ def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
     window.show()
     bar = window.side_bar
     bar.show_queue(queue(*NAMES))
-    assert bar._next.text() == "Next: retinanet-r50"
+    assert "Next: retinanet-r50" in texts(bar)
     assert bar._next.isVisible()
     bar.show_live((job("live", LIVE),))
     assert not bar._next.isVisible()

@@ -3,7 +3,7 @@
 from dataclasses import astuple, replace
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget
 
@@ -14,7 +14,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
-from tests.windows import button, the
+from tests.windows import button, line_of, says, texts, the
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
@@ -84,7 +84,14 @@ def numbered(count):
 
 def grow(logs, source, *lines):
     logs.logs[source] += lines
-    logs.tab._request_length()
+    look_again(logs.tab)
+
+
+def look_again(tab):
+    """What the tab does from time to time while it is seen."""
+    for timer in tab.findChildren(QTimer):
+        if timer.isActive() and not timer.isSingleShot():
+            timer.timeout.emit()
 
 
 def last_in_sight(tab):
@@ -128,7 +135,7 @@ def test_half_a_line_becomes_whole_where_it_stands(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"] = ["one", "two", "three"]
-    tab._request_length()
+    look_again(tab)
     assert [tab.view.text_of(n) for n in range(3)] == ["one", "two", "three"]
 
 
@@ -148,28 +155,28 @@ def test_a_search_counts_goes_through_and_finds_what_comes_later(tab, qtbot):
     tab.show()
     the(SearchField, tab).setText("line 99")
     qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
-    assert tab._count.text().endswith("of 11")
-    tab._step(1)
+    assert says(tab, "of 11")
+    button(tab, "Next match").click()
     assert tab.view.marked in (99, *range(990, 1000))
     grow(logs, "0", "line 99 again")
-    assert tab._count.text().endswith("of 12")
+    assert says(tab, "of 12")
     assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
     the(SearchField, tab).setText("nowhere")
     qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
-    assert tab._count.text() == "No matches"
-    assert not tab._down.isEnabled()
+    assert "No matches" in texts(tab)
+    assert not button(tab, "Next match").isEnabled()
 
 
 def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     Logs(tab, r0=[*numbered(300), "KeyError: 'x'", *numbered(300)], r1=numbered(300))
     tab.open_job(LIVE)
     tab.show()
-    tab._request_error()
+    button(tab, "First error").click()
     assert tab.view.marked == 300
     assert not tab.view.follows
     error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
     tab.open_job(changed(FAILED, error=error))
-    tab._request_error()
+    button(tab, "First error").click()
     assert (tab.source, tab.view.marked) == ("1", 41)
 
 
@@ -188,7 +195,7 @@ def test_all_together_says_whose_each_line_is(tab):
     tab.show()
     the(ComboBox, tab).choose("all")
     assert tab.view._line(1).source == "0"
-    assert "rank by rank" in tab._state.text()
+    assert says(tab, "rank by rank")
 
 
 def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
@@ -203,14 +210,16 @@ def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
 def test_each_emptiness_says_what_it_is(tab):
     logs = Logs(tab, r0=[])
     tab.open_job(LIVE)
-    assert the(EmptyState, tab)._title.text() == "Reading the log…"
+    assert "Reading the log…" in texts(the(EmptyState, tab))
     tab.show()
-    assert the(EmptyState, tab)._title.text() == "No output yet"
+    assert "No output yet" in texts(the(EmptyState, tab))
     tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
-    assert the(EmptyState, tab)._sentence.text().endswith("Stale file handle.")
+    assert says(the(EmptyState, tab), "Stale file handle.")
     tab.open_job(changed(FAILED, error=None, state=JobState.ERROR))
-    assert the(EmptyState, tab)._title.text() == "No output"
-    grow(logs, "0", "at last")
+    assert "No output" in texts(the(EmptyState, tab))
+    logs.logs["0"] += ["at last"]
+    tab.hide()
+    tab.show()
     assert the(QStackedWidget, tab).currentWidget() is tab.view
 
 
@@ -219,7 +228,7 @@ def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"], logs.generation = ["fresh"], 1
-    tab._request_length()
+    look_again(tab)
     assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
 
 
@@ -301,15 +310,18 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
     ]
     acts[2].trigger()
     dialog = tab.naming.now
-    assert (dialog._edit.text(), dialog._pattern.text()) == ("loss", "loss: {loss}")
-    assert "loss 0.25" in dialog._field._note
-    dialog._edit.setText("1 loss")
-    assert not dialog._go.isEnabled()
-    dialog._edit.setText("train/loss")
-    dialog._pattern.setText("lost: {train/loss}")
-    assert not dialog._go.isEnabled()
-    dialog._pattern.setText("loss: {train/loss}")
-    qtbot.mouseClick(dialog._go, Qt.MouseButton.LeftButton)
+    assert (line_of(dialog, "Name of the number").text(), line_of(dialog, "Pattern").text()) == (
+        "loss",
+        "loss: {loss}",
+    )
+    assert says(dialog, "loss 0.25")
+    line_of(dialog, "Name of the number").setText("1 loss")
+    assert not button(dialog, "Draw").isEnabled()
+    line_of(dialog, "Name of the number").setText("train/loss")
+    line_of(dialog, "Pattern").setText("lost: {train/loss}")
+    assert not button(dialog, "Draw").isEnabled()
+    line_of(dialog, "Pattern").setText("loss: {train/loss}")
+    qtbot.mouseClick(button(dialog, "Draw"), Qt.MouseButton.LeftButton)
     assert marked == [(A_SCRIPT.id, "loss: {train/loss}")]
     assert tab.naming.now is None
 

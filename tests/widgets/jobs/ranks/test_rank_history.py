@@ -23,7 +23,7 @@ from tests.job_views import changed
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import the
+from tests.windows import open_tab, says, the
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Scroll
@@ -148,16 +148,16 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     detail.show_nodes((node,))
     detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
 
-    (in_curves,) = the(LargePlot, detail.curves)._marks.spans
+    (in_curves,) = the(LargePlot, detail.curves).marks.spans
     assert (in_curves.tone, in_curves.text) == ("warn", "gpu1 slowed by heat")
     # It lasts until some readings in a row were without it.
     last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
     assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
     assert is_amber(detail, the(LargePlot, detail.curves), 1300, 2400)
 
-    detail._choose_tab("ranks")
+    open_tab(detail, "ranks")
     plot = detail.ranks.history.plot
-    (in_history,) = plot._marks.spans
+    (in_history,) = plot.marks.spans
     assert (in_history.tone, in_history.text) == ("warn", "Slowed by heat")
     assert (in_history.x0 - NOON, in_history.x1 - NOON) == pytest.approx((1000, last_s))
     assert is_amber(detail, plot, NOON + 1300, NOON + 2400)
@@ -179,7 +179,7 @@ def shown(detail, view, pasts, kind="ours", count=2):
     detail.show_nodes(tuple(samples.state(name, kind, count) for name in pasts))
     histories = {name: history_of(one) for name, one in pasts.items()}
     detail.show_pasts(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
-    detail._choose_tab("ranks")
+    open_tab(detail, "ranks")
     return detail.ranks.history
 
 
@@ -190,8 +190,8 @@ BOTH = ("GPU-0", "GPU-1")
 def test_what_was_unwell_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
-    assert {span.tone for span in history.plot._marks.spans} == {"warn"}
-    assert [span.tone for span in the(LargePlot, detail.curves)._marks.spans] == ["warn", "warn"]
+    assert {span.tone for span in history.plot.marks.spans} == {"warn"}
+    assert [span.tone for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
 
 
 def test_the_axis_is_the_time_of_the_job_and_not_what_a_node_remembers(detail):
@@ -217,15 +217,15 @@ def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
     view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
     history = shown(detail, view, {"gpu1": past(*BOTH)})
     assert history.isVisible()
-    assert history.plot._marks.spans == ()
-    assert the(LargePlot, detail.curves)._marks.spans == ()
-    assert not [curve.name for curve in history.plot._curves.values() if curve.named]
+    assert history.plot.marks.spans == ()
+    assert the(LargePlot, detail.curves).marks.spans == ()
+    assert not [curve.name for curve in history.plot.curves.values() if curve.named]
 
 
 def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
     view = job(Placement("gpu1", gpus=("GPU-1",)))
     history = shown(detail, view, {"gpu1": past("GPU-0", "GPU-1")})
-    assert [curve.name for curve in history.plot._curves.values()] == ["GPU 1, rank 0"]
+    assert [curve.name for curve in history.plot.curves.values()] == ["GPU 1, rank 0"]
 
 
 def test_a_node_of_which_nothing_is_known_of_that_time_has_no_empty_plot(detail):
@@ -240,15 +240,15 @@ def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, begin,
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
     detail.curves._set_axis(axis)
     for plot in detail.curves._panels():
-        (span,) = plot._marks.spans
+        (span,) = plot.marks.spans
         assert (span.x0, span.x1) == pytest.approx((begin, end))
 
 
 def test_another_job_has_no_spans_of_the_one_before(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    assert the(LargePlot, detail.curves)._marks.spans
+    assert the(LargePlot, detail.curves).marks.spans
     detail.open_job(replace(LIVE, id="b"))
-    assert not the(LargePlot, detail.curves)._marks.spans
+    assert not the(LargePlot, detail.curves).marks.spans
 
 
 def test_the_read_out_tells_the_time_of_day_at_which_a_step_was_made(detail):
@@ -268,7 +268,7 @@ def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_si
     assert table.columnWidth(1) >= 80
     assert table.horizontalScrollBar().maximum() == 0
     for key, page in (("ranks", detail.ranks), ("curves", detail.curves)):
-        detail._choose_tab(key)
+        open_tab(detail, key)
         for _ in range(3):
             QApplication.processEvents()
         scroll = page.findChild(Scroll)
@@ -296,7 +296,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     detail.resize(900, 480)
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
-    detail._choose_tab("ranks")
+    open_tab(detail, "ranks")
     table, model = the(QTableView, detail.ranks), detail.ranks._model
     amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
     assert amber == [11]
@@ -325,7 +325,7 @@ def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
     assert view.slowest() == (2, 0.5)
     strip = RankStrip()
     strip.show_view(view)
-    assert strip._word.text().replace("\xa0", " ") == "rank 2 is 50 % slower"
+    assert says(strip, "rank 2 is 50 % slower")
 
 
 @pytest.mark.parametrize(

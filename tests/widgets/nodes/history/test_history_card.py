@@ -16,12 +16,13 @@ from backend.records.nodes.history import PastGpu, PastReading
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import on_screen
+from tests.windows import on_screen, says, texts, the
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, Stretch
 from widgets.nodes.history.job_timeline import JobBar, bars_of, lanes_of
 from widgets.nodes.history.node_history import NodeHistory, past_of
 from widgets.plots.end_labels import name_width
+from widgets.plots.plot_view import PlotView
 
 pytestmark = pytest.mark.usefixtures("look")
 NOON = 1_700_000_000.0
@@ -109,10 +110,10 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
     history.put_past(hours())
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    (span,) = card.plot._marks.spans
+    (span,) = card.plot.marks.spans
     assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
     assert span.text == "Slowed by heat"
-    named = [curve.name for curve in card.plot._curves.values() if curve.named]
+    named = [curve.name for curve in card.plot.curves.values() if curve.named]
     assert named == ["GPU 1"]
     # And it is painted: the ground in it is another one than beside it.
     for _ in range(3):
@@ -135,7 +136,7 @@ def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     history.put_past(hours(hot_from_s=3620, hot_to_s=3600))
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    (span,) = card.plot._marks.spans
+    (span,) = card.plot.marks.spans
     left, right = card.plot.stretch_px()
     x0, x1 = card.plot.x_range()
     assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
@@ -145,18 +146,18 @@ def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    assert card._title.text().startswith("Since ")
+    assert says(card, "Since ")
     history.put_past(hours(over_s=40_000))
     card.show_past()
-    assert card._title.text() == "Last 3 hours"
+    assert "Last 3 hours" in texts(card)
     card._stretch.choose("1")
     card._build()
-    assert card._title.text() == "Last hour"
+    assert "Last hour" in texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
-    assert card.plot._marks.spans[0].x0 >= NOON - 3600
+    assert card.plot.marks.spans[0].x0 >= NOON - 3600
     card._stretch.choose("24")
     card._build()
-    assert card._title.text().startswith("Since ")
+    assert says(card, "Since ")
 
 
 def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card):
@@ -165,10 +166,10 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
     assert 45 < low <= 50, "a half of the plot is not left to what no GPU at work is"
-    assert high >= card.plot._marks.thresholds[0].y
+    assert high >= card.plot.marks.thresholds[0].y
     card._picker.choose("use")
     card._build()
-    assert not card.plot._marks.thresholds
+    assert not card.plot.marks.thresholds
 
 
 def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
@@ -198,8 +199,8 @@ def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job
     card.show_history(history, samples.hot(STATE, 1))
     card._build()
     QApplication.processEvents()
-    frame = card.plot._frame()
-    words = card.plot._end_text(card.plot._curves["GPU-1"])
+    frame = the(PlotView, card.plot).frame()
+    words = card.plot._end_text(card.plot.curves["GPU-1"])
     assert words.startswith("GPU 1, rank 11")
     assert frame.px(card.plot.data_end()) + name_width(words) <= frame.rect.right() + 1
 
@@ -337,13 +338,13 @@ def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
     history.put_past(past_of([*wide, *(line(age) for age in range(86_400, 0, -20))]))
     card._stretch.choose("168")
     card.show_history(history, STATE)
-    assert card._title.text() == "Last 7 days"
+    assert "Last 7 days" in texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
     assert not np.isnan(history.series("GPU-0", "temperature")).any()
     shorter = NodeHistory()
     shorter.put_past(past_of(wide[-300:]))
     card.show_history(shorter, STATE)
-    assert card._title.text().startswith("Since ")
+    assert says(card, "Since ")
     assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
 
 

@@ -15,9 +15,9 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import button, on_screen, owned, the
+from tests.windows import button, named, on_screen, owned, pick, says, texts, the
 from widgets.common.actions import MoreButton
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import PageHeader
 from widgets.common.fields import SearchField
 from widgets.common.key_value_row import KeyValueRow
@@ -25,6 +25,7 @@ from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import past_of
 from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.gpu_card import GpuCard
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.page.rack import DIMMED_ROLE
@@ -78,9 +79,7 @@ def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
 def test_several_nodes_are_a_rack_with_counts_in_words(page):
     page.show_nodes(samples.cluster(12))
     assert page.rack.isVisible()
-    assert page._header.sentence.text() == (
-        "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free"
-    )
+    assert "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free" in texts(page)
     assert page.rack.rows_model.rows[0].gpus[0].owner == samples.JOBS["j2"]
 
 
@@ -158,12 +157,12 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
 def test_filter_and_search_dim_what_does_not_match(page, qtbot):
     page.show_nodes(samples.cluster(12))
     assert dimmed(page) == []
-    qtbot.mouseClick(page._filter._group.button(1), Qt.MouseButton.LeftButton)
+    pick(named(SegmentedControl, page, "Show nodes"), "unwell")
     assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu07", "gpu11"}
-    qtbot.mouseClick(page._filter._group.button(2), Qt.MouseButton.LeftButton)
+    pick(named(SegmentedControl, page, "Show nodes"), "free")
     assert "gpu03" in dimmed(page)
     assert "gpu02" not in dimmed(page)
-    qtbot.mouseClick(page._filter._group.button(0), Qt.MouseButton.LeftButton)
+    pick(named(SegmentedControl, page, "Show nodes"), "all")
     with qtbot.waitSignal(the(SearchField, page).searched):
         qtbot.keyClicks(the(SearchField, page), "chen")
     assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu03", "gpu09"}
@@ -174,8 +173,7 @@ def test_a_search_that_finds_nothing_says_so(page, qtbot):
     page.show_nodes(samples.cluster(4))
     with qtbot.waitSignal(the(SearchField, page).searched):
         qtbot.keyClicks(the(SearchField, page), "resnt")
-    assert page._nothing.isVisible()
-    assert "“resnt”" in page._nothing.text()
+    assert says(page, "“resnt”")
 
 
 def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
@@ -212,7 +210,7 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
     page.open_node("gpu07")
     QApplication.processEvents()
     plot = the(HistoryCard, page.detail).plot
-    assert len(plot.keys()) == 8
+    assert len(plot.curves) == 8
     named, _ = plot.read(clock.now - 4)
     assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
         ("GPU 3", "91 °C"),
@@ -275,9 +273,9 @@ def test_this_computer_cannot_be_removed_or_set_up(page):
 def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu11")
-    assert page.detail._failure.isVisible()
-    assert not page.detail._gpu_cards
-    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail)._facts}
+    assert "Try again" in texts(page.detail)
+    assert not any(one.isVisible() for one in page.detail.findChildren(GpuCard))
+    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).facts}
     assert captions["Processor"] == "128 cores"
     with asks(page.node_actions, do.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
@@ -294,9 +292,8 @@ def test_processes_of_one_run_are_one_line(page):
     page.show_nodes((HERE, samples.state("gpu06", "ours")))
     page.open_node("gpu06")
     card = the(ProcessesCard, page.detail)
-    ((title, user, words),) = card._shown
-    assert (title, user) == ("python, 8 processes", "mai")
-    assert words.startswith("GPU 0–7")
+    assert {"python, 8 processes", "mai"} <= set(texts(card))
+    assert says(card, "GPU 0–7")
 
 
 def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
@@ -329,7 +326,7 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
-    assert the(HistoryCard, page.detail)._title.text().startswith("Since ")
+    assert says(the(HistoryCard, page.detail), "Since ")
     page.show_past("gone", past_of([]))
 
 
@@ -340,7 +337,7 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     now = page._clock()
     page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
     assert the(HistoryCard, page.detail).isVisible()
-    assert the(HistoryCard, page.detail).plot.keys() == ("node",)
+    assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
 
 
 def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):

@@ -20,10 +20,10 @@ from tests.app.conftest import TRIED
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
-from tests.windows import button, elapse, setting_field, the
+from tests.windows import acts_of, button, elapse, says, setting_field, side_of, the
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.form_side import FormFoot, FormSide
+from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
@@ -73,8 +73,8 @@ def form(qtbot, services, runner, monkeypatch):
 
 
 def verdict(form):
-    assert form._result.text() == the(FormFoot, form).result.text()
-    return form._result.text()
+    assert side_of(form).result.text() == the(FormFoot, form).result.text()
+    return side_of(form).result.text()
 
 
 def line(form):
@@ -84,7 +84,7 @@ def line(form):
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
     elapse(form)
     assert verdict(form) == "Trying one batch…"
-    assert form._start_button.isEnabled(), "a person may know better"
+    assert acts_of(form).start.isEnabled(), "a person may know better"
     runner.let_go()
     assert verdict(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
@@ -101,12 +101,12 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
     assert setting_field(form, "model").error() == MISFIT.with_remedy
     assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
-    assert form._start_button.text() == "Start anyway"
-    said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert acts_of(form).start.text() == "Start anyway"
+    said = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert said == MISFIT.with_remedy
     elapse(form)
     assert runner.waiting == [], "the same files fail again"
-    form._start()
+    acts_of(form).start.click()
     assert len(form.started) == 1, "this computer may lack what the nodes have"
 
 
@@ -190,7 +190,9 @@ def test_what_the_trial_warns_of_is_a_hint(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: warned)
     elapse(form)
     runner.let_go()
-    rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
+    rows = [
+        side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
+    ]
     assert any("1 parameter is idle." in _words(one) for one in rows)
 
 
@@ -276,9 +278,9 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
     monkeypatch.setattr(DataSizes, "known", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
     elapse(form)
-    assert "Counting samples" in the(FormSide, form)._basis.text()
+    assert says(side_of(form), "Counting samples")
     runner.let_go()
-    assert "Counting samples" not in the(FormSide, form)._basis.text()
+    assert not says(side_of(form), "Counting samples")
 
 
 def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
@@ -303,7 +305,9 @@ def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
 
     def findings():
-        rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
+        rows = [
+            side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
+        ]
         return [_words(row) for row in rows]
 
     elapse(form)
