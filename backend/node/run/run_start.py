@@ -71,12 +71,15 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
     """Undo `move_earlier_runs`; it needs no room. What is new goes to the folder of the claim."""
     target = folder.runs / str(run - 1)
+    attempts = target / "attempts"
     # It is made last: without it, nothing was moved.
-    if files.exists(target / "attempts"):
+    if files.exists(attempts):
         moved = [name for name in files.names(target) if name in STARTED_OVER]
         _move(moved, folder.path, folder.attempt(run).path, files)
         _move(moved, target, folder.path, files)
-        _move(files.names(target / "attempts"), target / "attempts", folder.attempts, files)
+        _move(files.names(attempts), attempts, folder.attempts, files)
+        if files.names(attempts) or files.names(target) != [attempts.name]:
+            return
     files.remove_tree(target)
 
 
