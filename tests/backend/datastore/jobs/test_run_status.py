@@ -194,9 +194,11 @@ def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -
     assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
 
 
-def test_a_wish_to_stop_shows_at_once() -> None:
+def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
     evidence = RunFacts(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True)
     assert judge(evidence).state is JobState.STOPPING
+    over = replace(TRAINING, state=JobState.FINISHED)
+    assert judge(replace(evidence, status=over)).state is JobState.FINISHED
 
 
 def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own_words() -> None:
