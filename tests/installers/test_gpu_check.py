@@ -144,7 +144,7 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, on: int, sees: str, passed: bool
 ) -> None:
     def train(
-        context: CheckContext, name: str, look: Callable[[str], None], **_changes: Any
+        context: CheckContext, name: str, observe: Callable[[str], None], **_changes: Any
     ) -> tuple[JobFolder, RunExit]:
         folder = DataRoot(context.folder / "root").job("pinned")
         folder.logs.mkdir(parents=True)
@@ -159,7 +159,7 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
             process.stdout.readline()
             fake.driver.describe(f"process {on} {process.pid} 300")
             context.gpus(2)
-            look("pinned/1")
+            observe("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
     monkeypatch.setattr(CheckContext, "train", train)

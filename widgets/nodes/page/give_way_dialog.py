@@ -18,7 +18,11 @@ _WORDS = (
 
 
 class GiveWayDialog(Dialog):
-    """Asks for the hours; the signal has their text."""
+    """Asks for the hours.
+
+    Signals:
+        requested: The text of the hours.
+    """
 
     requested = Signal(str)
 
