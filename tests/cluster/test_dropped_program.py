@@ -104,8 +104,8 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     stopped_at = shown(program).step
     person.look_everywhere("stopped")
     person.press("Resume")
+    person.wait(lambda: shown(program).run == 2)
     sees(program, person, "loss", stopped_at + 3)
-    assert shown(program).run == 2
     person.press("Stop")
     person.wait(lambda: shown(program).state.is_over)
 
