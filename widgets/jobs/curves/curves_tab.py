@@ -47,6 +47,7 @@ _OF_SCRIPT = (
     "Curves appear when the script writes values: TensorBoard, CSV or JSON lines. "
     "If it prints them as text, right-click a line in Log."
 )
+_NOT_THIS_ONE = "This job writes no metric named “loss”. Its curves are below."
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
 _READING = "Reading curves…"
 _NO_HISTORY = "No curves: the history of this job has no steps."
@@ -182,6 +183,8 @@ class CurvesTab(QWidget):
     def _empty_text(self, view: JobView) -> str:
         if view.step and not self._is_read:
             return _READING
+        if self._small:
+            return _NOT_THIS_ONE
         if view.config.script and not view.step:
             return _OF_SCRIPT
         if not view.state.is_over:

@@ -159,6 +159,14 @@ def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
     assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
 
 
+def test_a_script_whose_loss_has_another_name_says_where_its_curves_are(qtbot):
+    tab = CurvesTab(JobActions())
+    qtbot.addWidget(tab)
+    tab.append(HistoryUpdate([1], [1], [1.0], {"Loss/test": [2.5]}, (), None, (), 1.7e9, [1.0]))
+    tab.show_view(changed(LIVE, step=1))
+    assert "Its curves are below" in the(LargePlot, tab)._empty_text
+
+
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
