@@ -187,4 +187,5 @@ def x_ticks(
 
 
 def _is_whole(step: float) -> bool:
-    return math.isclose(step, round(step), abs_tol=1e-6)
+    # What a power of ten is wrong by, and no more: a tenth of a step at ten million is none.
+    return math.isclose(step, round(step), rel_tol=1e-13, abs_tol=1e-6)

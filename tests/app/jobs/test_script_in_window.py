@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QLabel
 
 from backend.records.library.item import Kind
 from backend.records.sweeps.values import parse_axis
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
-from tests.windows import setting_field, the
+from tests.windows import setting_field, texts, the
 from widgets.common.fields import LineEdit
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.swept_fields import SeveralButton
@@ -44,8 +43,8 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse.click("Import", dialog_of(qtbot))
     mouse.click("New job with it", program.window.toast)
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    said = {one.text() for one in program.form.findChildren(QLabel) if one.isVisible()}
-    assert "It runs train.py, found by itself" in said
+    # A layout shows what is new in it in the next turn of the loop.
+    qtbot.waitUntil(lambda: "It runs train.py, found by itself" in texts(program.form))
     assert not field(program, "Epochs").isVisible()
     assert "Several values of Loader" not in several(program)
     assert "Several values of Entry" in several(program)

@@ -45,6 +45,7 @@ def test_a_common_range_has_the_ticks_one_would_write(
 @given(st.floats(-5, 1e7), st.floats(0.01, 1e7), st.integers(40, 1200), st.booleans())
 @example(0.6, 0.4, 600, False)
 @example(0.0, 3.0, 600, False)
+@example(1e7, 0.03125, 40, False)
 def test_steps_are_whole_on_their_axis(low: float, span: float, width: int, log: bool) -> None:
     low, high = low, low + span
     if log:
