@@ -72,6 +72,7 @@ class JobController(Controller):
         self.drafts.sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
         self._moving: dict[str, str] = {}
+        page.known.connect(poller.know)
         poller.updated.connect(lambda update: self._move_on(update.view))
         poller.listed.connect(self._poll_moving)
         page.opened.connect(self._open)
@@ -223,7 +224,6 @@ class JobController(Controller):
         self._move_on(view)
         self._page.detail.show_busy(view.id, "")
         self._page.show_view(view)
-        self._poller.know(view)
 
     def _run(
         self, lane: str, job_id: str, work: Callable[[], T], then: Callable[[T], None]
@@ -266,7 +266,6 @@ class JobController(Controller):
         self.jobs_requested.emit()
         self._page.show_view(view)
         self._page.open_job(view.id)
-        self._poller.know(view)
 
     # The form.
 
@@ -297,8 +296,7 @@ class JobController(Controller):
     def _sweep_made(self, made: SweepMade) -> None:
         for view in made.jobs[1:]:
             self._page.show_view(view)
-            self._poller.know(view)
-        self.show_new(made.jobs[0])
+            self.show_new(made.jobs[0])
 
     @Slot(object)
     def _sweep_taken(self, taken: SweepTaken) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -75,6 +76,8 @@ class StatusPoller(QObject):
         self._under_way: dict[str, float] = {}
         """Polls that have not ended, and when they began."""
         self._waiting: dict[str, None] = {}
+        self._changed_here: dict[str, tuple[JobView, float]] = {}
+        """Jobs that were changed here, and when: what was read before that is out of date."""
         self._reaping: set[str] = set()
         self._not_reaped: dict[str, float] = {}
         """Jobs whose run could not be reaped, and until when they are shown as they were read."""
@@ -104,6 +107,7 @@ class StatusPoller(QObject):
 
     def know(self, view: JobView) -> None:
         """Poll a job at once that was created, started or changed here."""
+        self._changed_here[view.id] = (view, time.monotonic())
         self._take_view(view)
         self._poll_job(view.id)
 
@@ -173,10 +177,10 @@ class StatusPoller(QObject):
 
     def _take(self, asked_with: object, update: RunUpdate) -> None:
         job_id = update.view.id
-        self._under_way.pop(job_id, None)
+        is_old = self._is_old(job_id, self._under_way.pop(job_id, None))
         self._begin_some()
-        if asked_with is not self._cursors.get(job_id):
-            # The job was opened again in the meantime: these points belong to the earlier poll.
+        if is_old or asked_with is not self._cursors.get(job_id):
+            # The job was changed or opened again in the meantime.
             self._poll_job(job_id)
             return
         if update.view.unrecorded_end is not None and not self._rests(job_id):
@@ -224,8 +228,24 @@ class StatusPoller(QObject):
         if job_id != self._open_id and job_id not in self._live:
             self._cursors.pop(job_id, None)
 
+    def _is_old(self, job_id: str, since: float | None) -> bool:
+        """Return whether the job was changed here after a read of it began."""
+        _, changed_at = self._changed_here.get(job_id, (None, -inf))
+        return since is not None and changed_at > since
+
     def _take_list(self, listing: JobListing) -> None:
-        self._listing_since, self._was_listed = None, True
+        since, self._listing_since, self._was_listed = self._listing_since, None, True
+        old = {job_id for job_id in self._changed_here if self._is_old(job_id, since)}
+        listing = replace(
+            listing,
+            views=tuple(
+                self._changed_here[view.id][0] if view.id in old else view for view in listing.views
+            ),
+            lines=tuple(line for line in listing.lines if line.id not in old),
+            gone=tuple(job_id for job_id in listing.gone if job_id not in old),
+        )
+        for job_id in self._changed_here.keys() - old - self._under_way.keys():
+            del self._changed_here[job_id]
         for view in listing.views:
             if view.state.is_live and view.id not in self._live:
                 self._live[view.id] = view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,8 +28,6 @@ _LANE = "studies"
 class StudyController(Controller):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
-    ``know`` gets each new job, to watch it from now on.
-
     Signals:
         made: A `SweepMade`: all jobs of a study are in the queue.
     """
@@ -40,7 +38,6 @@ class StudyController(Controller):
         self,
         services: Services,
         runner: Runner,
-        know: Callable[[JobView], object],
         page: JobsPage,
         window: QWidget,
         parent: QObject | None = None,
@@ -48,7 +45,6 @@ class StudyController(Controller):
         super().__init__(runner, window, parent)
         self._studies = services.studies
         self._sweeps = services.sweeps
-        self._know = know
         self._page = page
         self._pane = page.sweep
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
@@ -93,8 +89,6 @@ class StudyController(Controller):
             self.dialog.now.accept()
         self._runner.notify(f"Queued {formats.plural(len(made.jobs), 'job')} of a study")
         self.made.emit(made)
-        for view in made.jobs:
-            self._know(view)
         self._page.open_new_sweep(made.tag, made.jobs)
 
     def _refused(self, error: BackendError) -> None:

@@ -392,7 +392,7 @@ class Program(QObject):
             self._node_controller.add,
             self,
         )
-        self._studies = StudyController(services, runner, self._poller.know, jobs, window, self)
+        self._studies = StudyController(services, runner, jobs, window, self)
         self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
         self._take_away = FileExport(services.comparison, runner, window, self)
         self._compare_controller = CompareController(

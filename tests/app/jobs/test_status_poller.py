@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -225,6 +226,29 @@ def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, po
     with qtbot.waitSignal(poller.listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
+
+
+@pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
+def test_what_was_read_before_a_change_here_does_not_undo_it(qapp, jobs, state):
+    """A name that is back for a moment would also make a second change look like none."""
+    jobs.view = before = changed(LIVE, state=state)
+    answers = []
+
+    class AnsweredLater:
+        def run(self, lane, work, then, otherwise):
+            answers.append(partial(then, work()))
+
+    poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, AnsweredLater(), NEVER)
+    names = []
+    poller.updated.connect(lambda update: names.append(update.view.name))
+    poller.listed.connect(lambda views: names.extend(view.name for view in views))
+    poller.open("a")
+    poller.poll_list()
+    jobs.view = replace(before, name="renamed")
+    poller.know(jobs.view)
+    while answers:
+        answers.pop(0)()
+    assert set(names) == {"renamed"}
 
 
 class Slow:

@@ -87,9 +87,9 @@ def controller(page, studies, asked, immediately):
         resume=lambda tag: asked.append(("resume", tag)) or LR_JOBS[4:],
     )
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
-    known = []
-    made = StudyController(services, immediately, known.append, page, page, page)
-    made.known = known
+    made = StudyController(services, immediately, page, page, page)
+    made.known = []
+    page.known.connect(made.known.append)
     made.heard = immediately.heard
     return made
 

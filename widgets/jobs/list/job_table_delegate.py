@@ -90,10 +90,11 @@ class JobTableDelegate(QStyledItemDelegate):
         return LineEdit(placeholder=hint, name=column.title, parent=parent)
 
     def setEditorData(self, editor: QWidget, index: AnyIndex) -> None:
+        # Qt also calls this when the row of an open editor changes; what was typed must stay.
         text = str(index.data(Qt.ItemDataRole.EditRole))
-        if isinstance(editor, TextBox):
+        if isinstance(editor, TextBox) and not editor.document().isModified():
             editor.setPlainText(text)
-        elif isinstance(editor, LineEdit):
+        elif isinstance(editor, LineEdit) and not editor.isModified():
             editor.setText(text)
             editor.selectAll()
 

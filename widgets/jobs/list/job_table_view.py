@@ -29,6 +29,7 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
+    QAbstractItemDelegate,
     QAbstractItemView,
     QHeaderView,
     QMenu,
@@ -224,6 +225,7 @@ class JobTableView(QTableView):
             self._fit()
         index = self._model.index(row, column)
         self.setCurrentIndex(index)
+        self._model.hold(True)
         self.edit(index)
 
     # -- columns
@@ -336,6 +338,10 @@ class JobTableView(QTableView):
             elif event.type() == QEvent.Type.Leave and not self._is_editing():
                 self._model.hold(False)
         return super().eventFilter(watched, event)
+
+    def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
+        super().closeEditor(editor, hint)
+        self._model.hold(self.viewport().underMouse())
 
     def _is_editing(self) -> bool:
         return self.state() is QAbstractItemView.State.EditingState

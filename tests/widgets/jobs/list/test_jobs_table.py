@@ -17,6 +17,7 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import elapse, on_screen, owned, texts, the
+from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.painting import text_width
 from widgets.common.state_badge import RankRing
@@ -395,6 +396,24 @@ def test_a_cell_is_changed_where_it_stands_and_the_wish_says_what_it_was(qtbot, 
         assert astuple(edited.args[0])[1:] == request
         view.closeEditor(editor, view.itemDelegate().EndEditHint.NoHint)
     assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
+
+
+def test_what_is_typed_in_a_cell_stays_when_the_row_changes_and_rows_stay_in_place(qtbot, page):
+    view, model = page.table.view, page.table.model
+    name = "retinanet-r50 · coco 2x"
+    row = names(page).index(name)
+    view.edit_cell(row, JobColumn.NAME)
+    editor = the(LineEdit, view.viewport())
+    editor.selectAll()
+    qtbot.keyClicks(editor, "half a na")
+    begun = list(names(page))
+    rows = model.rows
+    model.show_rows(replace(rows, order=rows.order[::-1]))
+    model.emit_all_changed()
+    assert editor.text() == "half a na"
+    assert names(page) == begun
+    qtbot.keyClick(editor, Qt.Key.Key_Escape)
+    assert names(page) == begun[::-1]
 
 
 def _filled(editor, text):
