@@ -27,8 +27,9 @@ from backend.launch import mpirun, placement
 from backend.node.system.process_info import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
-from backend.records.jobs.config import THIS_COMPUTER, parse_job
+from backend.records.jobs.config import parse_job
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.nodes.reading import Gpu, NodeReading

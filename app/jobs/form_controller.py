@@ -22,8 +22,8 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.base.timestamps import seconds
 from backend.records.bundles.job_archive import SUFFIX
-from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind

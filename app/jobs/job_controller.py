@@ -21,7 +21,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import Placement, parse_placement
+from backend.records.jobs.placement import Placement, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobView
 from backend.records.nodes.reading import NodeState

@@ -13,7 +13,8 @@ from app.library.package_controller import PackageController
 from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.preflight import (

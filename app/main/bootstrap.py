@@ -29,7 +29,7 @@ from app.shell.window_geometry import WindowPlace
 from backend.base import log
 from backend.records.base.account import expanded
 from backend.records.base.remote_root import RemoteRoot
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import PARTS, Kind, LibraryItem
 from backend.records.nodes.reading import Finding, NodeState

@@ -23,7 +23,7 @@ from app.runtime.background import Controller, Runner
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.records.nodes.health import Health, missed_after_s

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.cli.command import Word
-from backend.records.jobs.config import Placement, parse_placement
+from backend.records.jobs.placement import Placement, parse_placement
 from backend.services.context.container import Services
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backend.base.errors import BackendError
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.queue.entry import PROCESSES_PER_CORE
 
 

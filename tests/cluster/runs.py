@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.datastore.jobs.checkpoint_files import verify
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView

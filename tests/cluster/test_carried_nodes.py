@@ -10,7 +10,7 @@ import torch
 
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.provisioning import cluster_key
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeAddress, NodeEntry

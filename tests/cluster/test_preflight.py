@@ -15,7 +15,8 @@ import pytest
 
 from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import JobConfig, Placement, parse_job
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
 from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind

@@ -37,7 +37,8 @@ from backend.records.base.layout import (
     run_tag,
 )
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Pin

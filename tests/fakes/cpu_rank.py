@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from backend.records.jobs.config import Placement
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from backend.training import rank
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from backend.datastore.jobs.files import create_job
 from backend.records.base.atomic_files import replace_json
-from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement
+from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer
 from backend.records.jobs.history import Block, encode
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Pin

@@ -19,7 +19,8 @@ from backend.node.run import run_start
 from backend.records.base import number_format
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind

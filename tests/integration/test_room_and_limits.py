@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.base.room import LEAST_FILES, Room, room_of
 from backend.node.checks import doctor, preflight_probe
 from backend.records.base.local_files import LocalFiles
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.records.nodes.health import Health

@@ -12,7 +12,7 @@ from backend.base.errors import BackendError
 from backend.base.process_signals import send
 from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind

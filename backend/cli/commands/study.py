@@ -12,7 +12,7 @@ from backend.cli.parameters import placement
 from backend.cli.printing import Answer, Note, Part, Table
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName, StartedStudy
 from backend.records.studies.table import Cell, StudyTable, figure, interval, spread

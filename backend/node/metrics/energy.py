@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from backend.node.metrics.gpus import Gpus
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, NodeReading
 
 _SHORTEST_BEATS = 20

@@ -23,7 +23,7 @@ from backend.node.system.background_service import ServiceLock
 from backend.node.system.machine_id import machine
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.queue.entry import node_key
 
 _ROUND_LIMIT_S = 300.0

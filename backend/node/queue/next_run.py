@@ -22,8 +22,9 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.jobs.checkpoint import read_checkpoints, to_resume
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, with_changes
+from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.status import Continued, last_status
 from backend.records.queue.entry import STEP, QueueEntry
 

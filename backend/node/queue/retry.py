@@ -25,8 +25,9 @@ from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.checkpoint import read_checkpoints
-from backend.records.jobs.config import JobConfig, Placement, with_changes
+from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continued, RankError, RunExit
 from backend.records.jobs.stop_request import stop_requested

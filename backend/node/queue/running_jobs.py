@@ -19,8 +19,8 @@ from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.base.schema import Record
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import Running, Slot, node_key
 

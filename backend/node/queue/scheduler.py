@@ -23,8 +23,8 @@ from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import read_checkpoints
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import launch_of
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import RankError
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import NodeReading

@@ -29,8 +29,8 @@ from backend.node.system.machine_id import machine
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.jobs.config import Placement
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.status import RunExit, last_status
 from backend.records.nodes.entry import NodeEntry
 from backend.records.queue.entry import QueueEntry

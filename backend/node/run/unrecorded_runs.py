@@ -83,8 +83,8 @@ class RunWatch:
         # Imported only when needed: an agent stays small as long as no run fails.
         from backend.node.notifications import send as send_notice
         from backend.node.run import finalize
-        from backend.records.jobs.config import THIS_COMPUTER
         from backend.records.jobs.launch import launch_of
+        from backend.records.jobs.placement import THIS_COMPUTER
 
         why = f"{gone[0]} no longer answers, and led the run." if gone else ""
         if supervisor is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 
 _RULE = re.compile(r"^-{10,}\s*$", re.MULTILINE)
 _CRASHES = {

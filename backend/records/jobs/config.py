@@ -31,14 +31,13 @@ from backend.records.base.validation import (
 from backend.records.jobs import arguments
 from backend.records.jobs.log_numbers import wrong_pattern
 from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.placement import Placement, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
 from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 _Record = TypeVar("_Record")
-THIS_COMPUTER = "this-computer"
-"""Name of the node that needs no SSH and is always in the list."""
 SCRIPT = "script"
 """The strategy of jobs with a script; no job file names it."""
 NOTHING = "nothing"
@@ -253,32 +252,6 @@ class OnFailure:
     def may_shrink(self) -> bool:
         """Return whether a run may have fewer nodes than the one before."""
         return self.shrink or (self.retries > 0 and self.nodes == "others")
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Processes on one node: a number of CPU processes, or one process for each listed GPU."""
-
-    node: str
-    processes: int = 0
-    gpus: tuple[str, ...] = ()
-    beside: tuple[tuple[str, str], ...] = ()
-    """GPUs that another user may be using at the start, and that user: the GPUs are shared."""
-
-    def user_beside(self, gpu: str) -> str:
-        return dict(self.beside).get(gpu, "")
-
-    @property
-    def slots(self) -> int:
-        return len(self.gpus) or self.processes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as in a job file."""
-        if not self.gpus:
-            return {"node": self.node, "processes": self.processes}
-        beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
-        more = {"beside": beside} if beside else {}
-        return {"node": self.node, "gpus": list(self.gpus), **more}
 
 
 @dataclass(frozen=True)
@@ -593,7 +566,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         checkpoint=policy,
         on_failure=_plain_table(OnFailure, top.table("on_failure", {})),
         environment=_environment(top),
-        placement=_placement(top),
+        placement=take_placement(top),
         **(_no_training(top) if "script" in top else _training(top, policy)),
     )
     top.done(tuple(declared_in(JobConfig)))
@@ -798,57 +771,3 @@ def _environment(table: Table) -> dict[str, str]:
         elif "\0" in content:
             table.fault(f"environment.{name}", "cannot contain a zero byte.")
     return {str(name): str(content) for name, content in value.items()}
-
-
-def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    value = table.take("beside", {})
-    if not isinstance(value, Mapping) or not all(isinstance(user, str) for user in value.values()):
-        table.fault("beside", "must be a table of GPUs, each with a user's name.")
-        return ()
-    strange = [gpu for gpu in value if gpu not in gpus]
-    if strange:
-        table.fault("beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen.")
-    return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)
-
-
-def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
-    """Parse ``placement`` of a job file; return the nodes and what runs on each, and the faults."""
-    faults: list[Fault] = []
-    found = _placement(Table({"placement": value}, "", faults))
-    return found, tuple(faults)
-
-
-def _placement(table: Table) -> tuple[Placement, ...]:
-    value = table.take("placement", REQUIRED)
-    if value is REQUIRED:
-        return ()
-    if (
-        not isinstance(value, (list, tuple))
-        or not value
-        or not all(isinstance(v, Mapping) for v in value)
-    ):
-        table.fault("placement", "needs at least one node, each as a table [[placement]].")
-        return ()
-    placements = []
-    for number, raw in enumerate(value):
-        faults: list[Fault] = []
-        entry = Table(raw, f"placement[{number}]", faults)
-        node = entry.text("node", REQUIRED, empty_ok=False)
-        gpus = Setting("texts").take(entry, "gpus", ())
-        both = gpus and "processes" in entry
-        processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
-        if both:
-            entry.fault("processes", "cannot be used with gpus; use GPUs or CPUs of a node.")
-        if len(set(gpus)) < len(gpus):
-            entry.fault("gpus", "names a GPU twice.")
-        beside = _beside(entry, gpus)
-        entry.done(("node", "processes", "gpus", "beside"))
-        for fault in faults:
-            table.fault(fault.field, fault.sentence.partition(": ")[2])
-        placements.append(Placement(node, processes, gpus, beside))
-    nodes = [p.node for p in placements]
-    if len(set(nodes)) < len(nodes):
-        table.fault("placement", "names a node twice.")
-    if len({bool(p.gpus) for p in placements}) > 1:
-        table.fault("placement", "mixes GPUs and CPUs; a job uses one kind.")
-    return tuple(placements)

@@ -9,13 +9,13 @@ from typing import Any
 from backend.records.jobs.arguments import TABLE, table_of
 from backend.records.jobs.config import (
     NOTHING,
-    THIS_COMPUTER,
     JobConfig,
     Optimizer,
     Schedule,
     StrategyConfig,
     parse_job,
 )
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.settings import NOTES, OPTIONS, label, place, usual, value_words
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS

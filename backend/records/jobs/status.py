@@ -16,8 +16,8 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import Record
 from backend.records.jobs.alarm import Alarm
-from backend.records.jobs.config import Placement
 from backend.records.jobs.diagnosis import EvidenceLine
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 

@@ -10,8 +10,9 @@ from typing import Any
 from backend.records.base.schema import plain
 from backend.records.base.timestamps import seconds
 from backend.records.base.validation import Fault
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, UnrecordedEnd
 from backend.records.library.item import Pin

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Optional
 
 from backend.records.base.schema import Record, plain
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.entry import HostKey
 
 

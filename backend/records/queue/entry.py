@@ -16,7 +16,7 @@ from typing import Any
 
 from backend.records.base.schema import READ, STRICT, Record
 from backend.records.base.timestamps import moment
-from backend.records.jobs.config import THIS_COMPUTER, Placement, parse_placement
+from backend.records.jobs.placement import THIS_COMPUTER, Placement, parse_placement
 
 SCHEMA = 1
 PROCESSES_PER_CORE = 4

@@ -17,7 +17,7 @@ from datetime import datetime
 from backend.base.room import LEAST_FILES, files_words
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     PROCESSES_PER_CORE,

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from backend.records.base.schema import STRICT, Record
-from backend.records.jobs.config import THIS_COMPUTER, Placement, StrategyConfig
+from backend.records.jobs.config import StrategyConfig
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.library.item import KINDS, Kind
 from backend.records.sweeps.spec import BEFORE_ROW, Point, Sweep, expand, leaves

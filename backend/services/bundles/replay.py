@@ -18,9 +18,10 @@ from backend.datastore.bundles.imported_job import (
 from backend.datastore.jobs.files import read_job
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import ReplayResult
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
+from backend.records.jobs.config import JobConfig, without_neighbours
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_names import OF_SERVERS
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS

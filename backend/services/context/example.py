@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.progress import Progress
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.jobs.job_file import read_job_file

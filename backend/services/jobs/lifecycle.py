@@ -22,7 +22,8 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
-from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement, with_changes
+from backend.records.jobs.config import NOTHING, with_changes
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView

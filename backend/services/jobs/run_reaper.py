@@ -6,7 +6,7 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries

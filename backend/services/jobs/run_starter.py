@@ -27,8 +27,9 @@ from backend.provisioning.script_wheels import environment_name
 from backend.records.base import content
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
 from backend.services.tools.training_python import lack_here, of_next_run

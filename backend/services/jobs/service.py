@@ -49,7 +49,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, JobConfig, to_share, without_neighbours
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
-from backend.records.jobs.view import NODE_CHECK, JobCheck, JobCommand, JobView
+from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.dataset_size import DataSizes
@@ -255,9 +255,7 @@ class JobService:
         checked, config = self._whole(raw, progress or Progress())
         weights = self.lifecycle.weights(config.start_from)
         self._preflight.require(config, progress=progress)
-        if config.uses_gpus or any(one.check == NODE_CHECK for one in checked.findings):
-            # What may have changed since the check above.
-            self._checker.placement(config)
+        self._checker.check_again(checked, config)
         file = self._make(checked, config, replay_of)
         folder = self.queries.folder(file.id)
         try:

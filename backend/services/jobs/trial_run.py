@@ -21,7 +21,8 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunState, RunStateReader
 from backend.node.system import wording
-from backend.records.jobs.config import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
+from backend.records.jobs.config import CheckpointPolicy, JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.nodes.preflight import Canary

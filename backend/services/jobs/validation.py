@@ -22,15 +22,9 @@ from backend.records.base import number_format
 from backend.records.base.account import expanded
 from backend.records.base.validation import Fault, nearest, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import (
-    NOTHING,
-    THIS_COMPUTER,
-    JobConfig,
-    Placement,
-    StrategyConfig,
-    parse_job,
-)
+from backend.records.jobs.config import NOTHING, JobConfig, StrategyConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
@@ -134,6 +128,17 @@ class JobValidator:
                 else "Choose other nodes; nothing was started.",
             )
         self._require_free_gpus(config, nodes)
+
+    def check_again(self, checked: Checked, config: JobConfig) -> None:
+        """Check, just before a start, what may have changed since ``checked``.
+
+        That is a node that was offline, and the use of GPUs.
+
+        Raises:
+            BackendError: As `placement`.
+        """
+        if config.uses_gpus or any(one.check == NODE_CHECK for one in checked.findings):
+            self.placement(config)
 
     @staticmethod
     def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:

@@ -460,12 +460,16 @@ class LibraryService:
             return VersionFolder(self._root, kind, name, version)
         if not found:
             near = nearest(name, tuple(names))
-            raise BackendError(
-                f"There is no {kind.value} “{sanitize(reference)}”.",
-                f"Did you mean “{near}”?"
-                if near and near != name
-                else f"Import it first, or choose one from the list of {kind.folder}.",
-            )
+            remedy = f"Import it first, or choose one from the list of {kind.folder}."
+            if near and near != name:
+                remedy = f"Did you mean “{near}”?"
+            elif not names:
+                # A share that is not mounted looks like a data root in which nothing was imported.
+                remedy = (
+                    f"{self._root.name} has no {kind.folder} yet; import one, or check that the "
+                    "share that should hold them is mounted."
+                )
+            raise BackendError(f"There is no {kind.value} “{sanitize(reference)}”.", remedy)
         return VersionFolder(self._root, kind, name, found[0])
 
     def _item(self, folder: VersionFolder) -> LibraryItem:

@@ -13,8 +13,8 @@ from backend.launch.placement import NodePaths
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry

@@ -44,8 +44,8 @@ from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import launch_of
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of

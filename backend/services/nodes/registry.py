@@ -21,7 +21,7 @@ from backend.records.base.account import expanded
 from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
 from backend.records.nodes.give_way_hours import parse_hours
 from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner

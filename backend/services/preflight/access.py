@@ -8,7 +8,7 @@ from backend.base.errors import BackendError
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix
 from backend.services.preflight import names
 from backend.services.preflight.check import Result, not_checked

@@ -11,7 +11,7 @@ from typing import Any
 
 from backend.node.system import wording
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions

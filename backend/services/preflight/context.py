@@ -13,7 +13,8 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
 from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding

@@ -23,7 +23,7 @@ from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
 from backend.records.base.folder_modes import take_after
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of

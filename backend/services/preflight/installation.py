@@ -10,7 +10,7 @@ from backend.node.system import wording
 from backend.node.system.mpi import version_in
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix
 from backend.services.preflight import connectivity, names
 from backend.services.preflight.check import Probe, Replies, Result, is_remote

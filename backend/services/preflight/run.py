@@ -29,7 +29,8 @@ from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
 from backend.records.base.folder_modes import is_narrower
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Preflight, smaller_placement
 from backend.services.preflight import node_probe

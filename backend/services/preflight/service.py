@@ -13,7 +13,8 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
 from backend.node.checks import preflight_probe
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import ProvisioningService

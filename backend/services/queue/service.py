@@ -29,7 +29,8 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.queue.entry import (

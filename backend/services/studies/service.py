@@ -14,7 +14,7 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.account import expanded
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.library.item import KINDS, Kind
 from backend.records.studies.study import (

@@ -10,7 +10,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.provisioning.wheelhouse import run_pip
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.packages import is_package_name
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of

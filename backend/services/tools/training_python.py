@@ -21,7 +21,8 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.node.system.start_supervisor import CODE_ROOT
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"
 """Only in a bundle: ``requirements``, the content of an environment for training."""

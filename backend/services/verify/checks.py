@@ -27,7 +27,7 @@ from backend.records.base.atomic_files import TEMPORARY, read_json
 from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, LATEST, SIDECAR_SUFFIX
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint, read_record
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.item import KINDS, WEIGHTS_FACT, Kind, Pin
 from backend.records.nodes.reading import Orphan
 from backend.services.verify.scan import Scan, SeenJob, SeenVersion

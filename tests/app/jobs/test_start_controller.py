@@ -16,7 +16,8 @@ from app.jobs.start_controller import PreflightSession, StartController, StartRe
 from app.runtime.background import Background
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding

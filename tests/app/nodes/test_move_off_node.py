@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.jobs.job_controller import JobController
 from backend.base.errors import BackendError
-from backend.records.jobs.config import parse_placement
+from backend.records.jobs.placement import parse_placement
 from backend.records.jobs.state import JobState
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint

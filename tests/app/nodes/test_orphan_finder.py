@@ -15,7 +15,7 @@ from PySide6.QtCore import Qt
 from app.nodes.orphan_finder import OrphanFinder
 from backend.node.checks import orphans
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
 from tests.waiting import LIMIT_S

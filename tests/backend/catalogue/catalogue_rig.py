@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.config import JobConfig, Optimizer
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView

@@ -16,7 +16,7 @@ from sqlalchemy import text as sql
 
 from backend.base.errors import BackendError
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.records.library.item import Kind

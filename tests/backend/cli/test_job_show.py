@@ -13,7 +13,8 @@ import pytest
 from backend.base.errors import BackendError
 from backend.cli import runs
 from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
-from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued, RunStatus

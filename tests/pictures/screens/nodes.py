@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import WARN, Finding, HealthFinding, NodeState, Presence

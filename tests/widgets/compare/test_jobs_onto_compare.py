@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 
 from app.jobs.compare_controller import CompareController
 from app.jobs.file_export import FileExport
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
 from tests.app.jobs.test_compare_controller import Service

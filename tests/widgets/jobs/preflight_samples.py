@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import (
     Canary,
     Fix,

@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QWidget
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.reading import Cpu, NodeReading, NodeState, Presence
 from tests.job_views import changed
 from tests.widgets import drags

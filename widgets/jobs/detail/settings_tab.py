@@ -9,8 +9,8 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.settings import is_named, label, place, section, value_words
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats

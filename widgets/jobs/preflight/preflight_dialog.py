@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLayout, QWidget
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.library.packages import module_of, package_of
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common import formats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.nodes.preflight import Canary, Fix, Preflight, PreflightFinding
 from widgets.common import formats
 

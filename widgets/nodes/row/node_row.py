@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.health import not_known
 from backend.records.nodes.reading import Gpu, NodeReading, NodeState, Presence, worst

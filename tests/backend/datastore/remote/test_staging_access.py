@@ -18,7 +18,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import sha256_of, size_of
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.checkpoint import read_checkpoints
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.nodes import health
 from backend.records.nodes.preflight import Fix

@@ -21,7 +21,7 @@ from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
 from backend.node.system import process_cleanup
 from backend.node.system.start_supervisor import CODE_ROOT
-from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.services.preflight.checks import CHECKS
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from tests.waiting import LIMIT_S, wait_for

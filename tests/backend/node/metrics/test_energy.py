@@ -11,8 +11,8 @@ import pytest
 from backend.node.metrics.energy import EnergyMeter
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.placement import THIS_COMPUTER
 from tests.widgets.nodes import samples
 
 RANKS = tuple(

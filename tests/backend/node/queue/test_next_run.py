@@ -14,8 +14,9 @@ from backend.node.queue import entries, next_run
 from backend.node.queue.next_run import next_launch, queue_next
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
-from backend.records.jobs.config import JobConfig, Placement, parse_job
+from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from tests.integration.tiny import raw_job
 
 NODES = ("gpu01", "gpu02", "gpu03")

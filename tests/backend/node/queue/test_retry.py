@@ -15,8 +15,9 @@ from backend.node.queue.retry import NextTry, Room, next_try, take_back
 from backend.node.queue.scheduler import QueueWatch
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import OnFailure, Placement, parse_job, with_changes
+from backend.records.jobs.config import OnFailure, parse_job, with_changes
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued, RankError, RunExit
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation

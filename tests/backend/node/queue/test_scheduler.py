@@ -21,8 +21,8 @@ from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.jobs.config import Placement
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.nodes.entry import NodeAddress, NodeEntry

@@ -17,7 +17,8 @@ from backend.node.run.give_way import GiveWay
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import Placement, with_changes
+from backend.records.jobs.config import with_changes
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested_by

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 import backend.records
 from backend.records.base.schema import READ, STRICT, Misfit, Record, build, type_of
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit, RunStatus
 from backend.records.library.preview import Histogram, ModelCheck, Preview

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import JobConfig, Optimizer, Placement, Schedule, StrategyConfig
+from backend.records.jobs.config import JobConfig, Optimizer, Schedule, StrategyConfig
 from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.placement import Placement
 
 STEPS = 100
 

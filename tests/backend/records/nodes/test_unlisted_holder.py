@@ -9,7 +9,7 @@ import pytest
 
 from backend.node.checks import doctor
 from backend.records.base.schema import plain
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.reading import (
     EXCLUSIVE,
     PROHIBITED,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     Cause,

@@ -19,9 +19,10 @@ from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.comparison import ComparedRow, RowKind, RunFigures, compare
-from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
+from backend.records.jobs.config import CheckpointPolicy, Optimizer
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView, RunUpdate

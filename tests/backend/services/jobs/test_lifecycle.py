@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView

@@ -11,7 +11,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.number_format import count
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.sweeps.spec import Sweep, read_sweep, sweep_file
 from backend.records.sweeps.values import Axis, ValueRange
 from backend.services.context.container import Services

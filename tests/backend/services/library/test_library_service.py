@@ -18,7 +18,8 @@ from backend.catalogue.store import open_catalogue
 from backend.datastore.access import hashes
 from backend.datastore.jobs.files import JobFile, create_job
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.config import JobConfig, Optimizer
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView

@@ -22,8 +22,9 @@ from backend.datastore.queue import files as queue_files
 from backend.provisioning.script_wheels import OF_SCRIPTS, environment_name
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.layout import RUN_VARIABLE
-from backend.records.jobs.config import THIS_COMPUTER, Placement, parse_job
+from backend.records.jobs.config import parse_job
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.queue.entry import QueueEntry
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import UNPACK, put_house

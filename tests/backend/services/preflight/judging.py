@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import PreflightFinding
 from backend.services.preflight.checks import BY_NAME, of_replies
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.check import Result
 from backend.services.preflight.checks import BY_NAME, of_replies

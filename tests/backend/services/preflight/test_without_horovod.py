@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from backend.provisioning.code_archive import bundle_name
-from backend.records.jobs.config import THIS_COMPUTER, parse_job
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions

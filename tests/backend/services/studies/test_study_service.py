@@ -15,7 +15,7 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from backend.services.context.example import create_example

@@ -13,7 +13,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunStatus
 from backend.records.library.item import Kind

@@ -24,8 +24,9 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, Optimizer, Placement, to_share
+from backend.records.jobs.config import JobConfig, Optimizer, to_share
 from backend.records.jobs.history import Block, encode
+from backend.records.jobs.placement import Placement
 from backend.services.tools import tool_process
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.export import export

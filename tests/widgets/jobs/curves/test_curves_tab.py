@@ -9,8 +9,8 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
-from backend.records.jobs.config import Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued
 from tests.asks import asks, menu_of

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 
 from backend.datastore.jobs.files import JobFile, view_of
 from backend.records.base.timestamps import instant
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continued, RunStatus
 from backend.records.jobs.summary import line_of

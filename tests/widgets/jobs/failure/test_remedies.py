@@ -7,8 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
-from backend.records.jobs.config import Placement
 from backend.records.jobs.diagnosis import EvidenceLine
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from tests.asks import asks
 from tests.job_views import changed

@@ -10,7 +10,7 @@ from PySide6.QtGui import QDrag, QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu
 
-from backend.records.jobs.config import Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
