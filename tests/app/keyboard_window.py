@@ -1,4 +1,4 @@
-"""A window in which somebody has worked, for those who have only a keyboard."""
+"""A window that has been in use, for tests with only a keyboard."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def program(ids_and_program, qtbot):
 
 
 def is_in_front(window):
-    """Asked for again: the offscreen platform forgets a wish that comes before the window."""
+    """Asks again: the offscreen platform drops a request that comes before the window."""
     window.activateWindow()
     return window.isActiveWindow()
 

@@ -298,9 +298,9 @@ def _(desk, press):
     desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
     _answer = answer_file_dialog(desk.folder)
     press()
-    told = the(Label, desk.window.toast)
-    desk.wait(lambda: told.text().startswith("Exported 0 of 2 jobs."))
-    assert "no checkpoint" in told.text()
+    label = the(Label, desk.window.toast)
+    desk.wait(lambda: label.text().startswith("Exported 0 of 2 jobs."))
+    assert "no checkpoint" in label.text()
 
 
 @presses("The log of the job in the row", TABLE)

@@ -1,4 +1,4 @@
-"""A person who has a keyboard and nothing else."""
+"""A user who has a keyboard and nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Hands:
             # real one go to the window again.
             found = self.window.focusWidget() or self.window
             found.setFocus()
-        assert found.isVisible(), f"the keys go to {found}, which nobody sees"
+        assert found.isVisible(), f"the keys go to {found}, which is not visible"
         return found
 
     def press(self, *keys: str, times: int = 1) -> None:
@@ -51,7 +51,7 @@ class Hands:
         QTest.keyClicks(self.focus(), text)
 
     def name(self) -> str:
-        """What those who hear it are told of the focus."""
+        """The name that a screen reader reads for the focus."""
         return self.focus().accessibleName().replace("\xa0", " ")
 
     def tab_to(self, name: str, *, back: bool = False) -> QWidget:

@@ -1,4 +1,4 @@
-"""M2: every bad input turns Start off and is told at its field, in one sentence."""
+"""M2: every bad input turns Start off and is shown at its field, in one sentence."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def form(qtbot, services, immediately, monkeypatch):
     return form
 
 
-def told(form):
+def errors_of(form):
     """What is said after the check; nothing else was said."""
     elapse(form)
     assert not acts_of(form).start.isEnabled()
@@ -168,7 +168,7 @@ def is_one_sentence(text):
     return text.count(". ") == 0 and text.endswith(".") and "\n" not in text
 
 
-def test_faults_of_every_part_are_told_at_once(form, services):
+def test_faults_of_every_part_are_shown_at_once(form, services):
     """What the file says by itself keeps nothing back that the library or the nodes know."""
     gone = {"dataset": "gone", "start_from": "gone/best"}
     placed = [{"node": "gone", "processes": 1}]
@@ -210,12 +210,12 @@ def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
 
 
 @pytest.mark.parametrize(("path", "typed", "sentence"), TYPED)
-def test_m2_what_is_typed_wrong_is_told_at_its_field(form, path, typed, sentence):
+def test_m2_a_typed_fault_is_shown_at_its_field(form, path, typed, sentence):
     form.show_draft(JobDraft(raw_job(1)))
     control = setting_field(form, path).control
     assert isinstance(control, LineEdit)
     control.setText(typed)
-    assert told(form) == {path: sentence}
+    assert errors_of(form) == {path: sentence}
     assert is_one_sentence(sentence)
     assert setting_field(form, path).control.property("bad") == "true"
     assert fields_of(form).first_at_fault() is control
@@ -235,31 +235,31 @@ def test_a_job_file_of_a_strategy_at_fault_creates_nothing(services, path, setti
 
 
 @pytest.mark.parametrize(("path", "settings", "sentence"), LOADED, ids=[one[0] for one in LOADED])
-def test_m2_what_is_loaded_and_does_not_fit_is_told_at_its_field(form, path, settings, sentence):
+def test_m2_a_loaded_fault_is_shown_at_its_field(form, path, settings, sentence):
     form.show_draft(JobDraft(raw_job(1, **settings)))
-    (found,) = told(form).items()
+    (found,) = errors_of(form).items()
     assert found[0] == path
     assert sentence in found[1]
     assert is_one_sentence(found[1])
 
 
 @pytest.mark.parametrize(("placement", "sentence"), PLACED, ids=["none", "gone", "many", "gpu"])
-def test_m2_a_place_where_it_cannot_run_is_told_at_the_nodes(form, placement, sentence):
+def test_m2_an_unusable_placement_is_shown_at_the_nodes(form, placement, sentence):
     form.show_draft(JobDraft(raw_job(1, placement=placement)))
-    found = told(form)
+    found = errors_of(form)
     assert set(found) == {"placement"}
     assert sentence in found["placement"]
     assert is_one_sentence(found["placement"])
 
 
-def test_m2_what_has_no_field_is_told_among_the_checks(form):
+def test_m2_a_fault_without_a_field_is_shown_among_the_checks(form):
     form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
-    assert told(form) == {}
+    assert errors_of(form) == {}
     words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words.startswith("Environment variable “A B”: names have ")
 
 
-def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
+def test_all_faults_are_counted_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
     elapse(form)
     assert acts_of(form).start.text() == "2 problems to fix"

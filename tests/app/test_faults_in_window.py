@@ -1,4 +1,4 @@
-"""What a person sees when status files lie, the data root goes away, and two windows act at once.
+"""What the user sees when status files lie, the data root goes away, and two windows act at once.
 
 The real window on a real data root; another desktop beside it makes the jobs.
 """
@@ -39,12 +39,12 @@ pytest_plugins = [
     "tests.backend.services.access_fixtures",
 ]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
-NO_NEWS = re.compile(r"No news since \d\d:\d\d")
+NO_UPDATES = re.compile(r"No news since \d\d:\d\d")
 PRESSES = 2
 
 
 class Seen:
-    """One window, as the person in front of it sees it."""
+    """One window, as its user sees it."""
 
     def __init__(self, program, qtbot):
         self.program = program
@@ -58,11 +58,11 @@ class Seen:
         self.wait(lambda: jobs.model.line(job_id) is not None)
         jobs.open_job(job_id)
         self.wait(lambda: jobs.open_view is not None and jobs.detail._checkpoints is not None)
-        # What the list tells of it is there before the job itself was read for the first time.
+        # What the list says of it is there before the job itself was read for the first time.
         self.wait(lambda: job_id in self.program._poller._cursors)
 
     def stand_still(self):
-        """It looks when it is told to."""
+        """It reads only on request."""
         poller = self.program._poller
         poller.stop()
         self.wait(lambda: not poller._under_way and poller._listing_since is None)
@@ -196,7 +196,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     beat(remote_place)
     view, run = started(remote_place, desktop)
     run.train(5)
-    # Somebody at the window has accepted the host's key.
+    # The user of the window has accepted the host's key.
     key = remote_place.sshd.fingerprint
     own = tmp_path / "desktop-0" / "catalogue.sqlite"
     open_services(remote_place.address, own, accept=lambda one: one.fingerprint == key).close()
@@ -207,7 +207,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     assert window.figure_tone == "text"
 
     remote_place.wire.cut()
-    window.wait(lambda: NO_NEWS.match(window.said))
+    window.wait(lambda: NO_UPDATES.match(window.said))
     window.wait(lambda: window.failure)
     assert "SSH server" in window.failure or "connect" in window.failure
     assert window.figure_tone == "text3"
@@ -238,7 +238,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
 def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(window, training):
     jobs = training.path.parent
     away = jobs.rename(jobs.with_name("away"))
-    window.wait(lambda: NO_NEWS.match(window.said))
+    window.wait(lambda: NO_UPDATES.match(window.said))
     window.wait(lambda: "is missing" in window.failure)
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
@@ -274,7 +274,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     folder = ShutFolder(tmp_path / "data", monkeypatch)
     folder.hang()
     try:
-        window.wait(lambda: NO_NEWS.match(window.said))
+        window.wait(lambda: NO_UPDATES.match(window.said))
         window.wait(lambda: "does not respond: no news since" in window.failure)
         assert (window.word, window.figure_tone) == ("Training", "text3")
         # Nothing of these places asks the folder on the GUI thread, where it would hang.

@@ -1,4 +1,4 @@
-"""The window on a data root that is reached over SSH: it asks for what only a person can say."""
+"""The window on a data root that is reached over SSH: it asks for what only the user can say."""
 
 from app.main.bootstrap import Program
 from tests.programs import end

@@ -1,4 +1,4 @@
-"""The soak in small: the real window, files by the real writers, a person who uses it."""
+"""The soak in small: the real window, files by the real writers, a user who works in it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WARM_ACTS = 30
 
 @pytest.mark.slow
 def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
-    told = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED, warm_acts=WARM_ACTS)
-    assert told["nodes"] == NODES + 1, "this computer is one more"
-    assert abs(told["jobs"] - JOBS - ENDED) <= 1, "a job that ends is followed by another"
-    assert told["acts"] >= 10
-    samples = told["memory"]
+    result = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED, warm_acts=WARM_ACTS)
+    assert result["nodes"] == NODES + 1, "this computer is one more"
+    assert abs(result["jobs"] - JOBS - ENDED) <= 1, "a job that ends is followed by another"
+    assert result["acts"] >= 10
+    samples = result["memory"]
     assert samples[-1][2] <= 50, "files stay open"
     assert samples[-1][3] <= 60, "threads are never ended"
 
@@ -37,7 +37,7 @@ def test_a_leak_is_a_slope_and_noise_is_none():
 
 
 def test_memory_that_goes_in_steps_has_a_wide_error():
-    """Each sample is like the one before it: 300 of them tell less than 300 that are not."""
+    """Each sample is like the one before it: 300 of them say less than 300 that are not."""
     noise = random.Random(2)
     seconds = [5.0 * number for number in range(300)]
     level, steps = 200.0, []

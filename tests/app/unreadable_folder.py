@@ -20,7 +20,7 @@ _CALLS = ("stat", "lstat", "open", "listdir", "scandir", "mkdir", "rename", "rep
 
 
 class ShutFolder:
-    """Open until it is told otherwise.
+    """Open until it is shut.
 
     Attributes:
         on_gui_thread: What the thread that made this called while the folder hung; it was let in.
@@ -40,7 +40,7 @@ class ShutFolder:
         patch.setattr(builtins, "open", self._gate("open", builtins.open))
 
     def hang(self) -> None:
-        """From now on nobody who asks gets an answer."""
+        """From now on no call is answered."""
         self._may_pass.clear()
 
     def refuse(self, number: int) -> None:

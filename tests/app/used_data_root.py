@@ -1,4 +1,4 @@
-"""A data root in which somebody has worked: jobs that ended, a sweep, a queue, a long log."""
+"""A data root that has been in use: jobs that ended, a sweep, a queue, a long log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wide table's wishes become acts: each job for itself, and one sentence in the end."""
+"""Requests of the wide table become actions: one for each job, and one sentence at the end."""
 
 import hashlib
 import zipfile

@@ -1,4 +1,4 @@
-"""A checkpoint that is dragged out of the window is its export, and nobody waits for it frozen."""
+"""A checkpoint that is dragged out of the window is exported, and the window does not freeze."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def dropped(promise):
 def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, detail, jobs):
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
-    told = []
-    detail.job_actions.on(do.EXPORT_KIND, told.append)
+    kinds = []
+    detail.job_actions.on(do.EXPORT_KIND, kinds.append)
     detail.export()
     the(SegmentedControl, detail.exports.dialog.now).choose("pt")
     detail.exports.dialog.now._request()
     (path,) = dropped(take(detail, OTHER))
     assert path.name == "digits.pt"
-    assert told == ["pt"]
+    assert kinds == ["pt"]
     assert jobs.asked == [
         ("a", ONE.name, "zip", "digits.zip"),
         ("a", OTHER.name, "pt", "digits.pt"),
@@ -121,7 +121,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     assert stat.S_IMODE(path.parents[1].stat().st_mode) == 0o700
 
 
-def test_a_format_that_nobody_knows_is_not_remembered(detail):
+def test_an_unknown_format_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
     assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
@@ -158,7 +158,7 @@ def test_what_is_dropped_early_is_waited_for_while_the_window_goes_on(
     assert carry.heard == ["Making “digits.zip”…"]
 
 
-def test_what_takes_too_long_is_told_and_is_there_for_the_next_drag(
+def test_a_message_says_when_a_slow_export_can_be_dragged_again(
     carry, detail, jobs, monkeypatch, qtbot
 ):
     jobs.may.clear()
@@ -176,7 +176,7 @@ def test_what_takes_too_long_is_told_and_is_there_for_the_next_drag(
     assert len(jobs.asked) == 1
 
 
-def test_it_is_told_when_it_is_ready_while_it_is_still_held(carry, detail, qtbot):
+def test_a_message_says_that_an_export_still_held_is_ready(carry, detail, qtbot):
     promise = take(detail)
     with qtbot.waitSignal(promise.settled):
         pass
@@ -186,15 +186,13 @@ def test_it_is_told_when_it_is_ready_while_it_is_still_held(carry, detail, qtbot
     ]
 
 
-def test_what_cannot_be_exported_is_told_in_one_sentence_and_nothing_is_dropped(
-    carry, detail, jobs
-):
+def test_a_failed_export_shows_one_sentence_and_drops_nothing(carry, detail, jobs):
     jobs.fault = BackendError("The checkpoint is gone.", "Choose another.")
     assert dropped(take(detail)) == []
     assert carry.heard[1:] == ["The checkpoint is gone. Choose another."]
 
 
-def test_where_nobody_takes_it_it_is_not_made_to_its_end(carry, detail, jobs, qtbot):
+def test_a_drop_that_is_not_accepted_cancels_the_export(carry, detail, jobs, qtbot):
     jobs.may.clear()
     promise = take(detail)
     promise.is_let_go = True

@@ -17,14 +17,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
-from tests.widgets.compare.compare_samples import draft, eight, news, three
+from tests.widgets.compare.compare_samples import draft, eight, three, update_of
 from tests.windows import button, says
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
 
 class Service:
-    """Tells the samples, and remembers what it was asked for."""
+    """Returns the samples, and records what it was asked for."""
 
     def __init__(self, looks):
         self.looks = {each.view.id: each for each in looks}
@@ -75,7 +75,7 @@ def controller(service, page, immediately):
     return made
 
 
-def test_the_wish_to_compare_shows_these_and_no_others(controller, page, service, qtbot):
+def test_a_request_to_compare_shows_only_the_chosen_jobs(controller, page, service, qtbot):
     with qtbot.waitSignal(controller.place_requested):
         controller.compare(("id0", "id1"))
     assert page.ids == ("id0", "id1")
@@ -92,7 +92,7 @@ def test_one_alone_joins_those_that_are_there(controller, page):
     assert page.ids == ("id0", "id1", "id2")
 
 
-def test_more_than_eight_are_told(controller, page):
+def test_a_message_names_the_limit_of_eight_jobs(controller, page):
     ids = tuple(f"id{n}" for n in range(8))
     controller.compare((*ids, "id9"))
     assert page.ids == ids
@@ -111,7 +111,7 @@ def test_only_live_jobs_are_looked_at_again_and_from_where_the_last_look_ended(c
     assert service.asked == [("id0", "after id0")]
 
 
-def test_nobody_looks_while_the_page_is_hidden(controller, page, service):
+def test_a_hidden_page_reads_nothing(controller, page, service):
     controller.compare(("id0", "id1"))
     service.asked.clear()
     page.hide()
@@ -126,12 +126,12 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
     controller.see(JobListing(views))
     assert service.asked == []
     resumed = changed(views[1], state=JobState.TRAINING, run=2)
-    service.looks["id1"] = news(resumed, 4601, 10)
+    service.looks["id1"] = update_of(resumed, 4601, 10)
     controller.see(JobListing((resumed,)))
     assert service.asked == [("id1", "after id1")]
 
 
-def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
+def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
     controller.see(JobListing(gone=("id1", "id2")))
     assert says(page, "is no longer in the list of jobs")
@@ -154,7 +154,7 @@ def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, 
     assert not card.isVisible()
 
 
-def test_a_job_that_is_not_there_is_told_and_not_compared(controller, page):
+def test_a_missing_job_is_reported_and_not_compared(controller, page):
     controller.compare(("id0", "gone"))
     assert page.ids == ("id0",)
     assert controller.heard == ["There is no job “gone”. Look again."]
@@ -192,7 +192,7 @@ def test_s4_the_button_writes_one_table_of_all_that_are_compared(
     assert controller.heard[-1] == "Saved all.csv"
 
 
-def test_a_plot_is_written_where_the_person_says(controller, page, monkeypatch, tmp_path):
+def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, tmp_path):
     places = iter([tmp_path / "plot.pdf", tmp_path / "nowhere" / "plot.svg", Path()])
     monkeypatch.setattr(
         QFileDialog,

@@ -64,8 +64,8 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for job_id in jobs:
-        told = [float(each["loss"]) for each in rows if each["job"] == job_id]
-        assert told == page.curves(job_id).get("loss").raw.tolist()
+        losses = [float(each["loss"]) for each in rows if each["job"] == job_id]
+        assert losses == page.curves(job_id).get("loss").raw.tolist()
 
 
 def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):

@@ -84,7 +84,7 @@ def line(form):
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
     elapse(form)
     assert verdict(form) == "Trying one batch…"
-    assert acts_of(form).start.isEnabled(), "a person may know better"
+    assert acts_of(form).start.isEnabled(), "the user may know better"
     runner.let_go()
     assert verdict(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
@@ -93,7 +93,7 @@ def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
     assert runner.waiting == [], "it is known by the hashes of the files"
 
 
-def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
+def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     elapse(form)
     runner.let_go()
@@ -110,7 +110,7 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
     assert len(form.started) == 1, "this computer may lack what the nodes have"
 
 
-def test_a_loader_that_fails_is_told_at_the_loader(form, runner, monkeypatch):
+def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(ToolError("No files.", part="loader")))
     elapse(form)
     runner.let_go()
@@ -155,7 +155,7 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     assert tried == ["other", "tiny"], "the one that was cancelled is not taken for tried"
 
 
-def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot):
+def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
     elapse(form)
     button = the(FormSections, form).trial.button
     assert button.text() == "Cancel"
@@ -177,7 +177,7 @@ def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner,
     assert the(FormSections, form).trial.button.text() == "Try one batch"
 
 
-def test_a_form_that_nobody_sees_tries_nothing(form, runner):
+def test_a_hidden_form_tries_nothing(form, runner):
     form.hide()
     elapse(form)
     assert runner.waiting == []

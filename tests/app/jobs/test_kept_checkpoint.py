@@ -55,7 +55,7 @@ def tab(page):
     return tab
 
 
-def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
+def test_notes_record_that_a_checkpoint_is_always_kept(jobs, page, tab):
     name = checkpoint(30).name
     button(tab, "Keep always").click()
     assert jobs.done == [(RUNS.id, name, True)]
@@ -67,7 +67,7 @@ def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
     assert jobs.done[-1] == (RUNS.id, name, False)
 
 
-def test_a_checkpoint_that_is_gone_is_told_on_the_page(jobs, page, tab):
+def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
     jobs.refusal = BackendError("The run has just removed the checkpoint.")
     button(tab, "Keep always").click()
     assert "has just removed" in the(Banner, page.detail).accessibleName()

@@ -1,4 +1,4 @@
-"""The queue in the window: wishes become acts, and what is shown is what the service says."""
+"""The queue in the window: requests become actions, and what is shown is what the service says."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def acts(service):
     return [call for call in service.calls if call[0] not in ("read", "keep")]
 
 
-def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, page, qtbot):
+def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtbot):
     controller.show_jobs(())
     assert service.calls == []
     with qtbot.waitSignal(controller.shown) as shown:
         controller.show_jobs((QUEUED,))
     assert shown.args == [service.queue]
-    # After a reboot somebody has to look after the jobs of this computer.
+    # After a reboot the queue service runs only after this call.
     assert service.calls == [("keep",), ("read",)]
     assert page.model.place(NAMES[1]).number == 2
     service.queue = Queue()
@@ -107,7 +107,7 @@ def test_a_look_that_takes_long_is_not_begun_twice(service, page):
     assert len(begun) == 2
 
 
-def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
+def test_each_request_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
     actions = page.job_actions
     when = datetime(2026, 12, 24, 5, tzinfo=UTC)
     actions.ask(do.QUEUE, "a")
@@ -131,9 +131,7 @@ def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, pa
     assert len(lists) == 6
 
 
-def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(
-    controller, service, page, immediately
-):
+def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, page, immediately):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(do.QUEUE, NAMES[0])
     assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."

@@ -1,4 +1,4 @@
-"""A start that is refused is a talk: mend, look again at what was mended, start."""
+"""A refused start opens a dialog: fix, check again what was fixed, start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ JOB: JobConfig = replace(CONFIG, placement=PLACEMENT)
 
 
 class Nodes:
-    """What is wrong with the nodes; ``fix_all`` mends all but what is in ``stubborn``."""
+    """What is wrong with the nodes; ``fix_all`` fixes all but what is in ``stubborn``."""
 
     def __init__(self, *wrong: PreflightFinding) -> None:
         self.wrong = list(wrong)
@@ -169,7 +169,7 @@ def test_what_passes_shows_no_dialog(made: Make) -> None:
     assert requested.busy == ["Starting…", "Looking at 2 nodes…", ""]
 
 
-def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
+def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
     made: Make, qtbot: QtBot
 ) -> None:
     controller, requested = made(MPI, AGENT)
@@ -200,16 +200,16 @@ def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> 
     assert requested.nodes.repaired == [(torch, MPI)]
 
 
-def test_how_far_a_set_up_is_stands_in_the_row(
+def test_the_row_shows_the_progress_of_a_set_up(
     made: Make, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller, requested = made(MPI)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    told: list[tuple[PreflightFinding, str]] = []
-    monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": told.append((some[0], step)))
+    steps: list[tuple[PreflightFinding, str]] = []
+    monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": steps.append((some[0], step)))
     qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
-    assert told == [(MPI, ""), (MPI, "Horovod…")]
+    assert steps == [(MPI, ""), (MPI, "Horovod…")]
 
 
 def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
@@ -234,7 +234,9 @@ def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot)
     assert controller.talk is None
 
 
-def test_what_cannot_be_mended_says_so_and_the_rest_is_looked_at(made: Make, qtbot: QtBot) -> None:
+def test_fix_all_keeps_what_it_cannot_fix_and_checks_the_rest_again(
+    made: Make, qtbot: QtBot
+) -> None:
     controller, requested = made(MPI, AGENT)
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
@@ -309,7 +311,7 @@ def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
     assert requested.nodes.asked == [("gpu09", "gpu12")]
 
 
-def test_another_reason_is_told_where_the_start_was_pressed(made: Make) -> None:
+def test_another_error_is_shown_where_start_was_pressed(made: Make) -> None:
     controller, requested = made()
 
     def refuse(placement: tuple[Placement, ...], progress: Progress) -> JobView:

@@ -1,4 +1,4 @@
-"""The poller tells what is new, forgets nothing, and never asks twice at once."""
+"""The poller reports what is new, loses nothing, and never reads twice at once."""
 
 import re
 import time
@@ -138,9 +138,7 @@ def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_p
     assert seen == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
-    qtbot, qapp, jobs, monkeypatch
-):
+def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp, jobs, monkeypatch):
     hanging = []
 
     class Never:
@@ -156,16 +154,16 @@ def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
     monkeypatch.setattr(stale_data, "HANGS_S", -1.0)
     for _ in range(3):
         look_at_all(poller)
-    (told,) = seen
-    assert re.fullmatch(r"no news since \d\d:\d\d", told.view.doubt)
-    assert (told.view.state, len(told.history.steps)) == (JobState.TRAINING, 0)
-    assert poller.live() == (told.view,)
+    (update,) = seen
+    assert re.fullmatch(r"no news since \d\d:\d\d", update.view.doubt)
+    assert (update.view.state, len(update.history.steps)) == (JobState.TRAINING, 0)
+    assert poller.live() == (update.view,)
     work, then = hanging[0]
     then(work())
     assert (seen[1].view.doubt, len(seen[1].history.steps)) == ("", 5)
 
 
-def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
+def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     steps_of_one_look(qtbot, poller)
@@ -216,7 +214,7 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
         poller.poll_list()
 
 
-def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, poller, jobs):
+def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.listed) as listed:
@@ -323,22 +321,22 @@ def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeyp
     assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]
 
 
-def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, monkeypatch):
+def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch):
     poller, runner = slow
-    told = []
-    poller.updated.connect(lambda update: told.append((update.view.id, update.view.doubt)))
-    poller.unlisted.connect(lambda sentence: told.append(("", sentence)))
+    reports = []
+    poller.updated.connect(lambda update: reports.append((update.view.id, update.view.doubt)))
+    poller.unlisted.connect(lambda sentence: reports.append(("", sentence)))
     poller.poll()
     poller.poll_list()
     began = time.monotonic()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 29.0)
     poller.poll()
-    assert told == []
+    assert reports == []
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 31.0)
     poller.poll()
-    jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
+    jobs = [(job_id, sentence[:14]) for job_id, sentence in reports if job_id]
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
-    assert told[-1][1].startswith("The data root does not respond: no news since ")
+    assert reports[-1][1].startswith("The data root does not respond: no news since ")
     first = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
     first.unlisted.connect(pytest.fail)
     first.poll_list()

@@ -75,14 +75,14 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     assert rows.data(rows.index(0, 3)).endswith("best")
 
 
-def test_a_value_that_cannot_be_is_told_at_its_field(controller, form):
+def test_an_invalid_value_is_an_error_at_its_field(controller, form):
     batch = replace(BATCH, values=(8, 0))
     form.show_draft(JobDraft(raw_job(1), (batch,)))
     form.show_check(controller.check(form.draft()))
     assert setting_field(form, "batch_size").error().startswith("Batch size “0” must be between 1")
 
 
-def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
+def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
     controller, form, services, immediately, monkeypatch, qtbot
 ):
     create = services.jobs.create

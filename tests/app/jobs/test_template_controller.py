@@ -37,7 +37,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def started():
-    """The wishes for a start."""
+    """The requests for a start."""
     return []
 
 
@@ -131,7 +131,7 @@ def test_a_new_job_takes_what_worked_together_and_what_was_brought_since_the_las
         assert chosen(form) == ["tiny", "plankton", "nets"]
 
 
-def test_a_job_is_named_after_its_model_until_a_person_names_it(form, services, tmp_path):
+def test_a_job_is_named_after_its_model_until_the_user_names_it(form, services, tmp_path):
     model, *_ = write_sources(tmp_path / "more")
     services.library.import_item(Kind.MODEL, model, "resnet")
     form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
@@ -289,7 +289,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     assert "sweep.random: must be a whole number, not text." in side_of(form).refusal.text()
 
 
-def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
+def test_a_draw_of_too_many_or_no_number_is_an_error_at_its_field(form):
     form.show_draft(JobDraft(raw_job(1), (RATE,), 2, 1))
     card = the(FormSections, form).sweep
     assert card.isVisible()
@@ -306,9 +306,7 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     assert form.draft().draws is None
 
 
-def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
-    form, services, monkeypatch
-):
+def test_the_items_of_the_dataset_are_counted_once(form, services, monkeypatch):
     asked = []
     monkeypatch.setattr(
         services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]) or False

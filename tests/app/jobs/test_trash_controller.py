@@ -1,4 +1,4 @@
-"""Jobs go to the trash with their bytes told, and come back whole when a person thinks better."""
+"""Jobs go to the trash with their size shown, and come back whole when the user restores them."""
 
 import pytest
 from PySide6.QtCore import Qt
@@ -107,14 +107,14 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     qtbot, services, page, ids, trash, toast
 ):
     page.job_actions.ask(do.TRASH_ALL, ids[:2])
-    # Somebody else was faster with one of them.
+    # Another user was faster with one of them.
     services.jobs.remove(ids[1])
     button(window(TrashDialog), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.total == 2, "what went with the other desktop, the next listing takes away"
-    told = the(Label, toast).text()
-    assert told.startswith("Moved 1 of 2 jobs to the trash, 7")
-    assert "digits: There is no job" in told
+    text = the(Label, toast).text()
+    assert text.startswith("Moved 1 of 2 jobs to the trash, 7")
+    assert "digits: There is no job" in text
     qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert {view.id for view in services.jobs.queries.list()} == {ids[0], ids[2]}, (
         "theirs stays away"
@@ -133,7 +133,7 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
     assert not the(Button, toast).isVisible()
 
 
-def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
+def test_a_rejected_dialog_moves_no_job_to_the_trash(services, page, ids, trash):
     page.job_actions.ask(do.TRASH_ALL, ids)
     window(TrashDialog).reject()
     assert len(services.jobs.queries.list()) == 3

@@ -1,4 +1,4 @@
-"""What a person does in Datasets reaches the real library, and its outcome reaches the page."""
+"""What the user does in Datasets reaches the real library, and its outcome reaches the page."""
 
 import shutil
 from threading import Thread
@@ -66,18 +66,18 @@ def pictures(tmp_path):
     return folder
 
 
-def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pictures, qtbot):
+def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages, pictures, qtbot):
     controller.drop(pictures)
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
-    told = []
-    controller.offered.connect(lambda offer: told.append((offer.text, offer.button, offer.act)))
+    offers = []
+    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     button(dialog, "Import").click()
-    assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
+    assert [offer[:2] for offer in offers] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
     button(window(ImportDialog), "Import").click()
-    assert told[1][0].startswith("Imported pictures @ 2. Left out 1 ")
+    assert offers[1][0].startswith("Imported pictures @ 2. Left out 1 ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert not windows(ImportDialog)
 
@@ -144,7 +144,7 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
     card = the(ChangesCard, detail.versions)
-    assert card._title.text() == "", "nobody looks at it yet"
+    assert card._title.text() == "", "it is not visible yet"
     the(UnderlinedTabs, detail).choose("versions")
     open_tab(detail, "versions")
     assert "Changes from @ 2 to @ 3" in texts(card)
@@ -156,7 +156,7 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     assert not card.isVisible(), "there was none before the first"
 
 
-def test_files_that_cannot_be_read_are_told_where_they_would_stand(
+def test_unreadable_files_are_reported_in_place_of_their_text(
     library, controller, pages, tmp_path, monkeypatch
 ):
     (tmp_path / "net").mkdir()
@@ -171,8 +171,8 @@ def test_files_that_cannot_be_read_are_told_where_they_would_stand(
     pages[Kind.MODEL].show()
     source = the(SourceView, pages[Kind.MODEL].detail)
     assert the(EmptyState, source).isVisible()
-    told = "/lab/ring does not answer. Mount the share again."
-    assert told in the(EmptyState, source).accessibleName()
+    sentence = "/lab/ring does not answer. Mount the share again."
+    assert sentence in the(EmptyState, source).accessibleName()
 
 
 def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
@@ -448,7 +448,7 @@ def model(library, tmp_path):
     return library.import_item(Kind.MODEL, source, "net")
 
 
-def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alone(
+def test_a_requested_check_does_not_disturb_the_copying_of_weights(
     later, library, pages, model, tmp_path, monkeypatch
 ):
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
@@ -472,7 +472,7 @@ def _refuse(*_, **__):
     raise BackendError("There is no dataset to try it with.")
 
 
-def test_a_look_that_a_newer_one_takes_the_place_of_is_not_told_as_cancelled(
+def test_a_check_replaced_by_a_newer_one_is_not_reported_as_cancelled(
     later, library, pages, monkeypatch
 ):
     detail = pages[Kind.MODEL].detail
@@ -490,7 +490,7 @@ def test_a_look_that_a_newer_one_takes_the_place_of_is_not_told_as_cancelled(
     assert failed == [("net@2 has no forward().", "")]
 
 
-def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch):
+def test_a_check_that_the_user_cancels_says_so(later, library, pages, monkeypatch):
     detail = pages[Kind.MODEL].detail
     failed = []
     monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))

@@ -225,10 +225,12 @@ other.join()
 
 
 def test_windows_of_tests_have_their_types_before_any_thread_asks_for_them():
-    assert "QDomDocument" in vars(PySide6.QtXml), "nobody has asked for it"
+    assert "QDomDocument" in vars(PySide6.QtXml), "it was not loaded"
 
 
-def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open_program, places):
+def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
+    qtbot, open_program, places
+):
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
     qtbot.waitUntil(lambda: program.window.place == "refusal")

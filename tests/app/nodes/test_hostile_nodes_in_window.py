@@ -78,9 +78,7 @@ HOSTILE = {
 }
 
 
-def test_f59_a_node_with_a_hostile_status_is_marked_and_well_again_when_it_is_mended(
-    program, root, reading, qtbot
-):
+def test_f59_a_hostile_status_marks_its_node_until_it_is_fixed(program, root, reading, qtbot):
     for number, (what, content) in enumerate(HOSTILE.items()):
         path = root.node("gpu1").status
         if content is None:

@@ -1,4 +1,4 @@
-"""A job leaves a node: it is stopped, and once it is over somebody is asked where it goes on."""
+"""A job leaves a node: it is stopped, and then the user is asked where it resumes."""
 
 from __future__ import annotations
 

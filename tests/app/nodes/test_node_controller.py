@@ -1,4 +1,4 @@
-"""Adding a node is a talk: whatever only a person can decide comes to the dialog."""
+"""Adding a node: the dialog asks what only the user can decide."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cluster:
         self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
-        assert not accept(KEY), "nobody but a person accepts"
+        assert not accept(KEY), "only the user accepts"
         self.passphrases.append(passphrase("/key") if passphrase is not None else "")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -69,7 +69,7 @@ class Cluster:
         self.trusted.append(key)
 
     def check_banner(self, address):
-        """Whoever is asked answers."""
+        """Every node answers."""
 
 
 @pytest.fixture
@@ -225,26 +225,26 @@ def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluste
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
-    cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
+    cluster.answers = [Unreachable("10.0.4.23 does not answer.", "Is it on?")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert field_of(dialog, "Host").error() == "Nobody answers at 10.0.4.23. Is it on?"
+    assert field_of(dialog, "Host").error() == "10.0.4.23 does not answer. Is it on?"
     assert dialog.isVisible()
 
 
-def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(dialog, cluster):
+def test_a_closed_dialog_asks_nothing_of_the_node(dialog, cluster):
     dialog.close()
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY)]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert cluster.answers, "nothing was asked of the node"
 
 
-def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, woken):
-    told = []
-    controller.listed.connect(told.append)
+def test_a_silent_node_is_woken_once_in_a_while_and_all_nodes_are_listed(controller, woken):
+    listed = []
+    controller.listed.connect(listed.append)
     controller.refresh()
     controller.refresh()
     assert woken == ["gpu7"]
-    assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]
+    assert [state.name for state in listed[-1]] == ["this-computer", "gpu7"]
 
 
 @pytest.mark.parametrize(
@@ -268,53 +268,51 @@ def test_only_silence_decides_which_agent_is_started(
     assert woken == (["gpu7"] if is_woken else [])
 
 
-def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller, nodes):
-    told, hot = [], []
-    controller.listed.connect(told.append)
+def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
+    listed, hot = [], []
+    controller.listed.connect(listed.append)
     for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
         here = reading("this-computer", count=1)
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
         now = replace(here, heartbeat=beat, gpus=gpus)
         nodes.reading = lambda now=now: now
         controller.refresh()
-        hot.append(any("hot" in one.sentence for one in told[-1][0].health))
+        hot.append(any("hot" in one.sentence for one in listed[-1][0].health))
     assert hot == [False, True, True, True, False]
 
 
-def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller, nodes):
-    told, words = [], []
-    controller.listed.connect(told.append)
+def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
+    listed, words = [], []
+    controller.listed.connect(listed.append)
     # Beats, and for how long the last one was missed when it was looked at.
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
         now = replace(state("gpu7"), silent_s=silent_s)
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
         nodes.remote = lambda now=now: (now,)
         controller.refresh()
-        words.append([one.words for one in told[-1][1].health])
+        words.append([one.words for one in listed[-1][1].health])
     late = ["No heartbeat"]
     assert words == [[], [], late, late, late, late, late, [], []]
 
 
-def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_computer(
-    controller, nodes, page
-):
+def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(controller, nodes, page):
     page.show()
 
-    def far():
+    def refuse():
         raise BackendError("The nodes in /lab cannot be read: Input/output error.", "Is it there?")
 
-    there, nodes.remote = nodes.remote, far
-    told = []
-    controller.listed.connect(told.append)
+    there, nodes.remote = nodes.remote, refuse
+    listed = []
+    controller.listed.connect(listed.append)
     controller.start()
     assert not page.detail.isVisible()
     assert says(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")
     # A job can be started here all the same.
-    assert [one.name for one in told[-1]] == ["this-computer"]
+    assert [one.name for one in listed[-1]] == ["this-computer"]
     nodes.remote = there
     controller.refresh()
     assert page.rack.isVisible()
-    nodes.remote = far
+    nodes.remote = refuse
     controller.refresh()
     assert page.rack.isVisible()
     assert says(page, "cannot be read")
@@ -332,13 +330,11 @@ def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(cont
     assert pasts == ["gpu7"]
 
 
-def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held(
-    controller, nodes, page
-):
+def test_the_history_of_watched_nodes_and_of_the_last_few_is_held(controller, nodes, page):
     seen_s = time.time() - 3600
     names = [f"gpu{number}" for number in range(12)]
-    far = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
-    nodes.remote = lambda: far
+    remote = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
+    nodes.remote = lambda: remote
     nodes.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
     controller.refresh()
     controller.watch(("gpu0",))
@@ -356,9 +352,7 @@ def held(page, seen_s):
     return [name for name, known in page.histories.items() if seen_s in known.times()]
 
 
-def test_f32_of_nodes_whose_look_hangs_there_is_no_news_until_it_comes_back(
-    cluster, qtbot, monkeypatch
-):
+def test_f32_nodes_whose_read_hangs_are_stale_until_the_read_returns(cluster, qtbot, monkeypatch):
     page = NodesPage()
     qtbot.addWidget(page)
     hanging = []
@@ -372,8 +366,8 @@ def test_f32_of_nodes_whose_look_hangs_there_is_no_news_until_it_comes_back(
             elif not lane.startswith("ssh "):
                 then(work())
 
-    far = (NodeState("gpu7", Presence.ONLINE, reading("gpu7"), entry=entry("gpu7")),)
-    nodes = SimpleNamespace(reading=lambda: reading("this-computer"), remote=lambda: far)
+    remote = (NodeState("gpu7", Presence.ONLINE, reading("gpu7"), entry=entry("gpu7")),)
+    nodes = SimpleNamespace(reading=lambda: reading("this-computer"), remote=lambda: remote)
     services = SimpleNamespace(cluster=cluster, nodes=nodes)
     controller = NodeController(services, OnlyHere(), page, page, 0)
     hangs, seen = [], []

@@ -25,7 +25,7 @@ OWN = SetUpOptions(system_mpi=True)
 
 
 class SetUps:
-    """Notes what is wished; each set-up fails at its second step, or could not begin."""
+    """Records the requests; each set-up fails at its second step, or could not begin."""
 
     def __init__(self):
         self.begun = []
@@ -131,7 +131,7 @@ def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
     assert len(set_ups.begun) == 1
 
 
-def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
+def test_refresh_shows_what_was_fixed_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", OWN)
     dialog = window(SetUpAgainDialog)
@@ -158,15 +158,13 @@ def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(
     assert not windows(SetUpDialog)
 
 
-def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster, immediately):
+def test_a_message_says_that_a_node_was_removed_meanwhile(controller, cluster, immediately):
     cluster.entries = ()
     controller.set_up("gpu3")
     assert immediately.heard == ["gpu3 is no longer in the list of nodes."]
 
 
-def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
-    controller, set_ups, cluster
-):
+def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(controller, set_ups, cluster):
     set_ups.key = KEY
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))

@@ -19,7 +19,7 @@ NEW = replace(state("gpu7"), presence=Presence.NEW, reading=None, entry=entry("g
 
 
 class Remote:
-    """Answers as it is told, and notes what it was asked."""
+    """Answers unless it has a fault, and records what it was asked."""
 
     def __init__(self):
         self.fault = None
@@ -46,7 +46,7 @@ class Clock:
 
 
 @pytest.fixture
-def far():
+def remote():
     return Remote()
 
 
@@ -56,8 +56,8 @@ def clock():
 
 
 @pytest.fixture
-def watch(far, clock, immediately):
-    return SshWatch(SimpleNamespace(nodes=far, cluster=far), immediately, clock)
+def watch(remote, clock, immediately):
+    return SshWatch(SimpleNamespace(nodes=remote, cluster=remote), immediately, clock)
 
 
 def after(watch, clock, seconds, node):
@@ -68,32 +68,32 @@ def after(watch, clock, seconds, node):
     return watch.with_ssh_state(node)
 
 
-def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, clock, far):
+def test_f11_a_running_node_shows_that_ssh_does_not_answer(watch, clock, remote):
     assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
-    far.fault = REFUSED
+    remote.fault = REFUSED
     shown = after(watch, clock, EVERY_S + 10, state("gpu7"))
     condition, reason = condition_of(shown)
     assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNHEALTHY)
     assert reason.startswith("No SSH since ")
     assert "Its jobs keep running and can be stopped" in shown.health[-1].remedy
-    # What stays as it was is no news.
+    # While SSH does not answer, nothing shown changes.
     assert after(watch, clock, 5 * EVERY_S, state("gpu7")) == shown
-    far.fault = None
+    remote.fault = None
     assert after(watch, clock, EVERY_S + 1, state("gpu7")) == state("gpu7")
 
 
-def test_one_miss_is_asked_again_soon_and_no_news(watch, clock, far):
-    far.fault = REFUSED
+def test_a_single_failure_is_tried_again_soon_and_not_shown(watch, clock, remote):
+    remote.fault = REFUSED
     assert after(watch, clock, 3, state("gpu7")) == state("gpu7")
-    far.fault = None
+    remote.fault = None
     assert after(watch, clock, 5, state("gpu7")) == state("gpu7")
-    assert far.asked == ["knock", "knock"]
-    far.fault = REFUSED
+    assert remote.asked == ["knock", "knock"]
+    remote.fault = REFUSED
     assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
 
 
-def test_a_key_that_is_locked_says_nothing_about_ssh(watch, clock, far):
-    far.fault = PassphraseNeeded("Locked.", "", "/key")
+def test_a_key_that_is_locked_says_nothing_about_ssh(watch, clock, remote):
+    remote.fault = PassphraseNeeded("Locked.", "", "/key")
     assert after(watch, clock, 3 * EVERY_S, state("gpu7")) == state("gpu7")
 
 
@@ -106,21 +106,21 @@ def test_a_node_without_an_agent_shows_figures(watch, clock):
     assert row.free_gpus == 0
 
 
-def test_a_silent_agent_is_told_beside_the_figures_and_forgotten_when_it_beats(watch, clock, far):
+def test_a_silent_agent_is_shown_next_to_the_figures_until_its_heartbeat(watch, clock, remote):
     shown = after(watch, clock, 2, SILENT)
     assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH responds")
     row = node_row(shown)
     assert (row.line, row.aside, row.processor) == ("Agent stopped", "", 0.46)
     assert after(watch, clock, 2, state("gpu7")) == state("gpu7")
-    far.fault = REFUSED
+    remote.fault = REFUSED
     assert after(watch, clock, 2, SILENT) == SILENT
 
 
-def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, far):
+def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, remote):
     after(watch, clock, 2, SILENT)
-    far.fault = REFUSED
+    remote.fault = REFUSED
     assert after(watch, clock, EVERY_S, SILENT) == SILENT
-    assert len(far.asked) <= 3
+    assert len(remote.asked) <= 3
 
 
 def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):

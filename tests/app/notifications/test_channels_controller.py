@@ -1,4 +1,4 @@
-"""Between the settings, the service and the jobs: what ends is told once, trouble is a sentence."""
+"""Settings, service and jobs: each end is delivered once, and an error is a sentence."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ class Service:
 
     def __init__(self):
         self.kept = HOOK
-        self.told = []
+        self.delivered = []
         self.answers = []
         self.spread_to = 0
         self.fault = None
@@ -55,7 +55,7 @@ class Service:
             raise self.fault
 
     def notify(self, job, run):
-        self.told.append((job, run))
+        self.delivered.append((job, run))
         return self.answers.pop(0) if self.answers else DeliveryAttempt(None)
 
 
@@ -89,7 +89,7 @@ def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
     controller.see((changed(FAILED, run=2), changed(FAILED, updated="2026-11-01", id="old")))
-    assert service.told == [("a", 1), ("b", 1), ("a", 2)]
+    assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 
 def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
@@ -98,7 +98,7 @@ def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, pa
     ]
     controller.see((FAILED,))
     assert said(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
-    qtbot.waitUntil(lambda: len(service.told) == 2)
+    qtbot.waitUntil(lambda: len(service.delivered) == 2)
     assert said(page) == [], "it has arrived"
 
 
@@ -122,12 +122,10 @@ def test_a_data_root_that_is_away_is_asked_again(controller, service, monkeypatc
 
     service.notify = away
     controller.see((FAILED,))
-    qtbot.waitUntil(lambda: service.told == [("a", 1)])
+    qtbot.waitUntil(lambda: service.delivered == [("a", 1)])
 
 
-def test_nodes_get_the_settings_where_that_is_wished_for_and_lose_them_after(
-    controller, service, page
-):
+def test_nodes_get_the_settings_if_chosen_and_lose_them_afterwards(controller, service, page):
     page.channels_chosen.emit(replace(HOOK, webhook="https://other.example"), None)
     assert service.spread_to == 0
     page.channels_chosen.emit(replace(HOOK, from_nodes=True), None)
@@ -140,7 +138,7 @@ def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
     controller.choose_finished(False)
     assert not service.kept.tells_finished
     controller.see((changed(FAILED, state=JobState.FINISHED),))
-    assert service.told == []
+    assert service.delivered == []
 
 
 def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):

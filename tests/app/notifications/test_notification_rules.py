@@ -1,4 +1,4 @@
-"""What nobody may have seen is told, each thing exactly once (M20)."""
+"""Events that the user may not have seen are reported, each exactly once (M20)."""
 
 import json
 from dataclasses import replace
@@ -25,46 +25,46 @@ ON_GPU07 = RankError("Rank 1 on gpu07 was killed.", 1, "gpu07")
 
 
 @pytest.fixture
-def told():
+def received():
     return []
 
 
 @pytest.fixture
-def notices(qapp, told):
+def notices(qapp, received):
     notices = NotificationRules(lambda: True, merge_ms=NEVER)
-    notices.notified.connect(told.append)
+    notices.notified.connect(received.append)
     return notices
 
 
-def titles(told):
-    return [notice.title for notice in told]
+def titles(notices):
+    return [notice.title for notice in notices]
 
 
 @pytest.mark.parametrize("state", [JobState.ERROR, JobState.LOST, JobState.FINISHED])
-def test_m20_each_end_state_raises_exactly_one_notice(notices, told, state):
+def test_m20_each_end_state_raises_exactly_one_notice(notices, received, state):
     error = RankError("Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1)
     for _ in range(3):
         notices.see(LIVE)
     for _ in range(3):
         notices.see(changed(LIVE, state=state, error=error))
     notices.send_waiting()
-    assert titles(told) == [f"{state.word}: digits"]
+    assert titles(received) == [f"{state.word}: digits"]
 
 
-def test_m20_a_stalled_run_is_told_once_while_it_is_stalled(notices, told):
+def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
         notices.see(replace(LIVE, doubt="no news since 14:02"))
     notices.send_waiting()
-    assert [notice.text for notice in told] == ["No news since 14:02"]
+    assert [notice.text for notice in received] == ["No news since 14:02"]
 
 
-def test_m20_a_stop_that_a_person_asked_for_is_no_news(notices, told):
+def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.INTERRUPTED))
-    assert told == []
+    assert received == []
 
 
-def test_a_job_that_the_program_continued_is_told_once(notices, told):
+def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see(LIVE)
     lost = Continued("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
@@ -72,27 +72,27 @@ def test_a_job_that_the_program_continued_is_told_once(notices, told):
     again = replace(lost, since="2026-11-28T03:12:00Z")
     notices.see(changed(LIVE, run=LIVE.run + 2, continued=again))
     notices.send_waiting()
-    assert titles(told) == ["Continued: digits"] * 2
-    assert told[0].text == lost.reason
+    assert titles(received) == ["Continued: digits"] * 2
+    assert received[0].text == lost.reason
 
 
-def test_a_job_that_was_continued_before_the_window_opened_is_no_news(notices, told):
+def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
     notices.see(changed(LIVE, run=2, continued=Continued("gpu02 no longer answers.", "2026-11-28")))
-    assert told == []
+    assert received == []
 
 
-def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, told):
+def test_m20_a_run_that_ended_before_the_window_opened_is_not_reported(notices, received):
     notices.see(changed(LIVE, state=JobState.ERROR))
-    assert told == []
+    assert received == []
 
 
-def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
+def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
     quiet = NotificationRules(lambda: False, merge_ms=NEVER)
-    quiet.notified.connect(told.append)
+    quiet.notified.connect(received.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
         quiet.see(changed(LIVE, run=run))
         quiet.see(changed(LIVE, run=run, state=state))
-    assert titles(told) == ["Failed: digits"]
+    assert titles(received) == ["Failed: digits"]
 
 
 FAILED, LOST, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
@@ -113,7 +113,7 @@ FAILED, LOST, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
         ),
     ],
 )
-def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, told, ends, expected):
+def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, received, ends, expected):
     first = replace(LIVE, id="first", name="first")
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
     for view in (first, *views):
@@ -122,20 +122,20 @@ def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, told, ends
     for view, (state, node) in zip(views, ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
         notices.see(changed(view, state=state, error=error))
-    assert titles(told) == ["Failed: first"]
+    assert titles(received) == ["Failed: first"]
     notices.send_waiting()
-    assert titles(told) == ["Failed: first", *expected]
-    for notice in told[1:]:
+    assert titles(received) == ["Failed: first", *expected]
+    for notice in received[1:]:
         is_merged = "jobs" in notice.title
         assert notice.node == ("gpu07" if is_merged and "gpu07" in notice.title else "")
         assert bool(notice.job_id) is not is_merged
         assert notice.family == ("good" if "inished" in notice.title else "bad")
     notices.send_waiting()
-    assert len(told) == len(expected) + 1
+    assert len(received) == len(expected) + 1
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, told, stops):
+def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, received, stops):
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
     live = changed(LIVE, alarms=(alarm,), config=config)
@@ -144,30 +144,30 @@ def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, told, stops):
     if stops:
         notices.see(changed(live, state=FAILED))
         notices.send_waiting()
-    assert titles(told) == ["Failed: digits" if stops else "Not a number: digits"]
+    assert titles(received) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
-def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):
+def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received):
     for run in (1, 2):
         notices.see(changed(LIVE, run=run))
         notices.see(changed(LIVE, run=run, state=JobState.ERROR))
         notices.send_waiting()
-    assert len(told) == 2
+    assert len(received) == 2
 
 
-def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices, told):
+def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices, received):
     alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
         notices.see(changed(LIVE, alarms=(alarm,)))
-    assert titles(told) == ["Diverges: digits"]
-    assert told[0].text == alarm.sentence
+    assert titles(received) == ["Diverges: digits"]
+    assert received[0].text == alarm.sentence
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
     notices.see(changed(LIVE, alarms=(alarm, still)))
     notices.send_waiting()
-    assert titles(told)[1:] == ["Stalled: digits"]
+    assert titles(received)[1:] == ["Stalled: digits"]
     notices.see(changed(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
     notices.send_waiting()
-    assert titles(told)[2:] == ["Failed: digits"]
+    assert titles(received)[2:] == ["Failed: digits"]
 
 
 def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
@@ -185,35 +185,35 @@ def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
         assert remembered() == 0
 
 
-def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(notices, told):
+def test_a_node_that_goes_offline_with_a_job_is_reported_once_each_time(notices, received):
     here = LIVE.nodes[0]
     away = (NodeState(here, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
     notices.see_nodes(away)
-    assert told == [], "nobody's job is on it"
+    assert received == [], "no job is on it"
     notices.see(LIVE)
     for _ in range(3):
         notices.see_nodes(away)
         notices.send_waiting()
-    assert titles(told) == [f"Offline: {here}"]
-    assert (told[0].node, told[0].text) == (here, "digits runs on it.")
+    assert titles(received) == [f"Offline: {here}"]
+    assert (received[0].node, received[0].text) == (here, "digits runs on it.")
     notices.see_nodes((NodeState(here, Presence.ONLINE),))
     notices.see_nodes(away)
     notices.send_waiting()
-    assert len(told) == 2
+    assert len(received) == 2
 
 
-def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, notices, told):
+def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notices, received):
     place = tmp_path / "own" / "notices.json"
     recorder = NotificationStore(place)
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(KEPT + 5):
-        recorder.add(told[0])
+        recorder.add(received[0])
     recorder.save()
     assert place.stat().st_mode & 0o777 == 0o600
     again = NotificationStore(place)
     assert (again.unread, len(again.past)) == (KEPT, KEPT)
-    assert again.past[0] == told[0]
+    assert again.past[0] == received[0]
     assert again.read_all()
     assert not again.read_all()
     again.save()
@@ -239,10 +239,10 @@ def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
     assert recorder.ends("/lab") is None
 
 
-def test_a_notice_comes_back_as_it_was(notices, told):
+def test_a_notice_comes_back_as_it_was(notices, received):
     notices.see(replace(LIVE, name="ünï <b>"))
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
-    assert Notice.from_dict(told[0].to_dict()) == told[0]
+    assert Notice.from_dict(received[0].to_dict()) == received[0]
 
 
 def of_jobs(*views):
@@ -256,8 +256,8 @@ class Window:
         monkeypatch.setattr(
             "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
         )
-        self.tray = SimpleNamespace(told=[])
-        self.tray.notify = self.tray.told.append
+        self.tray = SimpleNamespace(received=[])
+        self.tray.notify = self.tray.received.append
         self.bell = NotificationCenter(
             window, immediately, self.tray, lambda: tells_finished, window
         )
@@ -266,7 +266,7 @@ class Window:
     def look(self, *views):
         self.bell.see(of_jobs(*views))
         self.bell.see_jobs(views)
-        return titles(self.tray.told)
+        return titles(self.tray.received)
 
     @property
     def listed(self):
@@ -290,7 +290,7 @@ def ended(number, state=JobState.ERROR, minute=0, **more):
     return changed(LIVE, state=state, updated=end, id=f"job-{number}", name=f"job {number}", **more)
 
 
-def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_again(opened):
+def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):
     old, live = ended(0), replace(LIVE, id="job-1", name="job 1")
     assert opened().look(old, live) == [], "of the first window there is no before"
     now = (
@@ -302,9 +302,9 @@ def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_a
     again = opened()
     assert again.look(*now) == ["3 jobs ended while the window was closed"]
     assert again.listed == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
-    told = again.tray.told[0]
-    assert (told.job_id, told.family) == ("", "bad")
-    assert told.text == "Failed: job 2, Finished: job 1, Failed: job 3"
+    summary = again.tray.received[0]
+    assert (summary.job_id, summary.family) == ("", "bad")
+    assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
     past = again.bell._recorder.past
     assert past[2].text == ON_GPU07.sentence
     assert past[2].job_id == "job-2"
@@ -312,20 +312,20 @@ def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_a
         past[2].when.isoformat()
         == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
     )
-    assert again.look(*now) == titles(again.tray.told)
+    assert again.look(*now) == titles(again.tray.received)
     assert opened().look(*now) == []
 
 
-def test_m20_one_that_ended_meanwhile_is_told_by_itself(opened):
+def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(opened):
     opened().look(replace(LIVE, id="job-1"))
     assert opened().look(ended(1)) == ["Failed: job 1"]
 
 
-def test_m20_what_was_told_before_the_window_closed_is_not_told_again(opened):
+def test_m20_what_was_reported_before_the_window_closed_is_not_repeated(opened):
     window = opened()
     window.look(replace(LIVE, id="job-1"))
     window.bell.see_jobs((ended(1),))
-    assert titles(window.tray.told) == ["Failed: job 1"]
+    assert titles(window.tray.received) == ["Failed: job 1"]
     assert opened().look(ended(1)) == []
 
 
@@ -358,23 +358,23 @@ def test_m20_the_times_of_an_older_program_notify_of_no_old_end(opened, tmp_path
     assert opened().look(ended(0), ended(1)) == []
 
 
-def test_m20_meanwhile_a_stop_is_no_news_and_success_only_where_it_is_wished_for(opened):
+def test_m20_meanwhile_a_stop_is_not_reported_and_success_only_if_chosen(opened):
     opened().look(ended(0))
     now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
     assert opened(tells_finished=False).look(*now) == []
-    assert opened().look(*now) == [], "it is known, told or not"
+    assert opened().look(*now) == [], "it is known, reported or not"
 
 
 def test_m20_ends_are_known_for_each_data_root(opened):
     opened().look(ended(0))
     other = opened()
     other.bell.take_data_root("/home/mai/ring")
-    assert other.look(ended(1, minute=5)) == [], "nobody looked at that one before"
+    assert other.look(ended(1, minute=5)) == [], "that one was not open before"
     assert opened().look(ended(2, minute=6)) == ["Failed: job 2"]
 
 
-def test_m20_of_jobs_that_only_have_a_line_the_end_is_told_too(opened):
+def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
     opened().look(ended(0))
     window = opened()
     window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
-    assert titles(window.tray.told) == ["Failed: job 1"]
+    assert titles(window.tray.received) == ["Failed: job 1"]

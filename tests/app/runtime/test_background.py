@@ -35,14 +35,14 @@ def clock(monkeypatch):
 
 
 def at_shutdown(background, call):
-    """Call it each time that the pool was told to shut down, with whether that waits."""
+    """Call it each time that the pool is shut down, with whether that waits."""
     shutdown = background._pool.shutdown
 
-    def told(wait=True, **given):
+    def spy(wait=True, **given):
         call(wait)
         shutdown(wait, **given)
 
-    background._pool.shutdown = told
+    background._pool.shutdown = spy
 
 
 def test_work_runs_elsewhere_and_its_outcome_comes_home(qtbot, background):

@@ -45,14 +45,14 @@ from app.runtime.malloc_tuning import LARGE_BYTES, keep_heaps_small
 if sys.argv[1] == "small":
     assert keep_heaps_small()
 
-class Told(ctypes.Structure):
+class Mallinfo(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
-libc.mallinfo2.restype = Told
+libc.mallinfo2.restype = Mallinfo
 libc.free(libc.malloc(1 << 24))
 before = libc.mallinfo2().hblks
 for _ in range(int(sys.argv[2])):
@@ -66,16 +66,16 @@ def test_large_pieces_leave_no_holes_in_a_heap(how: str, of_their_own: bool) -> 
     """But for the few that find a hole which is there already."""
     count = 40
     command = [sys.executable, "-c", _LARGE_PIECES, how, str(count)]
-    told = subprocess.run(
+    result = subprocess.run(
         command, cwd=Path(__file__).parents[3], check=True, stdout=subprocess.PIPE
     )
-    assert (int(told.stdout) > count / 2) is of_their_own
+    assert (int(result.stdout) > count / 2) is of_their_own
 
 
 @pytest.mark.parametrize(("how", "is_few"), [("few", True), ("as glibc likes", False)])
 def test_all_threads_share_two_heaps(how: str, is_few: bool, tmp_path: Path) -> None:
-    told = tmp_path / "told.xml"
-    command = [sys.executable, "-c", _THREADS_THAT_ALLOCATE, how, str(told)]
+    report = tmp_path / "report.xml"
+    command = [sys.executable, "-c", _THREADS_THAT_ALLOCATE, how, str(report)]
     subprocess.run(command, cwd=Path(__file__).parents[3], check=True)
-    heaps = told.read_text(encoding="utf-8").count("<heap nr=")
+    heaps = report.read_text(encoding="utf-8").count("<heap nr=")
     assert (heaps <= ARENAS) is is_few, heaps

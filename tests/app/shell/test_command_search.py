@@ -72,29 +72,31 @@ def test_of_many_only_the_best_are_shown():
     assert titles(found)[0] == "job 0"
 
 
-def test_what_is_near_is_shown_at_once_and_what_is_far_joins_it_in_its_rank():
+def test_background_results_join_the_local_ones_in_order_of_rank():
     go_to, opened = finder("my resnet", acts=(("New job", True),))
     answers = []
     go_to.add_background_source(
-        "far", lambda text, then: answers.append((text, then)), opened.append
+        "background", lambda text, then: answers.append((text, then)), opened.append
     )
     shown = []
     go_to.ask("ResNet", lambda targets, is_all: shown.append((titles(targets), is_all)))
     assert shown == [(["my resnet"], False)]
     text, then = answers.pop()
     assert text == "resnet"
-    then((target("resnet 50", "far"),))
+    then((target("resnet 50", "background"),))
     assert shown[1:] == [(["resnet 50", "my resnet"], True)]
 
 
 def test_an_answer_to_what_is_not_asked_any_more_is_not_shown():
     go_to, opened = finder()
     answers, shown = [], []
-    go_to.add_background_source("far", lambda text, then: answers.append(then), opened.append)
+    go_to.add_background_source(
+        "background", lambda text, then: answers.append(then), opened.append
+    )
     for text in ("res", "unet"):
         go_to.ask(text, lambda targets, is_all: shown.append(titles(targets)))
-    answers[0]((target("resnet", "far"),))
-    answers[1]((target("unet", "far"),))
+    answers[0]((target("resnet", "background"),))
+    answers[1]((target("unet", "background"),))
     assert shown == [[], [], ["unet"]]
     go_to.ask("", lambda targets, is_all: shown.append(is_all))
-    assert shown[-1] is True, "without a text nobody is asked"
+    assert shown[-1] is True, "without a text no source is asked"

@@ -1,4 +1,4 @@
-"""What a person does to jobs, with a keyboard alone: several at once, the queue, things to keep."""
+"""What the user does to jobs, with a keyboard alone: several at once, the queue, things to keep."""
 
 from __future__ import annotations
 

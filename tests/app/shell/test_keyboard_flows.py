@@ -1,4 +1,4 @@
-"""What a person does in the window, with a keyboard alone: no test here knows where to click."""
+"""What the user does in the window, with a keyboard alone: no test here knows where to click."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
 
     # One whose points come now is lifted when they are there.
     hands.wait(lambda: lifted() == [ids["fast"]] * 2)
-    # The heads are made anew when rows come; a new one has the focus once it is shown.
+    # The heads are made again when rows come; a new one has the focus once it is shown.
     hands.wait(lambda: hands.name().startswith("fast"))
     hands.press("Del")
     hands.wait(lambda: page.ids == (ids["slow"],))

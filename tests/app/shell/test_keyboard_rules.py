@@ -1,4 +1,4 @@
-"""What holds wherever Tab leads: reading order, a ring, a name; and where each key is told."""
+"""What holds wherever Tab leads: reading order, a ring, a name; and where each key is shown."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def stops(window):
 
 
 def is_ring_seen(qtbot, widget):
-    """Whether a person sees that it has the focus, once the page is painted."""
+    """Whether its focus is visible once the page is painted."""
     try:
         qtbot.waitUntil(lambda: ring_pixels(widget) >= _RING_LEAST)
     except qtbot.TimeoutError:
@@ -127,7 +127,7 @@ def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
         if not here.accessibleName():
             bare.append(type(here).__name__)
         if not is_empty_list(here):
-            assert is_ring_seen(qtbot, here), f"nobody sees that {named(here)} has the focus"
+            assert is_ring_seen(qtbot, here), f"the focus of {named(here)} is not visible"
         hands.press("Tab")
         here = hands.focus()
     assert bare == [], "these have no name for those who hear it"
@@ -173,12 +173,12 @@ def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     page: JobsPage = program.jobs
     menu = menu_of(page.detail.header.more)
     tips += [f"({action.shortcut().toString()})" for action in menu.values()]
-    told = "\n".join(tips)
+    text = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
     keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}
     # Of a job that runs: the button says Stop then.
     keys -= {"Ctrl+."}
-    assert {key for key in keys if f"({key})" not in told} == set()
+    assert {key for key in keys if f"({key})" not in text} == set()
 
 
 def test_every_key_stands_in_the_sheet(program, hands):

@@ -177,9 +177,9 @@ def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
     has |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
     # Esc closes what is open wherever one is, as everywhere.
     has -= {QKeySequence("Esc")}
-    told = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
-    assert {key.toString() for key in has - told} == set(), "keys that no sheet tells"
-    assert {key.toString() for key in told - has} == set(), "keys that do nothing"
+    listed = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
+    assert {key.toString() for key in has - listed} == set(), "keys that the sheet does not list"
+    assert {key.toString() for key in listed - has} == set(), "keys that do nothing"
 
 
 def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
@@ -323,7 +323,7 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     for control, key in controls:
         pick(control, key)
     assert formats.units() == formats.Units("binary", "fahrenheit", "12")
-    assert "iB free" in left(), "what stands there already is written anew"
+    assert "iB free" in left(), "what is shown already is written again"
     program._keeping.save()
     assert Settings(settings_file()).preferences.units == formats.units()
     for control, _ in controls:

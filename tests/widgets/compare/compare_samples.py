@@ -67,13 +67,13 @@ def look(
             steps_per_epoch=PER_EPOCH,
         ),
     )
-    return replace(news(view, 1, steps, rng), view=view)
+    return replace(update_of(view, 1, steps, rng), view=view)
 
 
-def news(
+def update_of(
     view: JobView, first: int, count: int, rng: np.random.Generator | None = None
 ) -> ComparedUpdate:
-    """Steps of a job, as a look tells of them."""
+    """Steps of a job, as a read returns them."""
     rng = rng or np.random.default_rng(first)
     number = int(view.id[2:])
     steps = np.arange(first, first + count)
@@ -96,10 +96,10 @@ def news(
         BEGAN + 3600 * number,
         steps / PER_EPOCH,
     )
-    told = {name: values[np.isfinite(values)] for name, values in metrics.items()}
+    finite = {name: values[np.isfinite(values)] for name, values in metrics.items()}
     figures = {
         name: MetricFigures(float(v[-1]), float(v.min()), float(v.max()))
-        for name, v in told.items()
+        for name, v in finite.items()
         if len(v) and name != "learning_rate"
     }
     return ComparedUpdate(view, history, RunFigures(figures, float(seconds[-1]), count))

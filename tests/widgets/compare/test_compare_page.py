@@ -1,4 +1,4 @@
-"""Compare: curves with names over one axis, and a table of what tells the jobs apart."""
+"""Compare: curves with names over one axis, and a table of how the jobs differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.services.jobs.index import JobIndex
-from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
+from tests.widgets.compare.compare_samples import MAP, draft, eight, look, three, update_of
 from tests.windows import button, named, on_screen, pick, says, texts, the
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -103,13 +103,13 @@ def test_a_plot_says_if_the_values_at_its_ends_are_smoothed(page, share, metric)
     assert the(Label, plot).isVisible() is (share > 0 and metric == "loss")
 
 
-def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
+def test_a_metric_chosen_in_the_plot_stays_after_an_update(page):
     show(page, three())
     metrics = page.findChildren(_Plot)[0].findChildren(Button)[0].menu().actions()
     titles = [action.text() for action in metrics]
     assert titles == ["Validation mAP", "Training loss", "Learning rate"]
     metrics[2].trigger()
-    page.show_update(news(three()[0].view, 3201, 10))
+    page.show_update(update_of(three()[0].view, 3201, 10))
     assert list(plots(page)) == ["learning_rate", "loss"]
 
 
@@ -162,7 +162,7 @@ def test_a_run_keeps_its_colour_until_it_leaves(page):
 def test_a_live_run_goes_on_growing(page):
     show(page, three())
     live = three()[0].view
-    page.show_update(news(live, 3201, 100))
+    page.show_update(update_of(live, 3201, 100))
     curve = page.curves(live.id).get("loss")
     assert len(curve) == 3300
     assert plots(page)["loss"].read(32.9)[0][0][0] == "coco 2x"
@@ -190,11 +190,11 @@ def test_the_table_keeps_its_rows_while_the_jobs_go_on(page):
     jobs = eight()
     show(page, jobs)
     cells = page.table.findChildren(_Cell)
-    page.show_update(news(jobs[0].view, 5001, 25))
+    page.show_update(update_of(jobs[0].view, 5001, 25))
     assert page.table.findChildren(_Cell) == cells
 
 
-def test_whoever_shows_all_rows_by_keys_can_hide_them_by_the_same_key(page, qtbot):
+def test_the_same_key_shows_and_hides_all_rows(page, qtbot):
     show(page, three())
     button(page.table, "Show all").setFocus()
     for is_shown in (True, False):
@@ -276,11 +276,11 @@ def test_all_plots_have_one_axis(page, key):
     for panel in plots(page).values():
         assert panel.axis is XAxis(key)
     low, high = plots(page)["loss"].x_range()
-    told = [page.curves(f"id{n}").get("loss").x_range(XAxis(key)) for n in range(3)]
+    ranges = [page.curves(f"id{n}").get("loss").x_range(XAxis(key)) for n in range(3)]
     # What begins with the job begins at 0, though its first step is 1.
-    began = min(each[0] for each in told) if key == "clock" else 0.0
+    began = min(each[0] for each in ranges) if key == "clock" else 0.0
     assert low == pytest.approx(began)
-    assert high > max(each[1] for each in told)
+    assert high > max(each[1] for each in ranges)
 
 
 def test_runs_that_began_at_different_hours_begin_together_in_relative_time(page):
@@ -425,10 +425,10 @@ def test_eight_jobs_are_the_most_in_the_picker_too(page):
     assert "8 of 8" in texts(the(JobPicker, page))
 
 
-def test_a_state_that_changes_is_news(page):
+def test_a_changed_state_is_shown(page):
     a, b, _ = three()
     show(page, [a, b])
-    ended = news(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
+    ended = update_of(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
     page.show_update(ended)
     settle()
     assert heads(page)[0].accessibleName().endswith(", Finished.")
