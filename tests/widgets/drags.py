@@ -25,7 +25,7 @@ def file(*paths: object) -> QMimeData:
 
 
 def over(widget: QWidget, content: QMimeData, at: QPoint | None = None) -> bool:
-    """Held over a widget, in its middle unless told; whether it would be taken."""
+    """Held over a widget, in its middle by default; whether it would be taken."""
     where = widget.rect().center() if at is None else at
     enter = QDragEnterEvent(where, _ACTS, content, *_HELD)
     # The event filters and the way up to the window are Qt's own.

@@ -34,7 +34,7 @@ def _some_fast(screens: Iterable[str]) -> list[object]:
 
 @pytest.mark.parametrize("name", _some_fast(SCREENS))
 def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: ThemeManager) -> None:
-    """A window without a dialog is resized from size to size, as a person does it."""
+    """A window without a dialog is resized from size to size, as a user does it."""
     screen = SCREENS[name]
     found: list[str] = []
     sizes = list(screen.sizes)

@@ -16,11 +16,11 @@ print(sum(len(entry[2]) for entry in linecache.cache.values() if len(entry) > 1)
 
 
 def test_the_source_of_what_is_imported_is_not_read_and_kept() -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _ALL_PAGES],
         cwd=Path(__file__).parents[2],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert int(told.stdout) < 10_000
+    assert int(result.stdout) < 10_000

@@ -104,7 +104,7 @@ def test_views_can_rely_on_it(name, qtmodeltester):
     for some in NUMBERS:
         show(some)
         assert model.rowCount() == len(some)
-        # The tester goes on watching what is told between these; this looks at what is there now.
+        # The tester keeps watching the signals between these; this checks what is there now.
         qtmodeltester.check(model)
 
 

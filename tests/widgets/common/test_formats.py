@@ -265,13 +265,13 @@ GPU = (61 * 2**30, 80 * 2**30)
         (f.Units(sizes="furlongs"), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
     ],
 )
-def test_sizes_are_written_as_a_person_wants_them(units, chosen, written) -> None:
+def test_sizes_are_written_in_the_chosen_units(units, chosen, written) -> None:
     units(chosen)
     found = (f.disk(19.3e9), f.memory(31 * 2**30), f.memory_of(*GPU), f.memory_unit()[0])
     assert tuple(map(plain, found)) == written
 
 
-def test_temperatures_are_written_as_a_person_wants_them(units) -> None:
+def test_temperatures_are_written_in_the_chosen_unit(units) -> None:
     assert (plain(f.temperature(91)), f.degrees(91)) == ("91 °C", "91°")
     units(f.Units(temperature=f.FAHRENHEIT))
     assert (plain(f.temperature(91)), f.degrees(91)) == ("196 °F", "196°")
@@ -282,7 +282,7 @@ def test_temperatures_are_written_as_a_person_wants_them(units) -> None:
     ("hour", "minute", "written"),
     [(0, 5, "12:05 AM"), (9, 38, "9:38 AM"), (12, 0, "12:00 PM"), (14, 2, "2:02 PM")],
 )
-def test_the_time_of_day_is_written_as_a_person_wants_it(units, hour, minute, written) -> None:
+def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, written) -> None:
     at = NOW.replace(hour=hour, minute=minute, second=7)
     assert f.clock(at) == f"{hour:02}:{minute:02}"
     units(f.Units(clock=f.HOURS_12))

@@ -19,11 +19,11 @@ print(*sorted(set(QFontDatabase.families()) - before), sep=",")
 
 
 def test_of_the_icon_fonts_only_the_one_that_is_used_is_loaded() -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _FAMILIES],
         cwd=Path(__file__).parents[3],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert told.stdout.strip() == "Phosphor"
+    assert result.stdout.strip() == "Phosphor"

@@ -85,7 +85,7 @@ def show(qtbot: QtBot) -> Iterator[Show]:
 # Text
 
 
-def test_what_a_person_typed_is_never_read_as_markup(show: Show) -> None:
+def test_typed_text_is_never_read_as_markup(show: Show) -> None:
     label = Label(MARKUP)
     button = Button(MARKUP)
     banner = Banner("warn", MARKUP, MARKUP)
@@ -195,22 +195,22 @@ def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Sho
     assert switch.accessibleName() == "Half precision"
 
 
-def test_segments_tell_what_a_person_chose_and_only_that(qtbot: QtBot, show: Show) -> None:
+def test_segments_signal_only_what_the_user_chose(qtbot: QtBot, show: Show) -> None:
     options = [("all", "All"), ("live", "Live 2"), ("ended", "Ended")]
     which = SegmentedControl(options, "live", name="Which jobs")
     window = show(which)
     with qtbot.assertNotEmitted(which.chosen):
         which.choose("all")
     segments = which.findChildren(QWidget)
-    with qtbot.waitSignal(which.chosen) as told:
+    with qtbot.waitSignal(which.chosen) as chosen:
         qtbot.mouseClick(segments[2], Qt.MouseButton.LeftButton)
-    assert told.args == [which.key()] == ["ended"]
+    assert chosen.args == [which.key()] == ["ended"]
     window.activateWindow()
     segments[2].setFocus()
     qtbot.waitUntil(segments[2].hasFocus)
-    with qtbot.waitSignal(which.chosen) as told:
+    with qtbot.waitSignal(which.chosen) as chosen:
         qtbot.keyClick(segments[2], Qt.Key.Key_Left)
-    assert told.args == ["live"]
+    assert chosen.args == ["live"]
     which.set_text("live", "Live 3")
     assert segments[1].accessibleName() == "Live 3"
     which.choose("nothing of the kind")
@@ -220,9 +220,9 @@ def test_segments_tell_what_a_person_chose_and_only_that(qtbot: QtBot, show: Sho
 def test_tabs_step_round_and_stay_when_others_come(qtbot: QtBot, show: Show) -> None:
     tabs = UnderlinedTabs([("curves", "Curves"), ("log", "Log")], name="Views")
     show(tabs)
-    with qtbot.waitSignal(tabs.chosen) as told:
+    with qtbot.waitSignal(tabs.chosen) as chosen:
         tabs.step(-1)
-    assert told.args == ["log"]
+    assert chosen.args == ["log"]
     with qtbot.assertNotEmitted(tabs.chosen):
         tabs.set_tabs([("why", "What happened"), ("curves", "Curves"), ("log", "Log")])
     assert tabs.key() == "log"
@@ -313,24 +313,26 @@ def test_a_choice_is_as_wide_as_what_is_chosen(show: Show) -> None:
     assert choice.width() == choice.sizeHint().width()
 
 
-def test_a_search_is_told_when_typing_pauses_and_cleared_at_once(qtbot: QtBot, show: Show) -> None:
+def test_a_search_starts_when_typing_pauses_and_is_cleared_at_once(
+    qtbot: QtBot, show: Show
+) -> None:
     search = SearchField("Name, note or tag", key="Ctrl+F")
     show(search)
-    with qtbot.waitSignal(search.searched) as told:
+    with qtbot.waitSignal(search.searched) as searched:
         qtbot.keyClicks(search, "vit")
-    assert told.args == ["vit"]
-    with qtbot.waitSignal(search.searched) as told:
+    assert searched.args == ["vit"]
+    with qtbot.waitSignal(search.searched) as searched:
         qtbot.keyClick(search, Qt.Key.Key_Escape)
-    assert told.args == [""]
+    assert searched.args == [""]
 
 
 def test_a_slider_gives_a_share(qtbot: QtBot, show: Show) -> None:
     slider = Slider(0.6, name="Smoothing")
     show(slider)
     assert slider.share() == 0.6
-    with qtbot.waitSignal(slider.moved) as told:
+    with qtbot.waitSignal(slider.moved) as moved:
         qtbot.keyClick(slider, Qt.Key.Key_Right)
-    assert told.args == [0.61]
+    assert moved.args == [0.61]
 
 
 # What holds other things
@@ -440,9 +442,9 @@ def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
     assert window.rect().contains(toast.geometry())
     window.resize(500, 200)
     assert window.rect().contains(toast.geometry())
-    with qtbot.waitSignal(toast.undone) as told:
+    with qtbot.waitSignal(toast.undone) as undone:
         qtbot.mouseClick(toast.findChildren(Button)[0], Qt.MouseButton.LeftButton)
-    assert told.args == ["job-7"]
+    assert undone.args == ["job-7"]
     assert not toast.isVisible()
 
 

@@ -1,4 +1,4 @@
-"""Twelve states, twelve outlines: told apart without colour and without a word."""
+"""Twelve states, twelve outlines: they differ without colour and without a word."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def ring(ranks: list[Mark]) -> Grey:
     return grey(painted(96, 96, lambda p, r: paint_rank_ring(p, r, JobState.TRAINING, 0.5, ranks)))
 
 
-def test_an_unwell_rank_is_thicker_not_only_amber() -> None:
+def test_an_unhealthy_rank_is_thicker_not_only_amber() -> None:
     well: list[Mark] = [""] * 16
     unhealthy: list[Mark] = [*[""] * 11, "warn", *[""] * 4]
     assert ring(unhealthy).sum() > ring(well).sum() + 10
@@ -134,7 +134,7 @@ def test_a_ring_of_64_ranks_has_64_segments() -> None:
     assert 56 <= int((np.diff(lit.astype(int)) == 1).sum()) <= 72
 
 
-def test_the_ring_says_how_far_and_how_many_are_unwell(qtbot: QtBot) -> None:
+def test_the_ring_says_the_progress_and_how_many_ranks_need_attention(qtbot: QtBot) -> None:
     widget = owned(qtbot, RankRing(96))
     widget.set_progress(JobState.TRAINING, 0.649, ["", "warn", "", "bad"])
     assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks need attention"
@@ -155,14 +155,14 @@ def cell(use: str, unhealthy: bool = False) -> NDArray[np.float64]:
     return rows[:, :44] / 255.0
 
 
-def test_gpu_cells_are_told_apart_in_a_grey_print() -> None:
+def test_gpu_cells_differ_in_a_grey_print() -> None:
     kinds = [("ours", False), ("other", False), ("free", False), ("chosen", False), ("gone", False)]
     cells = {kind: cell(*kind) for kind in [*kinds, ("ours", True)]}
     for a, b in itertools.combinations(cells, 2):
         assert np.abs(cells[a] - cells[b]).mean() > 0.02, f"{a} looks like {b}"
 
 
-def test_an_unwell_gpu_has_a_hole() -> None:
+def test_an_unhealthy_gpu_has_a_hole() -> None:
     unhealthy = cell("ours", unhealthy=True)
     assert unhealthy[11, 22] > 0.9
     assert unhealthy[11, 6] < 0.7

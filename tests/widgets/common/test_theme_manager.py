@@ -20,7 +20,9 @@ from widgets.common.page_stack import Stack
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
-def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: ThemeManager) -> None:
+def test_the_choice_of_the_user_wins_and_is_signalled_once(
+    qtbot: QtBot, look: ThemeManager
+) -> None:
     with qtbot.waitSignal(look.changed):
         look.choose(ThemeChoice.DARK)
     assert theme.current() == theme.DARK
@@ -92,7 +94,7 @@ def _disabled(widget: QWidget) -> QWidget:
 
 
 class StyleChanges(QObject):
-    """Counts the changes of style that a widget is told."""
+    """Counts the changes of style that a widget receives."""
 
     count = 0
 
@@ -138,7 +140,7 @@ def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
     assert styled == stack.grab().toImage()
 
 
-def test_reduced_motion_is_a_wish_of_its_own(look: ThemeManager) -> None:
+def test_reduced_motion_is_a_separate_setting(look: ThemeManager) -> None:
     look.reduce_motion(True)
     assert theme.motion_reduced()
     assert look.reduced_motion

@@ -132,7 +132,7 @@ def test_the_place_has_the_frame_of_a_target_only_for_what_it_takes(controller, 
     drags.away(place)
 
 
-def test_what_is_compared_already_is_told_and_stays_as_it_is(controller, page):
+def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
     drags.over(page, drags.jobs("id1"))
     assert page.drop_sheet.accessibleName() == "“id1” is compared already"
@@ -170,7 +170,7 @@ def test_of_thousands_of_jobs_only_some_travel_along():
 
 @pytest.fixture
 def held(monkeypatch):
-    """What is dragged, as soon as somebody begins."""
+    """What is dragged, as soon as the drag begins."""
     held = []
 
     class Held(QDrag):
@@ -203,11 +203,11 @@ def test_any_row_of_the_list_can_be_dragged_and_one_that_waits_into_the_queue_as
         assert model.flags(index) & Qt.ItemFlag.ItemIsDragEnabled
         view.setCurrentIndex(index)
         view.startDrag(Qt.DropAction.CopyAction)
-    told = [(dragged.ids, dragged.words, queued) for dragged, queued, _ in held]
-    assert told[0] == (("a",), "“job a”", False)
-    assert told[1] == (("w",), "“next”", True)
-    assert (sorted(told[2][0]), *told[2][1:]) == (["s", "t", "u"], "3 jobs", False)
-    assert not held[0][2] & Qt.DropAction.MoveAction, "nobody else may take it away"
+    contents = [(dragged.ids, dragged.words, queued) for dragged, queued, _ in held]
+    assert contents[0] == (("a",), "“job a”", False)
+    assert contents[1] == (("w",), "“next”", True)
+    assert (sorted(contents[2][0]), *contents[2][1:]) == (["s", "t", "u"], "3 jobs", False)
+    assert not held[0][2] & Qt.DropAction.MoveAction, "no other target may take it away"
 
 
 def test_all_that_is_ticked_is_dragged_together_and_another_row_alone(jobs, held):

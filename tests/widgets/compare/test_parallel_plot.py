@@ -96,11 +96,11 @@ def test_a_click_on_an_axis_takes_its_brush_away_and_no_other(plot):
     assert list(plot.brushes) == [1]
 
 
-def test_the_line_under_the_pointer_is_told_and_a_click_opens_it(plot, qtbot):
+def test_the_line_under_the_pointer_is_described_and_a_click_opens_it(plot, qtbot):
     where, job_id = middle(plot, "digits batch=32 lr=0.03")
-    with qtbot.waitSignal(plot.pointed) as told:
+    with qtbot.waitSignal(plot.pointed) as pointed:
         move(plot, where)
-    assert told.args == [job_id] == [plot.current]
+    assert pointed.args == [job_id] == [plot.current]
     assert plot.accessibleDescription().startswith(
         "digits batch=32 lr=0.03, Batch size, per process 32, Learning rate 0.03, Best validation"
     )
@@ -128,7 +128,7 @@ def test_arrows_walk_from_the_best_down_and_enter_opens(plot, qtbot):
     assert opened.args == [ranked[1]]
 
 
-def test_news_of_a_job_keeps_the_brushes(plot):
+def test_an_update_of_a_job_keeps_the_brushes(plot):
     plot.brush(1, 0.0, 0.4)
     first, *rest = sweep()
     plot.show_parallel(parallel([replace(first, best_metric=("validation/accuracy", 0.99)), *rest]))
@@ -150,7 +150,7 @@ def test_what_is_not_chosen_goes_grey_and_the_best_is_green(plot, look):
     assert abs(shown.blue() - shown.red()) < 20
 
 
-def test_the_pointer_paints_no_line_anew(plot, monkeypatch):
+def test_the_pointer_repaints_no_line(plot, monkeypatch):
     plot.show_parallel(parallel(sweep(500)))
     painted = []
     paint = ParallelPicture.paint_background
@@ -192,7 +192,7 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert not page.parallel.isVisible()
 
 
-def test_jobs_that_nothing_tells_apart_are_not_drawn_on_one_lonely_axis(page):
+def test_jobs_without_differences_are_not_drawn_on_a_single_axis(page):
     (first, *_) = sweep()
     alike = replace(first, id="twin", tags=(), best_metric=("validation/accuracy", 0.5))
     compare(page, replace(first, tags=()), alike)

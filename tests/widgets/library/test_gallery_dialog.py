@@ -127,8 +127,8 @@ def test_a_search_finds_titles_tasks_and_names(qtbot, words, found):
     QTest.keyClick(line(dialog, "Search: Title or task"), ENTER)
     assert titles(dialog) == found
     assert dialog.asked == [], "Enter in the search adds nothing"
-    is_told = f"Nothing in the gallery matches “{words}”." in texts(dialog)
-    assert is_told is not bool(found)
+    says_none = f"Nothing in the gallery matches “{words}”." in texts(dialog)
+    assert says_none is not bool(found)
     assert button(dialog, "Add").isEnabled() is bool(found)
 
 

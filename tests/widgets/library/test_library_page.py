@@ -77,7 +77,7 @@ def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
     assert entries((item("digits", 1), item("digits", 2)))[0].newest.version == 2
 
 
-def test_hundreds_of_versions_hold_nobody_up(page, qtbot):
+def test_hundreds_of_versions_delay_nothing(page, qtbot):
     """Neither while another tab is open nor when they are looked at: every test here is timed."""
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
@@ -259,7 +259,7 @@ def test_a_name_with_markup_is_shown_as_it_is(page):
     assert label_of(page.detail, "<b>bold</b>").textFormat() is Qt.TextFormat.PlainText
 
 
-def test_a_name_that_cannot_be_is_told_at_its_field(qtbot):
+def test_an_invalid_name_is_an_error_at_its_field(qtbot):
     dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
     assert "reserved" in field_of(dialog, "Name").error()
     assert not button(dialog, "Import").isEnabled()
@@ -323,7 +323,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
 
 
 @pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
-def test_where_one_thing_is_wished_for_all_three_are_only_offered(qtbot, only_one):
+def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
     dialog = import_dialog(qtbot, **only_one)
     dialog.show_found("/home/mai/plankton", THREE)
     assert choices(dialog)["Dataset"].isChecked()
@@ -349,7 +349,7 @@ def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
     assert choices(dialog)["Dataset"].isChecked()
 
 
-def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page):
+def test_without_a_readable_sample_nothing_is_drawn_and_no_time_is_shown(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
@@ -368,7 +368,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
         buttons[0].click()
     drops = [one.text() for one in page.findChildren(Label) if "zip here" in one.text()]
     seen = [one for one in page.findChildren(Label) if one.isVisible() and one.text() in drops]
-    assert len(seen) == 1, "a place to drop is told of once"
+    assert len(seen) == 1, "a place to drop is named once"
     page.show_items((item("a"),))
     page.show_items(())
     assert buttons[0].isVisible()
@@ -426,7 +426,7 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
 
 
 def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
-    assert not says(page, "No datasets yet"), "nobody knows yet that there is nothing"
+    assert not says(page, "No datasets yet"), "it is not known yet that there is nothing"
     page.begin_reading()
     elapse(page)
     assert says(page, "Reading the datasets…")

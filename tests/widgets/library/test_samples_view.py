@@ -156,7 +156,7 @@ def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
     assert not any(child.isVisible() for child in view.filter.findChildren(QWidget))
 
 
-def test_rare_classes_are_told_in_words_too(show: Shown) -> None:
+def test_rare_classes_are_counted_in_words_too(show: Shown) -> None:
     view = show(preview())
     assert label_of(view, "3 classes, 1 rare").tone() == "warn"
 

@@ -69,9 +69,9 @@ def test_held_over_a_row_that_model_is_opened_and_named(page, file, qtbot):
     assert page.shown_name == "dogs"
     assert page.drop_sheet.isVisible()
     assert page.drop_sheet.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
-    with qtbot.waitSignal(page.weights_dropped) as told:
+    with qtbot.waitSignal(page.weights_dropped) as dropped:
         drags.drop(page, drags.file(file), QPoint(900, 400))
-    assert told.args == ["dogs@1", str(file)]
+    assert dropped.args == ["dogs@1", str(file)]
     assert not page.drop_sheet.isVisible()
 
 
@@ -79,9 +79,9 @@ def test_the_version_that_is_open_gets_them(page, file, qtbot):
     page.show_items((*models("cats"), item("cats", 2, Kind.MODEL)))
     for version in ("1", "2"):
         page.detail.open_version(version)
-        with qtbot.waitSignal(page.weights_dropped) as told:
+        with qtbot.waitSignal(page.weights_dropped) as dropped:
             drags.drop(page, drags.file(file), QPoint(900, 400))
-        assert told.args[0] == f"cats@{version}"
+        assert dropped.args[0] == f"cats@{version}"
 
 
 def test_a_model_that_has_weights_says_so_before(page, file):
@@ -118,7 +118,7 @@ def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, fil
     )
 
 
-def test_they_are_copied_beside_the_model_and_its_page_tells_it(
+def test_they_are_copied_next_to_the_model_and_a_message_says_so(
     controller, page, services, file, monkeypatch
 ):
     monkeypatch.setattr(tool_process, "read_weights", lambda *_: ())

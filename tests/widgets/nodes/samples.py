@@ -43,7 +43,7 @@ def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, heat: int =
 
 
 def gpus(kind: str, count: int = 8) -> tuple[Gpu, ...]:
-    """Free, ours (all), half (ours), other (all), or few (the last two are somebody's)."""
+    """Free, ours (all), half (ours), other (all), or few (the last two in use by others)."""
     found = []
     for k in range(count):
         busy = {
@@ -134,7 +134,7 @@ def gone(node: NodeState, message: str = "no news since 03:12, no route to host"
 
 
 def cluster(count: int, name: str = "gpu{:02d}", gpus_each: int = 8) -> tuple[NodeState, ...]:
-    """So many nodes; from four on, one is unwell and one is offline."""
+    """So many nodes; from four on, one is unhealthy and one is offline."""
     kinds = ("half", "free", "other", "ours", "few", "free", "ours", "ours", "other", "free")
     states = [state(name.format(n + 1), kinds[n % 10], gpus_each) for n in range(count)]
     if count >= 4:

@@ -115,7 +115,7 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     assert [post.x for post in panel.marks.posts] == [1000]
 
 
-def test_points_at_zero_are_told_and_the_time_of_day_stays_linear(panel: CurvePanel) -> None:
+def test_points_at_zero_are_reported_and_the_time_of_day_stays_linear(panel: CurvePanel) -> None:
     data = CurveData()
     data.extend([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.0, 0.5, 1.0], [1.7e9, 1.7e9 + 5, 1.7e9 + 90])
     panel.set_curve("train", "train", data)
@@ -163,9 +163,9 @@ def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:
     button = owned(qtbot, ScaleButton())
     width = button.sizeHint().width()
     assert button.text() == "Linear"
-    with qtbot.waitSignal(button.log_y_changed) as told:
+    with qtbot.waitSignal(button.log_y_changed) as toggled:
         button.toggle_log_y()
-    assert told.args == [True]
+    assert toggled.args == [True]
     button.toggle_log_x()
     assert button.text() == "Log x, y"
     button.set_has_log_x(False)
@@ -216,12 +216,12 @@ def test_what_a_resumed_run_repeats_takes_its_marks_along() -> None:
 
 def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
     values = loss(500)
-    told = CurveData(gaps=Gaps.NO_NUMBER)
-    told.extend(np.arange(500.0), values)
-    panel.set_curve("train", "train", told)
+    data = CurveData(gaps=Gaps.NO_NUMBER)
+    data.extend(np.arange(500.0), values)
+    panel.set_curve("train", "train", data)
     assert pixels(panel, theme.LIGHT.bad) == 0
     values[200:210] = NAN
-    told.extend(np.arange(500.0), values)
+    data.extend(np.arange(500.0), values)
     panel.refresh()
     assert pixels(panel, theme.LIGHT.bad) > 4
     assert panel.read(200)[1].endswith(" · train: NaN or infinite")

@@ -168,7 +168,7 @@ def test_a_few_points_survive_the_coming_of_many() -> None:
     assert (data.raw == np.arange(90_000)).all()
 
 
-def test_an_axis_stands_still_where_it_is_not_told_or_runs_backwards() -> None:
+def test_an_axis_stands_still_where_a_place_is_missing_or_runs_backwards() -> None:
     data = CurveData()
     data.extend([0, 1, 2, 3], [1.0, 1.0, 1.0, 1.0], times_s=[NAN, 100.0, 90.0, 110.0])
     data.append(4, 1.0)
@@ -178,7 +178,7 @@ def test_an_axis_stands_still_where_it_is_not_told_or_runs_backwards() -> None:
     assert data.x_range(XAxis.EPOCH) is None
 
 
-def test_on_an_axis_that_was_told_late_there_is_what_was_told() -> None:
+def test_an_axis_that_begins_late_has_the_points_since_then() -> None:
     data = CurveData()
     data.extend(np.arange(1000.0), np.ones(1000), times_s=[NAN] * 700 + list(range(300)))
     x, _ = data.columns(XAxis.TIME, 100, 200, 500)

@@ -30,17 +30,17 @@ def bytes_of(thing: object, seen: set[int]) -> int:
     return sum(bytes_of(part, seen) for part in parts)
 
 
-@pytest.mark.parametrize(("is_told", "bytes_each"), [(False, 13), (True, 30)])
+@pytest.mark.parametrize(("has_places", "bytes_each"), [(False, 13), (True, 30)])
 def test_p10_a_point_costs_its_value_and_places_that_must_be_kept(
-    is_told: bool, bytes_each: int
+    has_places: bool, bytes_each: int
 ) -> None:
     """8 bytes for its value and each such place, 2 for the pyramids; and some for the whole."""
     curve, random = CurveData(0.9), np.random.default_rng(0)
     for first in range(0, MILLION, 10_000):
         steps = first + np.arange(10_000.0)
         places = steps + random.uniform(size=10_000)
-        told = (places / 1000, places) if is_told else ()
-        curve.extend(steps, random.normal(size=10_000), *told)
+        axes = (places / 1000, places) if has_places else ()
+        curve.extend(steps, random.normal(size=10_000), *axes)
     for smoothed in (False, True):
         curve.columns(XAxis.STEP, 0, MILLION, 1000, smoothed=smoothed)
     taken = bytes_of(curve, set())

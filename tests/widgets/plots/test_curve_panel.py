@@ -350,10 +350,10 @@ def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
     panel.set_curve("train", "train", curve(loss()))
     whole = panel.x_range()
     view = viewport(panel)
-    with qtbot.waitSignal(panel.x_range_changed) as told:
+    with qtbot.waitSignal(panel.x_range_changed) as zoomed:
         wheel(view, QPointF(350, 150), 3)
     low, high = panel.x_range()
-    assert (low, high) == tuple(told.args)
+    assert (low, high) == tuple(zoomed.args)
     assert whole[0] < low < high < whole[1]
     assert not panel.is_fitted()
     with qtbot.waitSignal(panel.fitted):
@@ -361,7 +361,7 @@ def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
     assert panel.x_range() == whole
 
 
-def test_nobody_gets_lost_zooming_out(panel: CurvePanel) -> None:
+def test_zooming_out_ends_at_the_whole_curve(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(loss()))
     whole = panel.x_range()
     view = viewport(panel)
@@ -394,9 +394,9 @@ def test_the_pointer_is_on_all_plots_of_the_page(
     settle()
     calm = other.grab().toImage()
     view = viewport(panel)
-    with qtbot.waitSignal(link.moved) as told:
+    with qtbot.waitSignal(link.moved) as moved:
         QTest.mouseMove(view, QPoint(300, 150))
-    assert 0 < told.args[0] < 2000
+    assert 0 < moved.args[0] < 2000
     settle()
     assert other.grab().toImage() != calm
     with qtbot.waitSignal(link.left):
@@ -406,7 +406,7 @@ def test_the_pointer_is_on_all_plots_of_the_page(
     assert link.x is None
 
 
-def test_the_read_out_tells_every_curve_at_the_pointer(panel: CurvePanel, link: HoverLink) -> None:
+def test_the_read_out_shows_every_curve_at_the_pointer(panel: CurvePanel, link: HoverLink) -> None:
     panel.set_curve("train", "train", curve([3.0, 2.0, 1.0]), 0)
     panel.set_curve("val", "validation", curve([2.5], first_step=1), 1, smooth=False)
     panel.set_smoothing(0.5)

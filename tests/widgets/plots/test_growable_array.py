@@ -14,7 +14,7 @@ from widgets.plots.monotonic_axis import MonotonicAxis
 
 STEP = st.sampled_from([0.0, 1.0, 1.0, 1.0, 0.1, 7.0, 1e9])
 RUN = st.tuples(STEP, st.integers(1, 40))
-"""So many numbers, each so far from the one before it."""
+"""So many numbers, each at this distance from the one before it."""
 
 
 def rising(untold: int, runs: list[tuple[float, int]], start: float) -> Floats:
@@ -33,11 +33,11 @@ def rising(untold: int, runs: list[tuple[float, int]], start: float) -> Floats:
 def test_places_on_an_axis_are_those_of_one_array(
     untold: int, runs: list[tuple[float, int]], start: float, piece: int, backs: list[int]
 ) -> None:
-    told = rising(untold, runs, start)
+    places = rising(untold, runs, start)
     axis, wanted = MonotonicAxis(), np.empty(0)
-    for begin in range(0, len(told), piece):
-        axis.extend(told[begin : begin + piece])
-        wanted = np.concatenate((wanted, told[begin : begin + piece]))
+    for begin in range(0, len(places), piece):
+        axis.extend(places[begin : begin + piece])
+        wanted = np.concatenate((wanted, places[begin : begin + piece]))
         if backs:
             size = min(backs.pop(), axis.size)
             axis.shorten(size)
@@ -59,7 +59,7 @@ def test_places_on_an_axis_are_those_of_one_array(
             assert axis.find(place, side) == found
 
 
-def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
+def test_even_and_missing_places_are_not_stored() -> None:
     axis = MonotonicAxis()
     axis.extend(np.full(1_000_000, math.nan))
     axis.extend(np.arange(1_000_000.0))
@@ -67,7 +67,7 @@ def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
     assert axis.find(5.0, "left") == 1_000_005
 
 
-def test_places_as_far_apart_as_numbers_go_are_places() -> None:
+def test_the_largest_and_smallest_numbers_are_places() -> None:
     axis = MonotonicAxis()
     for place in (-1.5e308, 1.5e308):
         axis.extend(np.array([place]))

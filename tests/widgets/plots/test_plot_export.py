@@ -198,14 +198,14 @@ def test_no_point_of_a_cut_line_is_outside_and_none_inside_is_lost(
         assert all(rect.contains(QPointF(*point)) for point in part)
     drawn = np.concatenate(parts) if parts else np.empty((0, 2))
     for i in range(len(x)):
-        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(x) and _told(x[j], y[j])]
-        if _told(x[i], y[i]) and 0 <= x[i] <= 30 and 0 <= y[i] <= 10 and beside:
+        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(x) and _is_finite(x[j], y[j])]
+        if _is_finite(x[i], y[i]) and 0 <= x[i] <= 30 and 0 <= y[i] <= 10 and beside:
             point = FRAME.at(float(x[i]), float(y[i]))
             away = np.abs(drawn - np.array([point.x(), point.y()])).max(axis=1)
             assert away.min() < 1e-6
 
 
-def _told(x: float, y: float) -> bool:
+def _is_finite(x: float, y: float) -> bool:
     return math.isfinite(x) and math.isfinite(y)
 
 

@@ -27,8 +27,8 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
         stage.form.picture_requested,
     ):
         signal.connect(lambda name, content: found.append((name, content)))
-    stage.jobs.detail.job_actions.on(SAVE, lambda *told: found.append(told))
-    stage.nodes.node_actions.on(node_actions.SAVE, lambda *told: found.append(told))
+    stage.jobs.detail.job_actions.on(SAVE, lambda *args: found.append(args))
+    stage.nodes.node_actions.on(node_actions.SAVE, lambda *args: found.append(args))
     for button in buttons:
         if button.menu() is not None:
             for action in button.menu().actions():

@@ -57,7 +57,7 @@ def test_within_an_epoch_points_lie_side_by_side(curves: RunCurves) -> None:
     assert loss.x(XAxis.EPOCH).tolist() == [step / 10 for step in range(1, 31)]
 
 
-def test_where_nobody_knows_how_long_an_epoch_is_its_number_is_the_place() -> None:
+def test_the_place_is_the_epoch_number_if_its_length_is_unknown() -> None:
     curves = RunCurves()
     curves.append(history(1, [1.0] * 20, epochs_done=()))
     loss = curves.get("loss")

@@ -55,7 +55,7 @@ def test_steps_are_whole_on_their_axis(low: float, span: float, width: int, log:
         assert step == pytest.approx(round(step), abs=1e-5)
 
 
-def test_one_tick_alone_tells_nothing_so_a_small_plot_has_three() -> None:
+def test_a_small_plot_has_at_least_three_ticks() -> None:
     assert [text for _, text in ticks.linear(0, 94, 2)] == ["0", "20", "40", "60", "80"]
     assert [text for _, text in ticks.linear(0, 12_480, 2)] == ["0", "5k", "10k"]
 

@@ -61,13 +61,15 @@ def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page)
     assert (window.place, lit()) == ("nodes", ["nodes"])
 
 
-@pytest.mark.parametrize(("button", "told"), [("Keyboard shortcuts", "keys"), ("Help", "help")])
+@pytest.mark.parametrize(
+    ("button", "attribute"), [("Keyboard shortcuts", "keys"), ("Help", "help")]
+)
 @pytest.mark.parametrize("width", [1000, 1440])
-def test_keys_and_help_have_a_button(window, qtbot, button, told, width):
+def test_keys_and_help_have_a_button(window, qtbot, button, attribute, width):
     window.resize(width, 640)
     found = next(b for b in window.findChildren(IconButton) if b.accessibleName() == button)
     assert found.isVisible()
-    with qtbot.waitSignal(getattr(window.side_bar, told).clicked):
+    with qtbot.waitSignal(getattr(window.side_bar, attribute).clicked):
         qtbot.mouseClick(found, Qt.MouseButton.LeftButton)
 
 
@@ -142,14 +144,14 @@ def test_when_nothing_runs_it_says_so(window):
     assert "Nothing is running" in texts(window.side_bar)
 
 
-def test_an_unwell_node_is_one_sentence(window):
+def test_an_unhealthy_node_is_one_sentence(window):
     state = NodeState(READING.name, Presence.ONLINE, replace(READING, disk_free_bytes=5 * 10**8))
     window.side_bar.show_nodes((samples.judged(state),))
     note = window.side_bar.cluster.notes.itemAt(0).widget()
     assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
 
 
-def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(window):
+def test_a_data_root_that_does_not_answer_is_a_red_line_and_mutes_the_figures(window):
     bar = window.side_bar
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
@@ -195,7 +197,7 @@ def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
     qtbot.waitUntil(the(Scrim, window).isHidden)
 
 
-def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):
+def test_a_drop_anywhere_signals_its_path(window, qtbot, tmp_path):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
     event = QDropEvent(

@@ -90,7 +90,7 @@ def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
     assert not notices.isVisible()
 
 
-def test_whoever_hears_the_list_hears_all_of_a_notice(window: MainWindow) -> None:
+def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None:
     notices = shown(window, [LONG])
     index = notices._model.index(0, 0)
     heard = index.data(Qt.ItemDataRole.AccessibleTextRole)

@@ -52,17 +52,17 @@ def page(qtbot):
         ),
     ],
 )
-def test_the_keys_that_are_tried_are_told(page, found, words):
+def test_the_page_shows_the_keys_that_are_tried(page, found, words):
     page.show_facts(replace(FACTS, **found))
     assert f"{words} {NAMED}" in texts(page)
 
 
-def test_how_many_passphrases_are_known_is_told_and_why_none_can_be_kept(page):
+def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
     page.show_facts(FACTS)
     assert not says(page, "known now")
     page.show_facts(replace(FACTS, passphrases=1, keyring_fault="There is no keyring here."))
-    told = page._passphrases.text()
-    assert told.endswith("1 passphrase is kept now. There is no keyring here.")
+    text = page._passphrases.text()
+    assert text.endswith("1 passphrase is kept now. There is no keyring here.")
     page.show_facts(replace(FACTS, passphrases=2))
     assert says(page, "2 passphrases are kept now.")
 
@@ -98,7 +98,7 @@ def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
     assert opened.args == [FACTS.known_hosts]
 
 
-def test_what_could_not_be_looked_at_is_told_until_it_can(page):
+def test_the_page_shows_a_read_error_until_a_read_succeeds(page):
     page.show_error("known_hosts cannot be read.")
     assert "known_hosts cannot be read." in texts(page)
     page.show_facts(FACTS)

@@ -65,9 +65,9 @@ def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
-    with asks(tab._actions, do.VERIFY) as told:
+    with asks(tab._actions, do.VERIFY) as requested:
         button(tab, "Check file").click()
-    assert told.args == [LIVE.id, MADE[1].name]
+    assert requested.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
     assert cells(tab, "") == ["latest, best, checked", ""]

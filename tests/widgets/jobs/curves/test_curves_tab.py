@@ -251,7 +251,7 @@ def test_validation_is_shown_as_it_was_measured(tab):
     assert rows["validation"] == "0.0250"
 
 
-def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
+def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)

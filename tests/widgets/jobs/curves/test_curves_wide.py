@@ -69,7 +69,7 @@ def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: Cu
     assert place(tab, the(LargePlot, tab)).y() == loss
 
 
-def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
+def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
     bar = the(Scroll, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
     last = list(small_plots(tab).values())[-1]
@@ -80,7 +80,7 @@ def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
     assert at.y() < the(Scroll, tab).viewport().height()
 
 
-def test_another_job_with_fewer_metrics_is_laid_out_anew(tab: CurvesTab) -> None:
+def test_another_job_with_fewer_metrics_is_laid_out_again(tab: CurvesTab) -> None:
     widen(tab, TWO)
     tab.clear("other")
     steps = np.arange(1, 9)

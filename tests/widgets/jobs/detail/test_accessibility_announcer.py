@@ -1,4 +1,4 @@
-"""Those who hear the window are told how the open job goes: each state once, each ten percent."""
+"""A screen reader announces the progress of the open job: each state once, each ten percent."""
 
 from dataclasses import replace
 

@@ -42,7 +42,7 @@ def said(view):
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.STOPPING])
-def test_the_time_of_the_newest_checkpoint_needs_no_news_to_stay_true(state):
+def test_the_time_of_the_newest_checkpoint_stays_true_without_an_update(state):
     if state is JobState.CREATED:
         return
     # Of another year: written alike before midnight and after it.
@@ -103,7 +103,7 @@ def test_a_queued_job_says_why_the_program_queued_it():
 
 
 @pytest.mark.parametrize("step", [0, 40])
-def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
+def test_an_unknown_number_of_steps_is_not_shown(step, qtbot):
     unknown = {"step": step, "total_steps": 0}
     wanted = "40" if step else "–"
     assert said(changed(LIVE, **unknown))["Step"] == wanted
@@ -126,10 +126,10 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
     for first in (1, 3):
-        news = update(LIVE, first, [0.5, 0.25], run=first)
-        measured = {**news.history.metrics, "accuracy": [0.5, 0.75]}
+        latest = update(LIVE, first, [0.5, 0.25], run=first)
+        measured = {**latest.history.metrics, "accuracy": [0.5, 0.75]}
         detail.show_update(
-            replace(news, history=replace(news.history, metrics=measured, began_s=1.0))
+            replace(latest, history=replace(latest.history, metrics=measured, began_s=1.0))
         )
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]

@@ -197,19 +197,19 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
-    with asks(detail.job_actions, do.KILL) as told:
+    with asks(detail.job_actions, do.KILL) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
-    assert told.args == ["a"]
-    # Whoever resumes it has patience again.
+    assert requested.args == ["a"]
+    # A resumed run gets the full patience again.
     detail.show_view(changed(LIVE, run=2))
     detail.show_view(changed(stopping, run=2))
     assert act.text() == "Stopping…"
 
 
-def test_an_export_that_is_wished_for_too_early_is_asked_about_when_it_can_be(detail):
+def test_an_export_requested_too_early_opens_its_dialog_when_it_can(detail):
     detail.open_job(LIVE)
     detail.export()
-    assert detail.exports.dialog.now is None, "nobody knows yet what there is"
+    assert detail.exports.dialog.now is None, "the checkpoints are not known yet"
     detail.show_checkpoints("a", (checkpoint(20),))
     assert detail.exports.dialog.now is not None
 
@@ -245,7 +245,7 @@ def test_validation_values_are_joined_over_the_steps_between_them(detail):
     assert list(detail.curves.curve("validation/loss").steps) == [2, 4]
 
 
-def test_news_of_another_job_change_nothing(detail):
+def test_updates_of_another_job_change_nothing(detail):
     detail.open_job(LIVE)
     detail.show_update(update(replace(LIVE, id="b"), 1, [1.0]))
     assert detail.curves.curve("loss") is None
@@ -313,7 +313,7 @@ def test_doubt_is_no_state(detail):
     assert not the(Banner, detail).isVisible()
 
 
-def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
+def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
     detail.open_job(LIVE)
     names = []
     detail.job_actions.on(do.SET_NAME, lambda _job, name: names.append(name))
@@ -343,7 +343,7 @@ def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
     assert button(detail.checkpoints, "Export…").isEnabled()
 
 
-def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
+def test_the_export_dialog_requests_what_was_chosen(qtbot):
     actions, view = JobActions(), replace(LIVE, name="digits, 2/workers")
     dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
@@ -375,7 +375,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
         assert button(dialog, "Export").geometry() == before
 
 
-def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detail, qtbot):
+def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbot):
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(20),))
     detail.export()
@@ -526,7 +526,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     assert nothing.accessibleName().startswith("No checkpoint yet"), "it never ran"
 
 
-def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
+def test_shown_figures_change_to_other_units(qtbot, qapp):
     look = ThemeManager(qapp, ThemeChoice.LIGHT)
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)

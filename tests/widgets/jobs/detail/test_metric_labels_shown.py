@@ -25,13 +25,13 @@ JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
-    told = {fact.caption: fact.value for fact in facts(JUDGED)}
-    assert told["Best saved: val. loss"] == "0.250"
-    assert told["Loss, raw"] == "0.500"
-    assert "Loss" not in told
+    values = {fact.caption: fact.value for fact in facts(JUDGED)}
+    assert values["Best saved: val. loss"] == "0.250"
+    assert values["Loss, raw"] == "0.500"
+    assert "Loss" not in values
 
 
-def test_lists_tell_a_training_loss_from_a_validation_loss():
+def test_lists_distinguish_training_loss_and_validation_loss():
     assert best_words(JUDGED)[0] == "val. loss"
     line = line_of(replace(JUDGED, best_metric=("loss", 0.25)))
     assert shown(line, JobColumn.BEST) == "train loss 0.250"
@@ -75,7 +75,7 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
     assert "val." in texts(plots["Dice"])
 
 
-def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811
+def test_the_form_shows_what_decides_the_best_checkpoint(form):  # noqa: F811
     form.show_draft(JobDraft(DIGITS))
     best = setting_field(form, "checkpoint.best_mode").control
     assert best.currentText() == "lowest (default)"

@@ -43,9 +43,9 @@ def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> Non
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
     strip.resize(300, 60)
     strip.show()
-    told = the(Label, strip)
-    assert super(Label, told).text() == "Paused by mai: no job starts by itself."
-    qtbot.waitUntil(lambda: told.height() >= told.heightForWidth(told.width()))
+    label = the(Label, strip)
+    assert super(Label, label).text() == "Paused by mai: no job starts by itself."
+    qtbot.waitUntil(lambda: label.height() >= label.heightForWidth(label.width()))
 
 
 def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sideways(

@@ -1,4 +1,4 @@
-"""The tab Notes tells who started, stopped and changed the job."""
+"""The tab Notes shows who started, stopped and changed the job."""
 
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.widgets.jobs.detail.test_job_detail import LIVE

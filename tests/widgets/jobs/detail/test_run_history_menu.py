@@ -65,7 +65,7 @@ def choose(page, number):
     menu.close()
 
 
-def test_a_run_is_told_in_one_line():
+def test_a_run_is_described_in_one_line():
     assert run_words(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
     assert run_words(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
     assert run_words(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
@@ -75,23 +75,23 @@ def test_a_run_is_told_in_one_line():
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with asks(page.detail.job_actions, do.READ_RUNS) as told:
+    with asks(page.detail.job_actions, do.READ_RUNS) as requested:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
-    assert told.args == ["a"]
+    assert requested.args == ["a"]
     page.detail.show_view(changed(LIVE, run=1))
     assert not runs.isVisible(), "one run has no others beside it"
 
 
-def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, page):
+def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with asks(detail.job_actions, do.EARLIER) as told:
+    with asks(detail.job_actions, do.EARLIER) as requested:
         choose(page, 2)
-    assert told.args == ["a", 2]
+    assert requested.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
     assert says(the(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job == "a/runs/2"
-    # News of the newest run go on in its head, and change nothing of the earlier one's curves.
+    # Updates of the newest run appear in its header and change no curve of the earlier one.
     page.show_update(update(changed(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
     assert losses(detail) == [5.0, 4.0]
@@ -103,9 +103,9 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     choose(page, 1)
     detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
     (back,) = (b for b in the(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
-    with qtbot.waitSignal(page.opened) as told:
+    with qtbot.waitSignal(page.opened) as opened:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
-    assert told.args == ["a"]
+    assert opened.args == ["a"]
     assert losses(detail) == []
     page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
     assert losses(detail) == [0.9, 0.8]

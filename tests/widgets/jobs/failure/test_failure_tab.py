@@ -75,7 +75,7 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert [post.x for post in plots.loss.marks.posts] == [FAILED.step]
 
 
-def test_where_nobody_kept_what_the_node_did_the_loss_stands_alone(detail: JobDetail) -> None:
+def test_the_loss_stands_alone_without_a_history_of_the_node(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
     plots = detail.failure.plots
@@ -175,7 +175,7 @@ def test_the_last_step_with_a_loss_is_one_whose_loss_is_a_number(
     assert found == ([] if last is None else [f"Last step with a loss: {last}"])
 
 
-def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:
+def test_a_recorded_gradient_norm_is_shown_in_place_of_the_loss(detail: JobDetail) -> None:
     view = changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
     detail.open_job(view)
     detail.show_update(replace(measured("gradient_norm"), view=view))
@@ -268,7 +268,7 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     assert data.smoothing == 0.3
 
 
-def test_a_gpu_that_was_unwell_is_told_of_its_own_job_alone(detail: JobDetail) -> None:
+def test_an_unhealthy_gpu_is_an_event_of_its_own_job_only(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     words = "gpu03 GPU 3 slowed by heat"
     detail.failure.show_nodes({}, {}, [AxisSpan(ENDED - 60, ENDED - 30, "warn", words)])

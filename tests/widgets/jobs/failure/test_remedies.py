@@ -103,30 +103,30 @@ def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with asks(detail.job_actions, do.RESUME_WITH) as told:
+    with asks(detail.job_actions, do.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
         )
-    assert told.args == ["a", {"batch_size": 16}]
+    assert requested.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
-    with asks(detail.job_actions, do.RESUME_WITH) as told:
+    with asks(detail.job_actions, do.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
-    assert told.args == ["a", {"optimizer.lr": 0.01}]
-    with asks(detail.job_actions, do.CLONE_WITH) as told:
+    assert requested.args == ["a", {"optimizer.lr": 0.01}]
+    with asks(detail.job_actions, do.CLONE_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
         )
-    assert told.args == ["a", {"gradient_norm": 1.0}]
+    assert requested.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with asks(detail.job_actions, do.RESUME_ELSEWHERE) as told:
+    with asks(detail.job_actions, do.RESUME_ELSEWHERE) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
-    assert told.args == ["a", rest]
+    assert requested.args == ["a", rest]
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     window(ElsewhereDialog).reject()
 

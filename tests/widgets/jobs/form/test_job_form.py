@@ -134,7 +134,7 @@ def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
     assert parse_job(form.draft().raw).faults == ()
 
 
-def test_a_change_wishes_for_one_check_after_a_pause(form, qtbot):
+def test_a_change_requests_one_check_after_a_pause(form, qtbot):
     with qtbot.waitSignal(form.check_requested) as checked:
         form.show_draft(JobDraft(DIGITS))
     assert checked.args[0].raw["name"] == "digits, two workers"
@@ -152,14 +152,14 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     assert not acts_of(form).start.isEnabled()
 
 
-def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(form):
+def test_faults_of_the_previous_draft_are_not_shown_for_another(form):
     form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
     form.show_draft(JobDraft(DIGITS))
     assert setting_field(form, "model").error() == ""
     assert not acts_of(form).start.isEnabled(), "it is checked first"
 
 
-def test_a_fault_without_a_field_is_told_among_the_checks(form):
+def test_a_fault_without_a_field_is_shown_among_the_checks(form):
     form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
     words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words == "Environment variable “A B”: no name."
@@ -195,7 +195,7 @@ def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(
     assert "GPU hours" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()
 
 
-def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
+def test_start_says_on_how_many_and_requests_what_was_typed(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
     assert acts_of(form).start.text() == "Start on 2 processes"
@@ -212,7 +212,7 @@ def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
     assert [f.field for f in parse_job(form.draft().raw).faults] == ["epochs"]
 
 
-def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
+def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
     cells = owned(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
     cells.resize(300, 28)
@@ -222,7 +222,7 @@ def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
     assert "GPU 1, in use by alice" in cells.accessibleDescription()
 
 
-def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
+def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     """A job never becomes smaller by itself: its start names the owner instead."""
     cells = owned(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1)))
@@ -240,7 +240,7 @@ def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtb
 
 
 @pytest.mark.usefixtures("look")
-def test_the_form_is_checked_again_when_somebody_comes_to_a_chosen_gpu(form, qtbot):
+def test_the_form_is_checked_again_when_a_chosen_gpu_is_taken(form, qtbot):
     def here(*gpus):
         return (NodeState("this-computer", Presence.ONLINE, reading(gpus)),)
 
@@ -283,14 +283,14 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
 
 
 @pytest.mark.usefixtures("look")
-def test_why_a_start_was_refused_stands_until_the_person_changes_something(form, qtbot):
+def test_the_reason_of_a_refusal_stays_until_the_user_changes_a_setting(form, qtbot):
     form.resize(1176, 800)
     form.show()
     form.show_draft(JobDraft(DIGITS))
     form.show_error("The disk is full.")
     with qtbot.waitSignal(form.check_requested):
         form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
-    assert side_of(form).refusal.isVisible(), "somebody else imported a model"
+    assert side_of(form).refusal.isVisible(), "another user imported a model"
     qtbot.keyClicks(setting_field(form, "epochs").shown, "1")
     assert not side_of(form).refusal.isVisible()
 

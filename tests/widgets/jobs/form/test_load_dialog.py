@@ -1,4 +1,4 @@
-"""Loading settings: what cannot be loaded is told apart at a glance."""
+"""Loading settings: what cannot be loaded is recognized at a glance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from widgets.jobs.form.load_dialog import LoadDialog
 ROLE = Qt.ItemDataRole
 
 
-def test_a_damaged_template_is_told_in_red_with_a_sign_and_a_sound_one_is_not(
-    qtbot: QtBot, look: ThemeManager
-) -> None:
+def test_only_a_damaged_template_is_red_with_a_sign(qtbot: QtBot, look: ThemeManager) -> None:
     dialog = LoadDialog()
     qtbot.addWidget(dialog)
     fault = "broken.toml, line 3: expected “=”."

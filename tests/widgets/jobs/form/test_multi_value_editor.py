@@ -392,7 +392,7 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     assert acts_of(form).start.text() == "1 problem to fix"
 
 
-def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
+def test_a_half_made_sweep_is_reported_and_can_be_taken_back(form, qtbot):
     form.show_half_made(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )

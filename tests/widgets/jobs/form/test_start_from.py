@@ -89,7 +89,7 @@ def test_what_a_job_file_says_stays_as_it_is_and_is_shown_short(form, value, sho
     form.start_from.name(value, "digits 3, best")
     assert (form.start_from.text(), given(form)) == ("digits 3, best", value)
     assert value in form.start_from.toolTip()
-    form.start_from.name("of another draft", "late news")
+    form.start_from.name("of another draft", "late name")
     assert form.start_from.text() == "digits 3, best"
 
 

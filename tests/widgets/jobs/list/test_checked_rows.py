@@ -105,9 +105,9 @@ def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     bar = page.list.bar
     for action in (do.COMPARE_ALL, do.TAG_ALL, do.CSV_ALL, do.CLONE_ALL, do.TRASH_ALL):
-        with asks(page.job_actions, action) as told:
+        with asks(page.job_actions, action) as requested:
             bar._acts[action].click()
-        assert told.args == [tuple(ids[1:4])]
+        assert requested.args == [tuple(ids[1:4])]
     assert not bar._acts[do.STOP_ALL].isEnabled(), "none of them is running"
     page.list.ticks.add(ids[:1])
     assert bar._acts[do.STOP_ALL].isEnabled()
@@ -116,9 +116,9 @@ def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
 
 def test_del_asks_about_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
-    with asks(page.job_actions, do.TRASH_ALL) as told:
+    with asks(page.job_actions, do.TRASH_ALL) as requested:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
-    assert told.args == [tuple(ids[2:4])]
+    assert requested.args == [tuple(ids[2:4])]
 
 
 def test_nine_jobs_can_be_saved_as_csv_and_not_compared(qtbot, page):
@@ -145,31 +145,31 @@ def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbo
     acts = texts(menu)
     assert acts["Stop"].isEnabled()
     assert not acts["Move to the trash"].isEnabled()
-    with asks(page.detail.job_actions, do.STOP) as told:
+    with asks(page.detail.job_actions, do.STOP) as requested:
         acts["Stop"].trigger()
-    assert told.args == [ids[0]]
+    assert requested.args == [ids[0]]
     menu.close()
     qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
-    with asks(page.detail.job_actions, do.CLONE) as told:
+    with asks(page.detail.job_actions, do.CLONE) as requested:
         acts["Clone"].trigger()
-    assert told.args == [ids[1]]
-    with asks(page.detail.job_actions, do.TRASH) as told:
+    assert requested.args == [ids[1]]
+    with asks(page.detail.job_actions, do.TRASH) as requested:
         acts["Move to the trash"].trigger()
-    assert told.args == [ids[1]]
+    assert requested.args == [ids[1]]
 
 
 def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
     draft = replace(CREATED, id="draft", name="draft")
-    # Rows stand still under a pointer, and where that was left by other tests nobody knows.
+    # Rows stand still under a pointer, and other tests may have left that anywhere.
     page.model.hold(False)
     show_jobs(page, [*views(), draft])
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
-    with asks(page.detail.job_actions, do.START) as told:
+    with asks(page.detail.job_actions, do.START) as requested:
         acts["Start"].trigger()
-    assert told.args == ["draft"]
+    assert requested.args == ["draft"]
     assert page.open_id == "draft"
 
 
@@ -189,9 +189,9 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
 def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
-    with asks(page.job_actions, do.COMPARE_ALL) as told:
+    with asks(page.job_actions, do.COMPARE_ALL) as requested:
         acts["Compare"].trigger()
-    assert told.args == [tuple(ids[1:4])]
+    assert requested.args == [tuple(ids[1:4])]
 
 
 @pytest.mark.parametrize("action", do.KEYED_BULK, ids=lambda one: one.id)
@@ -201,13 +201,13 @@ def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page,
     view.setCurrentIndex(page.table.model.index(1, 1))
     view.clearSelection()
     number = Qt.Key(ord(action.keys[-1]))
-    with asks(page.job_actions, action) as told:
+    with asks(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
-    assert told.args == [(ids[1],)]
+    assert requested.args == [(ids[1],)]
     view.choose(ids[2:4])
-    with asks(page.job_actions, action) as told:
+    with asks(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
-    assert told.args == [tuple(ids[2:4])]
+    assert requested.args == [tuple(ids[2:4])]
 
 
 def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):

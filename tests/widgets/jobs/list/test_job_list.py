@@ -50,17 +50,17 @@ def test_rows_keep_the_promises_of_qt(in_columns, qtmodeltester):
     every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED))
     model.show_rows(every)
     qtmodeltester.check(model)
-    # The tester goes on watching: each of these is told by Qt's rules.
+    # The tester keeps watching: each of these is signalled by Qt's rules.
     for slots in ([3, 2, 0], [], [1], [0, 1, 2, 3]):
         model.show_rows(replace(every, order=every.order[slots]))
         assert model.rowCount() == len(slots)
 
 
-def test_one_row_changed_is_one_row_told(model, qtbot):
+def test_a_change_of_one_row_signals_one_row(model, qtbot):
     model.show_rows(rows_of(job("a", LIVE), job("b", LIVE)))
-    with qtbot.waitSignal(model.dataChanged) as told:
+    with qtbot.waitSignal(model.dataChanged) as emitted:
         model.emit_changed(1)
-    assert told.args[0].row() == told.args[1].row() == 1
+    assert emitted.args[0].row() == emitted.args[1].row() == 1
 
 
 def test_live_comes_first_then_waiting_then_ended(page):
@@ -73,7 +73,7 @@ def test_nothing_moves_while_the_pointer_is_over_the_list(page):
     page.model.hold(True)
     show_jobs(page, (job("a", ENDED), job("b", CREATED), job("c", LIVE)))
     assert shown(page.model) == ["a", "b"]
-    assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is told"
+    assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is signalled"
     page.model.hold(False)
     assert shown(page.model) == ["c", "b", "a"]
 
@@ -107,7 +107,7 @@ def test_no_row_looks_chosen_while_the_open_job_is_filtered_out(page):
     assert chosen(page) == ["apple"]
 
 
-def test_what_a_person_asks_for_moves_under_the_pointer_too(page):
+def test_a_search_moves_rows_under_the_pointer_too(page):
     show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
     page.model.hold(True)
     page.list.search.setText("kiwi")

@@ -145,7 +145,7 @@ def search(page, text):
         ("lr>0.01 training", ["retinanet-r50 · coco 2x"]),
         ("dice>0.9", ["unet-cells · dice v3"]),
         ("dice>0.95", []),
-        ("nobody has this", []),
+        ("found nowhere", []),
     ],
 )
 def test_a_job_is_found_by_name_notes_tags_state_settings_and_metrics(page, text, wanted):
@@ -196,21 +196,21 @@ def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
 
 def test_columns_widths_and_order_are_remembered_and_what_makes_no_sense_is_not(qtbot, page):
     view = page.table.view
-    told = []
-    view.layout_changed.connect(told.append)
+    layouts = []
+    view.layout_changed.connect(layouts.append)
     menu = view.column_menu()
     actions = {action.text(): action for action in menu.actions()}
-    assert not actions["Name"].isEnabled(), "a table without names helps nobody"
+    assert not actions["Name"].isEnabled(), "a table without names is useless"
     actions["Notes"].trigger()
     actions["User"].trigger()
     view.setColumnWidth(JobColumn.STATE, 180)
     click_head(page, JobColumn.STARTED)
     other = owned(qtbot, JobsPage())
-    other.table.view.restore(told[-1])
-    assert other.table.view.layout_now() == told[-1] == view.layout_now()
-    assert "notes" in told[-1]["columns"]
-    assert "user" not in told[-1]["columns"]
-    assert told[-1]["widths"]["state"] == 180
+    other.table.view.restore(layouts[-1])
+    assert other.table.view.layout_now() == layouts[-1] == view.layout_now()
+    assert "notes" in layouts[-1]["columns"]
+    assert "user" not in layouts[-1]["columns"]
+    assert layouts[-1]["widths"]["state"] == 180
     assert other.table.query.order == "started"
     assert other.table.query.descending
     before = other.table.view.layout_now()
@@ -237,7 +237,7 @@ def choose(page, *wanted):
 def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     view = page.table.view
     rate = JobColumn.LR
-    assert view.isColumnHidden(rate), "nobody asked for it yet"
+    assert view.isColumnHidden(rate), "it was not chosen yet"
     menu = next(a.menu() for a in view.column_menu().actions() if a.text() == "Settings")
     actions = {action.text(): action for action in menu.actions()}
     assert list(actions) == [
@@ -380,7 +380,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
     assert bar.isHidden()
 
 
-def test_a_cell_is_changed_where_it_stands_and_the_wish_says_what_it_was(qtbot, page):
+def test_a_cell_is_edited_in_place_and_the_request_has_the_old_value(qtbot, page):
     view = page.table.view
     row = names(page).index("retinanet-r50 · coco 2x")
     for column, typed, request in (
@@ -441,7 +441,7 @@ def test_a_narrow_window_shows_fewer_columns_and_never_less_than_name_and_state(
     assert JobColumn.USER not in shown
 
 
-def test_in_a_wide_window_what_belongs_to_a_name_does_not_stand_far_from_it(page):
+def test_a_wide_window_keeps_the_other_columns_near_the_name(page):
     view = page.table.view
     before = view.layout_now()["widths"]
     for width in (2500, 2200, 2500):
@@ -450,7 +450,7 @@ def test_in_a_wide_window_what_belongs_to_a_name_does_not_stand_far_from_it(page
         shown = [c for c in JobColumn if not view.isColumnHidden(c)]
         assert view.columnWidth(JobColumn.NAME) < 620
         assert sum(view.columnWidth(c) for c in shown) == view.viewport().width()
-    assert view.layout_now()["widths"] == before, "what the window gives, nobody wished for"
+    assert view.layout_now()["widths"] == before, "what the window gives, the user did not choose"
     view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
     assert view.layout_now()["widths"]["state"] == before["state"] + 30
 

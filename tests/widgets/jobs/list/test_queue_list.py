@@ -112,14 +112,14 @@ def test_the_promises_of_qt_hold_for_a_queue_that_changes(qtmodeltester):
     qtmodeltester.check(model)
 
 
-def test_rows_that_stand_elsewhere_are_told_at_once_and_no_others(page):
-    told = []
-    page.model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
+def test_only_rows_with_another_place_are_signalled_and_at_once(page):
+    changes = []
+    page.model.dataChanged.connect(lambda first, last: changes.append((first.row(), last.row())))
     page.show_queue(queue(*NAMES))
-    assert told == []
+    assert changes == []
     page.model.hold(True)
     page.show_queue(queue(NAMES[1], NAMES[0], *NAMES[2:]))
-    assert told == [(1, 2)]
+    assert changes == [(1, 2)]
 
 
 def drag(page, name, row, upper):
@@ -170,11 +170,11 @@ def test_a_row_that_is_dragged_does_not_open(page, monkeypatch, opened, row):
 @pytest.mark.parametrize("row", [0, 4, 5])
 def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
     takes, drop = drag(page, "nightly", row, upper=True)
-    told = []
-    page.job_actions.on(do.MOVE_QUEUED, lambda *args: told.append(args))
+    moves = []
+    page.job_actions.on(do.MOVE_QUEUED, lambda *args: moves.append(args))
     drop()
     assert not takes
-    assert told == []
+    assert moves == []
 
 
 def test_a_file_that_is_held_over_the_list_is_the_windows(page, tmp_path):
@@ -208,9 +208,9 @@ def test_the_menu_offers_what_fits(qtbot, page):
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
-    with asks(page.job_actions, do.LEAVE) as told:
+    with asks(page.job_actions, do.LEAVE) as requested:
         found["Remove from queue"].trigger()
-    assert told.args == ["nightly"]
+    assert requested.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
     assert not first["Move to the top"].isEnabled()
 
@@ -241,14 +241,14 @@ def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
     assert the(Label, strip).text() == "4 jobs are queued and will start automatically."
-    with asks(page.job_actions, do.PAUSE_QUEUE) as told:
+    with asks(page.job_actions, do.PAUSE_QUEUE) as requested:
         button(strip, "Pause").click()
-    assert told.args == [True]
+    assert requested.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
     assert the(Label, strip).text() == "The queue is paused by ben."
-    with asks(page.job_actions, do.PAUSE_QUEUE) as told:
+    with asks(page.job_actions, do.PAUSE_QUEUE) as requested:
         button(strip, "Resume").click()
-    assert told.args == [False]
+    assert requested.args == [False]
     page.show_queue(Queue())
     assert not strip.isVisible()
 
@@ -264,17 +264,17 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     the(LineEdit, dialog).setText("+2h")
     the(SpinBox, dialog).setValue(7)
     before = datetime.now().astimezone()
-    with asks(actions, do.CHANGE_QUEUED) as told:
+    with asks(actions, do.CHANGE_QUEUED) as requested:
         button(dialog, "Save").click()
     after = datetime.now().astimezone()
-    _job_id, priority, not_before = told.args
+    _job_id, priority, not_before = requested.args
     assert priority == 7
     begin = not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
     the(LineEdit, dialog).clear()
-    with asks(actions, do.CHANGE_QUEUED) as told:
+    with asks(actions, do.CHANGE_QUEUED) as requested:
         button(dialog, "Save").click()
-    assert told.args == ["nightly", 7, None]
+    assert requested.args == ["nightly", 7, None]
 
 
 def test_the_form_queues_what_may_start(qtbot):

@@ -88,7 +88,7 @@ def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
 
     show()
     qtmodeltester.check(model)
-    # The tester goes on watching: folding, unfolding and searching are told by Qt's rules.
+    # The tester keeps watching: folding, unfolding and searching are signalled by Qt's rules.
     for query, folded in ((JobQuery(), False), (JobQuery("lr=0.1"), True), (JobQuery(), True)):
         show(query, **{LR: folded})
         assert (model.row_of(IDS[1]) >= 0) is (query.text != "" or not folded)
@@ -127,12 +127,12 @@ def test_right_and_left_unfold_fold_and_walk_as_in_a_tree(page, qtbot):
     assert len(below(page.model)) == 6
 
 
-def test_what_is_folded_is_told_once_to_be_remembered_and_can_be_brought_back(page, qtbot):
-    with qtbot.waitSignal(page.sweeps.folded) as told:
+def test_folded_sweeps_are_signalled_once_and_can_be_restored(page, qtbot):
+    with qtbot.waitSignal(page.sweeps.folded) as folded:
         page.sweeps.fold(LIST, LR, False)
     other = JobsPage()
     qtbot.addWidget(other)
-    other.sweeps.restore({**told.args[0], "sweep:spoiled": "by hand"})
+    other.sweeps.restore({**folded.args[0], "sweep:spoiled": "by hand"})
     show_jobs(other, (*OTHERS, *LR_JOBS))
     assert len(below(other.model)) == 6
 
@@ -150,7 +150,7 @@ def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_th
     assert below(page.model) == [], "as it was before the search"
 
 
-def test_folding_moves_rows_under_the_pointer_and_news_do_not(page):
+def test_folding_moves_rows_under_the_pointer_and_updates_do_not(page):
     page.model.hold(True)
     page.sweeps.fold(LIST, LR, False)
     assert len(below(page.model)) == 6
@@ -174,13 +174,13 @@ def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtb
     assert not page.detail.isVisible()
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
     assert "6 jobs: 2 live, 3 finished, 1 failed" in texts(the(StateBadge, pane))
-    with qtbot.waitSignal(page.opened) as told:
+    with qtbot.waitSignal(page.opened) as opened:
         pane.view.opened.emit(IDS[2])
-    assert told.args == [IDS[2]]
+    assert opened.args == [IDS[2]]
     assert page.detail.isVisible()
 
 
-def test_news_of_a_job_come_to_its_open_sweep(page):
+def test_an_update_of_a_job_reaches_its_open_sweep(page):
     page.open_sweep(LR)
     done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
     show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
@@ -200,9 +200,9 @@ def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
-    with asks(page.job_actions, action) as told:
+    with asks(page.job_actions, action) as requested:
         page.sweep.act(action)
-    assert sorted(told.args[0]) == sorted(IDS)
+    assert sorted(requested.args[0]) == sorted(IDS)
 
 
 QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
@@ -240,15 +240,15 @@ def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, stat
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
-    told = []
-    page.job_actions.on(do.TRASH_ALL, told.append)
+    requests = []
+    page.job_actions.on(do.TRASH_ALL, requests.append)
     page.sweep.act(do.TRASH_ALL)
-    assert told == []
+    assert requests == []
     ended = tuple(changed(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with asks(page.job_actions, do.TRASH_ALL) as told:
+    with asks(page.job_actions, do.TRASH_ALL) as requested:
         page.sweep.act(do.TRASH_ALL)
-    assert told.args[0] == IDS
+    assert requested.args[0] == IDS
 
 
 def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
@@ -259,22 +259,22 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with asks(page.job_actions, do.STOP_ALL) as told:
+    with asks(page.job_actions, do.STOP_ALL) as requested:
         acts["Stop 2"].trigger()
-    assert told.args[0] == IDS
+    assert requested.args[0] == IDS
 
 
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
-    told = []
+    requests = []
     for action in (do.STOP, do.CLONE, do.CLONE_ALL):
-        page.job_actions.on(action, told.append)
+        page.job_actions.on(action, requests.append)
     with asks(page.job_actions, do.STOP_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
     with asks(page.job_actions, do.EXPORT_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClick(page.list.view, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert told == []
+    assert requests == []
 
 
 # The wide table.

@@ -112,7 +112,7 @@ def test_of_a_log_of_millions_of_lines_only_those_in_sight_are_asked_for(tab):
     assert len(logs.asked) <= 2
 
 
-def test_it_follows_the_end_until_somebody_scrolls_up_and_says_what_came_since(tab, qtbot):
+def test_it_follows_the_end_until_the_user_scrolls_up_and_counts_new_lines(tab, qtbot):
     logs = Logs(tab, r0=numbered(500))
     tab.open_job(LIVE)
     tab.show()
@@ -223,7 +223,7 @@ def test_each_emptiness_says_what_it_is(tab):
     assert the(QStackedWidget, tab).currentWidget() is tab.view
 
 
-def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
+def test_a_log_that_starts_again_drops_the_old_lines(tab):
     logs = Logs(tab, r0=numbered(100))
     tab.open_job(LIVE)
     tab.show()
@@ -232,7 +232,7 @@ def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
     assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
 
 
-def test_news_of_another_log_change_nothing(tab):
+def test_updates_of_another_log_change_nothing(tab):
     Logs(tab, r0=["mine"])
     tab.open_job(LIVE)
     tab.show()
@@ -268,7 +268,7 @@ def test_plain_text_of_a_log_has_no_colours_and_no_old_progress():
     assert plain("\x1b[1mone\x1b[0m\r\n10%\r20%\n") == "one\n20%\n"
 
 
-def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
+def test_an_update_of_the_log_does_not_restart_a_search(tab, qtbot):
     logs = Logs(tab, r0=numbered(1000))
     tab.open_job(LIVE)
     tab.show()

@@ -31,7 +31,7 @@ def test_a_computer_is_called_ready_only_when_it_was_looked_at(first_start):
     assert READY in texts(first_start)
 
 
-def test_what_is_missing_stays_said_when_there_is_other_news_of_the_computer(first_start):
+def test_missing_software_stays_shown_after_other_updates_of_the_computer(first_start):
     first_start.show_findings(LACKING)
     for gpu_count in (2, 0):
         first_start.show_reading(samples.reading("this-computer", count=gpu_count))

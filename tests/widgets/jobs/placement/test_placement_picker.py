@@ -48,7 +48,7 @@ def figure(picker, name):
     return row(picker, name)._figure.text().replace("\xa0", " ")
 
 
-def test_whole_free_nodes_come_first_and_unwell_gpus_never():
+def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
     nodes = (
         samples.state("gpu01", "half"),
         samples.hot(samples.state("gpu02")),
@@ -61,7 +61,7 @@ def test_whole_free_nodes_come_first_and_unwell_gpus_never():
     )
     assert choose(nodes, 16) == {"gpu03": EIGHT, "gpu08": EIGHT}
     assert choose(nodes, 3) == {"gpu03": EIGHT[:3]}
-    # The rest of what is free: seven well ones of the unwell node, half of the busy one.
+    # The rest of what is free: seven healthy ones of the unhealthy node, half of the busy one.
     assert choose(nodes, 99) == {
         "gpu03": EIGHT,
         "gpu08": EIGHT,
@@ -165,14 +165,14 @@ def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbo
     picker.show_nodes((samples.hot(samples.state("gpu03", "few"), 6),))
     cells = row(picker, "gpu03").cells
     assert cells.accessibleName() == "GPUs of gpu03"
-    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
-    assert told[0] == "gpu03, GPU 0, free"
-    assert told[6].startswith("gpu03, GPU 6, in use by alice, 61.0 GiB, slowed by heat")
+    parts = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert parts[0] == "gpu03, GPU 0, free"
+    assert parts[6].startswith("gpu03, GPU 6, in use by alice, 61.0 GiB, slowed by heat")
     cells.setFocus()
     qtbot.waitUntil(cells.hasFocus)
     qtbot.keyClick(cells, Qt.Key.Key_Left)
-    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
-    assert told[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
+    parts = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert parts[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
 
 
 def holds(gpu, gib, **who):
@@ -207,8 +207,8 @@ def test_neighbours_of_one_job_or_one_user_are_a_bar_with_the_memory_of_each(pic
         (4, 5, "mai · 18 GiB each"),
         (6, 6, "ben · 71 GiB"),
     ]
-    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
-    assert told[0] == "gpu01, GPU 0, in use by unet, 60.0 GiB"
+    parts = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert parts[0] == "gpu01, GPU 0, in use by unet, 60.0 GiB"
     picker.show_jobs({})
     assert bars(cells)[0] == (0, 1, "mai · 60 GiB each"), "a job that is not known is its user's"
 
@@ -233,8 +233,8 @@ def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qt
     gpus = (replace(state.reading.gpus[0], processes=screens), *state.reading.gpus[1:])
     picker.show_nodes((replace(state, reading=replace(state.reading, gpus=gpus)),))
     cells = row(picker, "gpu02").cells
-    told = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
-    assert told in cells.accessibleDescription()
+    sentence = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
+    assert sentence in cells.accessibleDescription()
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
     assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
     assert cells.taken() == ()
@@ -254,7 +254,7 @@ def asked_for(cells, index):
     return act
 
 
-def test_a_gpu_of_somebody_elses_can_be_used_anyway_which_is_asked_once_by_name(picker, qtbot):
+def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qtbot):
     held = samples.state("gpu03", "few")
     picker.show_nodes((held, samples.state("gpu01", "ours")))
     cells = row(picker, "gpu03").cells
@@ -341,7 +341,7 @@ def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(pick
     assert the(Scroll, picker).height() == 360
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
-    assert "gpu03" not in shown, "all of it is somebody else's"
+    assert "gpu03" not in shown, "all of it is in use by other users"
     button(picker, "Free only").setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
     assert the(Scroll, picker).height() == 360
@@ -365,7 +365,7 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
     assert picker.value() == [{"node": "gpu01", "processes": 2}]
 
 
-def test_while_nobody_sees_it_news_wait(qtbot):
+def test_updates_of_a_hidden_picker_wait(qtbot):
     nodes = samples.cluster(12)
     stack = owned(qtbot, QStackedWidget())
     seen, picker = QWidget(), PlacementPicker()
@@ -381,7 +381,7 @@ def test_while_nobody_sees_it_news_wait(qtbot):
     assert row(picker, nodes[-1].name).state is gone[-1]
 
 
-def test_a_draft_that_comes_while_nobody_sees_it_finds_its_nodes(qtbot):
+def test_a_hidden_picker_finds_the_nodes_of_a_draft(qtbot):
     nodes = samples.cluster(12)
     stack = owned(qtbot, QStackedWidget())
     picker = PlacementPicker()

@@ -1,4 +1,4 @@
-"""A refused start as a person sees it: everything at once, one button each, and what was mended."""
+"""A refused start as the user sees it: all findings, one button each, and what was fixed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) ->
     assert not bottom.button.visibleRegion().isEmpty()
 
 
-def test_all_64_are_mended(dialog: PreflightDialog, qtbot: QtBot) -> None:
+def test_all_64_are_fixed(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.many(64), PLACEMENT)
     assert button(dialog, "Fix all 64").text() == "Fix all 64"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
@@ -116,7 +116,7 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     assert button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
 
 
-def test_a_row_that_is_being_mended_goes_on_while_another_is_looked_at(
+def test_a_row_that_is_being_fixed_keeps_working_while_another_is_checked(
     dialog: PreflightDialog,
 ) -> None:
     dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
@@ -125,7 +125,7 @@ def test_a_row_that_is_being_mended_goes_on_while_another_is_looked_at(
     assert row_of(dialog, MPI).is_working
 
 
-def test_what_cannot_be_mended_says_why_and_the_button_is_back(
+def test_a_failed_fix_says_why_and_the_button_is_back(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(AGENT), PLACEMENT)
@@ -139,7 +139,7 @@ def test_what_cannot_be_mended_says_why_and_the_button_is_back(
     assert done(dialog) == ["Agent: gpu12 is OK now"], "it was not the program that did it"
 
 
-def test_what_only_goes_with_its_node_is_not_called_mended(
+def test_a_finding_that_leaves_with_its_node_is_not_called_fixed(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(MPI, ROOT), PLACEMENT)
@@ -150,9 +150,7 @@ def test_what_only_goes_with_its_node_is_not_called_mended(
     assert button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"
 
 
-def test_mend_all_leaves_to_a_person_what_somebody_meant(
-    dialog: PreflightDialog, qtbot: QtBot
-) -> None:
+def test_fix_all_leaves_intended_states_to_the_user(dialog: PreflightDialog, qtbot: QtBot) -> None:
     out = PreflightFinding(
         "node", False, "gpu12 is out of service.", "", ("gpu12",), Fix.PUT_INTO_SERVICE
     )
@@ -164,14 +162,14 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
     assert requested.args == [(MPI, AGENT)]
 
 
-def test_a_hint_stops_nobody(dialog: PreflightDialog, qtbot: QtBot) -> None:
+def test_a_hint_does_not_prevent_a_start(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(CLOCK), PLACEMENT)
     assert "This job can start" in texts(dialog)
     with qtbot.waitSignal(dialog.start_requested):
         qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
 
 
-def test_a_fault_without_a_button_says_what_a_person_can_do(dialog: PreflightDialog) -> None:
+def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDialog) -> None:
     dialog.show_found(samples.found(FULL), PLACEMENT)
     row = row_of(dialog, FULL)
     assert not row.button.isVisible()

@@ -69,7 +69,7 @@ def curve(view, seconds=3000, began_s=NOON):
 
 
 def past(*uuids, words="slowed by heat", is_bad=True, over_s=3000, before_s=0):
-    """What an agent kept: the last GPU was unwell for ten minutes."""
+    """What an agent kept: the last GPU was unhealthy for ten minutes."""
     lines = []
     for second in range(-before_s, over_s, EVERY_S):
         hot = HOT_FROM_S <= second < HOT_TO_S
@@ -118,9 +118,7 @@ def is_amber(page, plot, x, beside):
     return colour.red() > colour.green() + 4 and colour.green() > colour.blue() + 8
 
 
-def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_plots(
-    detail, library, tmp_path
-):
+def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, library, tmp_path):
     """From NVML's own ABI over the agent's file to the pixels."""
     root = DataRoot(tmp_path)
     root.node("gpu1").path.mkdir(parents=True)
@@ -188,7 +186,7 @@ TWO = (Placement("gpu1", gpus=("GPU-0", "GPU-1")), Placement("gpu2", gpus=("GPU-
 BOTH = ("GPU-0", "GPU-1")
 
 
-def test_what_was_unwell_has_one_colour_however_bad_it_was(detail):
+def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot.marks.spans} == {"warn"}
@@ -203,7 +201,7 @@ def test_the_axis_is_the_time_of_the_job_and_not_what_a_node_remembers(detail):
     assert NOON + 3000 <= end < NOON + 3600
 
 
-def test_the_first_unwell_node_is_shown_until_a_person_chooses_another(detail):
+def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail):
     view = job(*TWO)
     well = past(*BOTH, words="")
     history = shown(detail, view, {"gpu1": well, "gpu2": past(*BOTH)})
@@ -252,7 +250,7 @@ def test_another_job_has_no_spans_of_the_one_before(detail):
     assert not the(LargePlot, detail.curves).marks.spans
 
 
-def test_the_read_out_tells_the_time_of_day_at_which_a_step_was_made(detail):
+def test_a_curve_has_the_time_of_day_of_each_step(detail):
     view = job(TWO[0])
     detail.open_job(view)
     detail.show_update(curve(view))
@@ -260,7 +258,7 @@ def test_the_read_out_tells_the_time_of_day_at_which_a_step_was_made(detail):
     assert detail.curves.curve("loss").times_s[-1] == NOON + 2990
 
 
-def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_sideways(detail):
+def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(detail):
     detail.resize(554, 600)
     shown(detail, job(*TWO), {"gpu1": past(*BOTH), "gpu2": past(*BOTH)})
     for _ in range(3):
@@ -276,7 +274,7 @@ def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_si
         assert scroll.widget().width() <= scroll.viewport().width()
 
 
-def test_pointing_at_a_span_tells_what_it_is_however_narrow(detail):
+def test_the_read_out_names_a_span_however_narrow(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
     rows, _ = the(LargePlot, detail.curves).read(130)
     assert ("gpu1 slowed by heat", "") in rows
@@ -284,7 +282,7 @@ def test_pointing_at_a_span_tells_what_it_is_however_narrow(detail):
     assert [name for name, _ in rows if "heat" in name] == []
 
 
-def test_a_rank_tells_where_it_is_and_what_its_gpu_does():
+def test_a_rank_shows_its_node_and_the_figures_of_its_gpu():
     node = samples.state("gpu1", "ours", 2)
     view = job(Placement("gpu1", gpus=("GPU-0", "GPU-1")), id="j1", rank_step_ms=(100.0, 140.0))
     first, second = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
@@ -293,7 +291,7 @@ def test_a_rank_tells_where_it_is_and_what_its_gpu_does():
     assert figures == ["140 ms", "61 of 80 GiB", "97 %"]
 
 
-def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail, qtbot):
+def test_the_slow_rank_stands_out_and_is_in_sight_until_the_user_scrolls(detail, qtbot):
     detail.resize(900, 480)
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
@@ -313,7 +311,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
     assert not seen()
     detail.show_view(changed(lab.LIVE, step=lab.LIVE.step + 1))
-    assert not seen(), "it stays where the person is"
+    assert not seen(), "it stays where the user scrolled"
 
 
 def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():

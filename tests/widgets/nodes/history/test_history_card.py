@@ -82,7 +82,7 @@ def test_the_hours_before_are_there_when_the_window_opens_and_what_it_sees_goes_
     assert np.nanmax(heat) == 91.0
 
 
-def test_what_the_agent_wrote_while_this_window_looked_is_not_told_twice():
+def test_readings_of_both_agent_and_window_appear_once():
     history = NodeHistory()
     for second in range(0, 600, 2):
         history.append(STATE.reading, NOON - 600 + second)
@@ -92,7 +92,7 @@ def test_what_the_agent_wrote_while_this_window_looked_is_not_told_twice():
     assert (times[times >= NOON - 600] == np.arange(NOON - 600, NOON, 2)).all()
 
 
-def test_a_time_without_news_is_a_gap_and_no_line():
+def test_a_time_without_readings_is_a_gap_and_no_line():
     past = past_of([line(4000), line(3980), line(200), line(180)])
     history = NodeHistory()
     history.put_past(past)
@@ -205,7 +205,7 @@ def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job
     assert frame.px(card.plot.data_end()) + name_width(words) <= frame.rect.right() + 1
 
 
-def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):
+def test_new_readings_are_added_to_the_plot_that_exists(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
@@ -254,7 +254,7 @@ def test_jobs_side_by_side_have_a_lane_each():
     assert [[bar.name for bar in lane] for lane in lanes_of(many, 0)] == [["6"], ["7"], ["8"]]
 
 
-def test_the_last_minutes_are_drawn_at_equal_distances_whoever_saw_them():
+def test_the_last_minutes_are_evenly_spaced_whatever_recorded_them():
     history = NodeHistory()
     history.put_past(hours(hot_from_s=600, hot_to_s=300))
     history.append(STATE.reading, NOON)

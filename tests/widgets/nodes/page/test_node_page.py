@@ -140,7 +140,7 @@ def test_who_is_on_a_gpu_is_named(page):
     assert the(ProcessesCard, page).isVisible()
 
 
-def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
+def test_a_gpu_of_ours_shows_its_rank_and_owner_even_if_unhealthy(page):
     view = replace(lab.LIVE, id="j1")
     state = samples.hot(samples.state("gpu07", "ours"))
     history = NodeHistory()
@@ -152,7 +152,7 @@ def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
     assert well.accessibleName().endswith("rank 10, mai")
 
 
-def test_a_gpu_that_somebody_else_holds_has_no_rank_of_the_job_that_is_placed_there(page):
+def test_a_gpu_of_another_user_shows_no_rank_of_the_job_placed_there(page):
     view = replace(lab.LIVE, id="j1")
     state = samples.state("gpu07", "other")
     history = NodeHistory()
@@ -163,19 +163,19 @@ def test_a_gpu_that_somebody_else_holds_has_no_rank_of_the_job_that_is_placed_th
     assert not says(card, "rank")
 
 
-def test_checks_that_passed_are_one_line_that_tells_them_all_to_who_points_at_it(page):
+def test_passed_checks_are_one_line_whose_tool_tip_lists_them(page):
     passed = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
-    page.show_findings((*passed, Finding("b", False, "broken", "mend it")))
-    assert told(page) == ["broken", "mend it", "9 checks passed"]
+    page.show_findings((*passed, Finding("b", False, "broken", "fix it")))
+    assert finding_texts(page) == ["broken", "fix it", "9 checks passed"]
     line = label_of(the(FindingsCard, page), "9 checks passed")
     assert line.accessibleDescription().splitlines() == [f"fine {n}" for n in range(9)]
     assert "fine 0\nfine 1\n" in line.toolTip()
     page.show_findings((Finding("a", True, "fine"),))
-    assert told(page) == ["fine"]
+    assert finding_texts(page) == ["fine"]
     assert not label_of(the(FindingsCard, page), "fine").toolTip()
 
 
-def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):
+def test_a_figure_that_the_driver_does_not_report_is_a_dash(page):
     show(page, replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
     assert "–" in texts(the(GpuCard, page))
 
@@ -185,17 +185,17 @@ def test_a_disk_that_does_not_answer_is_said(page):
     assert "/d does not respond" in texts(page)
 
 
-def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
+def test_check_requests_once_and_shows_faults_first(page, qtbot):
     show(page, READING)
     (check,) = (one for one in page.findChildren(Button) if one.text() == "Check")
     with asks(page._actions, CHECK) as requested:
         qtbot.mouseClick(check, Qt.MouseButton.LeftButton)
     assert requested.args == ["this-computer"]
     assert (check.text(), check.isEnabled()) == ("Checking…", False)
-    (steps,) = told(page)
+    (steps,) = finding_texts(page)
     assert "PyTorch, Horovod, Open MPI" in steps
-    page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
-    assert told(page) == ["broken", "mend it", "fine"]
+    page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "fix it")))
+    assert finding_texts(page) == ["broken", "fix it", "fine"]
     assert (check.text(), check.isEnabled()) == ("Check", True)
 
 
@@ -204,19 +204,22 @@ def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(pag
     assert the(PageHeader, page).sentence.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
     show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
-    assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]
+    assert [finding_texts(page)[0], finding_texts(page)[-1]] == [
+        "0.1 GB left for the data root.",
+        "fine",
+    ]
 
 
 def test_of_many_findings_none_of_another_node_stays(page):
     card = the(FindingsCard, page)
-    card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "mend") for n in range(9)))
-    assert len(told(page)) == 18
+    card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "fix") for n in range(9)))
+    assert len(finding_texts(page)) == 18
     card.clear()
-    assert told(page) == []
+    assert finding_texts(page) == []
     assert card.isHidden()
 
 
-def told(page) -> list[str]:
+def finding_texts(page) -> list[str]:
     """What the card of findings says, from its top."""
     labels = [label for row in the(FindingsCard, page)._rows for label in row.findChildren(Label)]
     return [label.text() for label in labels if label.isVisibleTo(the(FindingsCard, page))]

@@ -340,7 +340,7 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
 
 
-def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):
+def test_updates_of_a_hidden_page_wait_until_it_is_shown(qtbot, clock):
     stack = owned(qtbot, QStackedWidget())
     page = NodesPage(clock)
     stack.addWidget(QWidget())
@@ -350,8 +350,8 @@ def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):
     nodes = samples.cluster(12)
     page.show_nodes(nodes)
     assert page.rack.model().rowCount() == 0
-    told = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
-    assert set(page.histories) == told, "what was not seen is lost"
+    online = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
+    assert set(page.histories) == online, "what was not seen is lost"
     assert len(page.beats()) == 12
     stack.setCurrentWidget(page)
     assert page.rack.model().rowCount() == 12

@@ -64,7 +64,7 @@ def test_a_wall_reads_down_its_columns(rack):
     assert first.top() < second.top()
 
 
-def test_news_of_one_node_repaints_that_one(rack, monkeypatch, qtbot):
+def test_an_update_of_one_node_repaints_only_its_row(rack, monkeypatch, qtbot):
     painted = []
     paint = RackDelegate.paint
 
@@ -133,7 +133,7 @@ def test_each_row_can_be_heard(rack):
     )
 
 
-def test_pointing_at_a_cell_tells_all_of_that_gpu(rack):
+def test_the_tool_tip_of_a_cell_describes_its_gpu(rack):
     rack.show_rows(rows(20))
     QApplication.processEvents()
     row = rack.visualRect(rack.rows_model.index(6))

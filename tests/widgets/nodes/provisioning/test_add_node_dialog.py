@@ -1,4 +1,4 @@
-"""Add a node: faults while typing, and nobody trusts a key by pressing Enter."""
+"""Add a node: faults while typing, and Enter alone never trusts a key."""
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -46,12 +46,12 @@ def default(dialog):
     return found
 
 
-def test_an_empty_form_blames_nobody_and_goes_nowhere(dialog):
+def test_an_empty_form_shows_no_error_and_cannot_connect(dialog):
     assert not button(dialog, "Connect").isEnabled()
     assert all(field.error() == "" for field in dialog.findChildren(Field))
 
 
-def test_the_name_follows_the_host_until_somebody_types_one(dialog, qtbot):
+def test_the_name_follows_the_host_until_the_user_types_one(dialog, qtbot):
     qtbot.keyClicks(line_of(dialog, "Host"), "gpu13.lab.org")
     assert "gpu13" in texts(dialog)
     line_of(dialog, "Name").selectAll()
@@ -186,8 +186,8 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
 
 
 def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot):
-    looking.show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
-    assert field_of(looking, "User").error() == "gpu13 lets nobody in as “mai”. Choose a key file."
+    looking.show_refusal("user", "gpu13 refuses logins as “mai”.", "Choose a key file.")
+    assert field_of(looking, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
     assert button(looking, "Connect").isEnabled(), "it may be tried again as it is"
     assert not the(TaskStatus, looking).message.isVisible()
     qtbot.keyClicks(line_of(looking, "User"), "x")
@@ -215,7 +215,7 @@ def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
         "No.",
         "gpu13 did not answer for 10 s.",
         "gpu13 did not answer for 10 s. Is it switched on?",
-        "gpu13 lets nobody in.",
+        "gpu13 refuses logins.",
         "“gpu13” is no host that this computer knows. Check the spelling, or enter its address.",
         "The connection to gpu13 was closed while its hardware was read. Try it again.",
     ],

@@ -60,10 +60,10 @@ def test_before_it_begins_the_plan_is_seen(dialog):
     assert "Not started." in texts(dialog)
 
 
-@pytest.mark.parametrize("news", [LIVE, BROKEN])
-def test_what_begins_after_the_plan_is_seen_at_once(dialog, news):
+@pytest.mark.parametrize("update", [LIVE, BROKEN])
+def test_what_begins_after_the_plan_is_seen_at_once(dialog, update):
     dialog.show_set_up(SetUp("gpu13"))
-    dialog.show_set_up(news)
+    dialog.show_set_up(update)
     assert list(the(SetUpView, dialog)._views) == list(STEPS)
     assert not the(SetUpView, dialog).step("PyTorch").details.isHidden()
     assert the(SetUpView, dialog).step("Reach")._time.text()
@@ -203,7 +203,7 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     dialog.show_set_up(SetUp("gpu15", READY.steps))
     dialog.show_set_up(SetUp("gpu16"))
     assert dialog._nodes_scroll.isVisible()
-    assert dialog.chosen == "gpu13", "news of others take nobody away from what he looks at"
+    assert dialog.chosen == "gpu13", "updates of other nodes do not change the choice"
     assert "1 of 4 nodes are ready, 1 failed." in texts(dialog)
     assert dialog._tabs["gpu13"].accessibleName() == "gpu13, PyTorch, 5 of 7"
     assert dialog._tabs["gpu14"].accessibleName() == "gpu14, PyTorch failed"
@@ -267,7 +267,7 @@ def test_f55_of_a_changed_key_there_is_nothing_but_close(dialog):
     assert default(dialog).text() == "Close"
 
 
-def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
+def test_only_the_node_with_the_unknown_key_waits_for_an_answer(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(replace(UNKNOWN, node="gpu14"))
     assert dialog._scroll.isVisible()

@@ -42,7 +42,7 @@ def ask(qtbot):
     return ask
 
 
-def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
+def test_the_dialog_requests_what_the_user_chose(ask, qtbot):
     dialog = ask(ticked=("gpu1", "gpu2"))
     dialog.choices.switch(SHARED).click()
     dialog.choices.switch(LIMITS_KEY).click()
@@ -54,7 +54,7 @@ def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
     assert not dialog.isVisible()
 
 
-def test_each_choice_tells_in_a_sentence_what_it_is_for(ask):
+def test_a_sentence_explains_each_choice(ask):
     dialog = ask()
     for key in (SYSTEM_MPI, SHARED, LIMITS_KEY, WITHOUT_HOROVOD):
         assert dialog.choices.below(key).endswith(".")
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
     assert "gpu2" not in dialog.choices.below(SYSTEM_MPI)
 
 
-def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
+def test_refresh_finds_what_was_fixed_on_a_node(ask, qtbot):
     bare = node("gpu1", mpirun="", mpi_version="")
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")

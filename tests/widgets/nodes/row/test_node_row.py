@@ -50,7 +50,7 @@ def test_a_job_that_is_not_known_here_is_its_owners():
     assert row.gpus[0].use == "ours"
 
 
-def test_heat_makes_a_node_unwell_and_stands_under_its_name():
+def test_heat_makes_a_node_unhealthy_and_is_shown_under_its_name():
     row = node_row(samples.hot(samples.state("gpu07", "ours")), samples.JOBS)
     assert (row.condition, row.line, row.line_tone) == (
         Condition.UNHEALTHY,
@@ -70,7 +70,7 @@ def test_a_gpu_with_memory_errors_is_not_offered_as_free():
     assert row.free_gpus == 7
 
 
-def test_what_is_unwell_is_said_by_the_findings_alone_and_no_row_has_limits_of_its_own():
+def test_findings_alone_make_a_row_unhealthy():
     state = samples.hot(samples.state("gpu02"))
     row = node_row(replace(state, health=()))
     assert (row.condition, row.line) == (Condition.WELL, "8 free")
@@ -120,7 +120,7 @@ def test_a_set_up_that_is_done_says_no_more():
     assert node_row(samples.state("gpu02"), set_up=done).line == "8 free"
 
 
-def test_an_old_beat_tells_its_age_and_a_fresh_one_does_not_flicker():
+def test_an_old_heartbeat_shows_its_age_and_a_fresh_one_does_not_flicker():
     state = samples.state("gpu02")
     beats = [node_row(state, beat_age_s=age).beat for age in (0.1, 2.0, 4.9, 7.2, 80.0)]
     assert [beat.replace("\xa0", " ") for beat in beats] == ["now", "now", "now", "7 s", "1 min"]
