@@ -9,14 +9,14 @@ from types import SimpleNamespace
 @contextmanager
 def asks(actions, request):
     """Asserts that the request is made inside; yields its arguments, as `args`."""
-    told = SimpleNamespace(args=None)
+    received = SimpleNamespace(args=None)
 
     def take(*args):
-        told.args = list(args)
+        received.args = list(args)
 
     actions.on(request, take)
-    yield told
-    assert told.args is not None, f"{request.id} was not requested"
+    yield received
+    assert received.args is not None, f"{request.id} was not requested"
 
 
 def menu_of(button):

@@ -64,7 +64,7 @@ def pytest_runtest_logfinish() -> None:
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, None, None]:
-    """Delete the windows of a file after its last test: each new style would dress them anew."""
+    """Delete the windows of a file after its last test: each new style would be applied to them."""
     yield
     is_last_of_file = nextitem is None or nextitem.path != item.path
     if is_last_of_file and isinstance(QCoreApplication.instance(), QApplication):
@@ -113,8 +113,8 @@ def pytest_terminal_summary(
     for folder, took_s in _took_s.most_common():
         budget_s = _BUDGETS_S.get(folder)
         is_over = is_gate and budget_s is not None and took_s > budget_s
-        told = f", more than its {budget_s}" if is_over else ""
-        terminalreporter.write_line(f"{took_s:7.1f}  {folder}{told}", yellow=is_over)
+        note = f", more than its {budget_s}" if is_over else ""
+        terminalreporter.write_line(f"{took_s:7.1f}  {folder}{note}", yellow=is_over)
 
 
 class LogWatch(logging.Handler):

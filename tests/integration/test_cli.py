@@ -307,7 +307,7 @@ def test_f51_a_fault_of_a_job_file_is_one_sentence_and_nothing_is_made(
     assert not list((tmp_path / "data" / "jobs").glob("*"))
 
 
-def test_f51_all_faults_are_told_at_once(filled: Cli, tmp_path: Path) -> None:
+def test_f51_one_error_names_all_faults(filled: Cli, tmp_path: Path) -> None:
     path = job_file(tmp_path, epochs=0, model="nothing", batch_size="x", flavour=1)
     sentence = filled.error("job", "create", path)
     for name in ("epochs", "model", "batch_size", "flavour"):
@@ -333,7 +333,7 @@ def test_f51_a_syntax_error_names_its_line(
     assert f"{path}, {line}:" in cli.error("job", "create", path)
 
 
-def test_f51_a_job_file_that_is_none_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_f51_a_path_that_is_no_job_file_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert "No such file" in cli.error("job", "create", tmp_path / "none.toml")
     assert "Is a directory" in cli.error("job", "create", tmp_path)
     huge = tmp_path / "huge.toml"
@@ -367,9 +367,9 @@ def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path:
     code, out, err = filled("job", "start", job_id, "--wait", "--json")
     view = json.loads(out)
     assert (code, err, view["state"]) == (1, "", "ERROR")
-    told = {"rank", "node", "sentence", "traceback", "cause", "remedy", "evidence"}
-    told |= {"says_remedy", "sound_step", "retry"}
-    assert set(view["error"]) == told
+    keys = {"rank", "node", "sentence", "traceback", "cause", "remedy", "evidence"}
+    keys |= {"says_remedy", "sound_step", "retry"}
+    assert set(view["error"]) == keys
     assert view["error"]["cause"] == "user_code"
     assert "import it as a new version" in view["error"]["remedy"]
     proof = view["error"]["evidence"][-1]
@@ -439,7 +439,7 @@ from backend.services.jobs import queries
 queries.time = SimpleNamespace(sleep=lambda _: signal.raise_signal(signal.SIGINT))
 runpy.run_path("main.py", run_name="__main__")
 """
-"""Starts main.py, whose first wait for news of a run is interrupted."""
+"""Starts main.py, whose first wait for an update of a run is interrupted."""
 
 
 def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(

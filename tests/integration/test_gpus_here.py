@@ -60,7 +60,7 @@ class Desk:
         return done.returncode, json.loads(done.stdout)
 
     def has(self, *lines: str) -> None:
-        """What is on its GPUs; `nvml.c` tells the words."""
+        """What is on its GPUs; `nvml.c` lists the words."""
         self.driver.describe("gpus 4", *lines)
 
 
@@ -90,7 +90,7 @@ def make(desk: Desk, tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def somebody() -> Iterator[subprocess.Popen[bytes]]:
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
     argv = [sys.executable, "-c", "import signal; signal.pause()", "night.py"]
     process = subprocess.Popen(argv)
     wait_for(lambda: b"night.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
@@ -130,30 +130,30 @@ def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     code, view = desk("job", "wait", job_id)
     assert (code, view["state"]) == (1, JobState.ERROR.value)
     rank = view["error"]["rank"]
-    told = f"The GPU {chosen[str(rank)]} cannot be used: CUDA finds no device."
-    assert view["error"]["sentence"].startswith(told)
+    sentence = f"The GPU {chosen[str(rank)]} cannot be used: CUDA finds no device."
+    assert view["error"]["sentence"].startswith(sentence)
 
 
-def test_a_gpu_that_somebody_took_between_form_and_start_stops_it_with_his_name(
-    desk: Desk, make: Callable[..., str], somebody: subprocess.Popen[bytes]
+def test_a_gpu_taken_after_the_form_refuses_the_start_and_names_its_user(
+    desk: Desk, make: Callable[..., str], other_process: subprocess.Popen[bytes]
 ) -> None:
     job_id = make(0, 1)
-    desk.has(f"process 1 {somebody.pid} 18432")
+    desk.has(f"process 1 {other_process.pid} 18432")
     code, refused = desk("job", "start", job_id)
     assert code == 1
-    who = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {somebody.pid})"
+    who = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {other_process.pid})"
     assert refused["error"]["sentence"] == f"GPU 1 of this computer is in use by {who}."
     assert desk("job", "show", job_id)[1]["run"] == 0
     assert list(desk.root.job(job_id).attempts.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_beside_whom_a_person_chose_it_a_job_starts_and_beside_nobody_else(
+def test_a_job_starts_next_to_the_chosen_user_and_no_other(
     desk: Desk,
     make: Callable[..., str],
-    somebody: subprocess.Popen[bytes],
+    other_process: subprocess.Popen[bytes],
 ) -> None:
-    desk.has(f"process 1 {somebody.pid} 18432")
+    desk.has(f"process 1 {other_process.pid} 18432")
     me, alone = getpass.getuser(), {"name": "alone"}
     meant_alice = make(1, beside={GPU.format(1): "alice"}, strategy=alone)
     assert not desk("job", "preflight", meant_alice)[1]["passed"]

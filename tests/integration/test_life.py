@@ -254,7 +254,7 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
 def test_f23_two_desktops_that_start_at_once_start_one_run(
     services: Services, opened: Callable[[], Services], tmp_path: Path
 ) -> None:
-    # It is not over before the last desktop has wished to start it.
+    # It is not over before the last desktop has requested its start.
     go = tmp_path / "go"
     pausing = {"PAUSE_S": "1", "PAUSED_UNTIL": str(go)}
     view = services.jobs.create(raw_job(1, epochs=1, environment=pausing, **ALONE))
@@ -294,7 +294,7 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
         with pytest.raises(BackendError, match=reason) as refusal:
             services.jobs.lifecycle.resume(finished, last.name)
         assert older.name in refusal.value.remedy
-    # A bomb that brings a record of its own is loaded by nobody either.
+    # A bomb that brings a record of its own is not loaded either.
     path.write_bytes(bomb)
     sidecar = path.with_suffix(".json")
     forged = {**read_json(sidecar), "bytes": len(bomb)}
@@ -306,7 +306,7 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     assert services.jobs.queries.wait(finished).state is JobState.FINISHED
 
 
-def test_f42_a_deleted_catalogue_is_built_anew_from_the_files(
+def test_f42_a_deleted_catalogue_is_rebuilt_from_the_files(
     services: Services, finished: str, opened: Callable[[], Services]
 ) -> None:
     second = services.jobs.create(raw_job(name="draft"))

@@ -1,4 +1,4 @@
-"""The look before a start on this computer alone: cheap, and told by the command line."""
+"""The preflight on this computer alone: cheap, and shown by the command line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
     assert fault.nodes == ()
 
 
-def test_the_command_line_tells_it(services: Services, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_the_result(
+    services: Services, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = services.jobs.create(raw_job())
     assert call(services, "job", "preflight", job.id) == 0
     assert "The job can start; checked this-computer in" in capsys.readouterr().out
@@ -83,10 +85,10 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     job = services.jobs.create(raw_job())
     monkeypatch.setattr(machine, "LEAST_OPEN_FILES", 10**9)
     assert call(services, "job", "preflight", job.id, "--fix", "--canary") == 1
-    told = capsys.readouterr().out
-    assert "FAULT  open files (this-computer): A process on this computer can open only" in told
-    assert "1 problem prevents the job from starting" in told
-    assert "trial" not in told
+    out = capsys.readouterr().out
+    assert "FAULT  open files (this-computer): A process on this computer can open only" in out
+    assert "1 problem prevents the job from starting" in out
+    assert "trial" not in out
 
 
 def test_no_run_begins_without_a_look(services: Services) -> None:

@@ -167,14 +167,14 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert queue.queue.enqueue(first.id, 1).number == 1
     queue.queue.enqueue(second.id)
     queue.queue.enqueue(late.id, not_before=datetime.now().astimezone() + timedelta(hours=3))
-    told = said(queue)
-    assert told["first"][0] is Cause.BUSY
-    assert told["first"][1].startswith("This computer is busy with “resnet”: 0 of")
-    assert told["second"] == (
+    reasons = said(queue)
+    assert reasons["first"][0] is Cause.BUSY
+    assert reasons["first"][1].startswith("This computer is busy with “resnet”: 0 of")
+    assert reasons["second"] == (
         Cause.TURN,
         "Waiting for “first”, which is before it in the queue on this computer.",
     )
-    assert told["late"][0] is Cause.NOT_BEFORE
+    assert reasons["late"][0] is Cause.NOT_BEFORE
     assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
 
     queue.queue.pause()

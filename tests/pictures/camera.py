@@ -12,7 +12,7 @@ from tests.pictures.stage import Stage
 
 @contextmanager
 def drawn(screen: Screen, size: Size) -> Iterator[Stage]:
-    """The screen as a person sees it, in the theme of now."""
+    """The screen as the user sees it, in the current theme."""
     stage = Stage(size)
     try:
         screen.draw(stage)

@@ -1,7 +1,7 @@
 """What a machine can see of a picture: text that is cut, parts that overlap or stick out.
 
-It knows nothing of beauty. It finds what nobody wants: words that end without an ellipsis, a
-button laid over another, a page that scrolls sideways, a blank pane, a plot nobody can save.
+It knows nothing of beauty. It finds flaws: words that end without an ellipsis, a
+button laid over another, a page that scrolls sideways, a blank pane, a plot without Save.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Stage:
         self.show_cluster(lab.live(), lab.nodes())
 
     def show_cluster(self, live: tuple[JobView, ...], nodes: tuple[NodeState, ...]) -> None:
-        """What the side bar tells on every page."""
+        """What the side bar shows on every page."""
         bar = self.window.side_bar
         bar.show_live(live)
         bar.show_nodes(nodes)
@@ -93,7 +93,7 @@ class Stage:
         return page
 
     def lay_over(self, widget: _Widget) -> _Widget:
-        """A dialog of the window, shown as a person sees it."""
+        """A dialog of the window, shown as the user sees it."""
         widget.show()
         self.over = widget
         return widget

@@ -40,7 +40,7 @@ screen("preflight", (LARGE, SMALL, SMALLEST))(
     lambda stage: _preflight(stage, looks.found(looks.MPI, looks.BUSY, looks.ROOT, looks.CLOCK))
 )
 screen("preflight-looking")(lambda stage: _preflight(stage, None))
-screen("preflight-mending")(
+screen("preflight-fixing")(
     lambda stage: _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.BUSY)).show_fixing(
         (looks.MPI,), "Horovod…"
     )

@@ -146,7 +146,7 @@ def curves_log(stage: Stage) -> None:
 
 @screen("curves-marked")
 def curves_marked(stage: Stage) -> None:
-    """It was stopped, failed and went on; some steps were no number, and one was far out."""
+    """It was stopped, failed and resumed; some steps were no number, and one was an outlier."""
     page = stage.jobs
     show_jobs(page, lab.JOBS)
     page.open_job(lab.LIVE.id)
@@ -270,7 +270,7 @@ def failed(stage: Stage) -> None:
     detail.show_pasts({"gpu03": history}, {}, lab.NOW)
 
 
-# Nobody kept what the node did, so the loss stands alone.
+# The node has no history, so the loss stands alone.
 screen("failed-no-past")(lambda stage: _failed(stage, lab.FAILED))
 
 
@@ -345,8 +345,8 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
 screen("ranks", EVERY)(lambda stage: _ranks(stage, lab.nodes()))
 
 
-@screen("ranks-no-news")
-def ranks_no_news(stage: Stage) -> None:
+@screen("ranks-no-updates")
+def ranks_no_updates(stage: Stage) -> None:
     gone = (replace(s, presence=Presence.OFFLINE, reading=None) for s in lab.nodes())
     _ranks(stage, tuple(gone), with_past=False)
 

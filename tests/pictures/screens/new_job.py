@@ -214,11 +214,11 @@ screen("new-job-untried", BOTH)(
 @screen("new-job-misfit", (LARGE, SMALL, SMALLEST))
 def new_job_misfit(stage: Stage) -> None:
     """One batch was tried and failed."""
-    told = (
+    sentence = (
         "The model's forward raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 "
         "and 2352x10) in bks_model.py, line 31. Look at that line of the model."
     )
-    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, told, "model"))
+    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, sentence, "model"))
 
 
 screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
@@ -254,7 +254,7 @@ screen("new-job-64")(
 
 @screen("new-job-taken", BOTH)
 def new_job_taken(stage: Stage) -> None:
-    """Somebody came to two of the GPUs between form and start."""
+    """Two of the GPUs were taken between form and start."""
     busy = "GPU 6 of gpu03 is in use by alice; the job starts when it is free."
     form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
     form.show_check(

@@ -221,7 +221,7 @@ def nodes_reading(stage: Stage) -> None:
     stage.nodes._slow.timeout.emit()
 
 
-screen("nodes-no-news")(lambda stage: _nodes(stage, lab.nodes()).show_error(_UNREADABLE))
+screen("nodes-no-updates")(lambda stage: _nodes(stage, lab.nodes()).show_error(_UNREADABLE))
 screen("nodes-over-ssh")(lambda stage: _nodes(stage, _over_ssh()))
 screen("node-detail-new-over-ssh")(lambda stage: _detail(stage, "gpu13", _over_ssh()))
 screen("node-detail-over-ssh")(lambda stage: _detail(stage, "gpu11", _over_ssh()))
@@ -283,7 +283,7 @@ screen("add-node-passphrase")(
 )
 screen("add-node-refused")(
     lambda stage: _add(stage).show_refusal(
-        "user", "gpu13 lets nobody in as “mai”.", "Choose a key file."
+        "user", "gpu13 refuses logins as “mai”.", "Choose a key file."
     )
 )
 
@@ -309,7 +309,7 @@ screen("provision-waiting")(lambda stage: _set_up(stage, SetUp("gpu13")))
 screen("provision-failed")(lambda stage: _set_up(stage, BROKEN))
 screen("provision-cancelled")(lambda stage: _set_up(stage, GIVEN_UP))
 screen("provision-ready")(lambda stage: _set_up(stage, READY))
-# A host key that nobody has trusted yet.
+# A host key that is not trusted yet.
 screen("provision-key")(lambda stage: _set_up(stage, UNKNOWN_KEY))
 screen("provision-changed-key", (LARGE, SMALL, SMALLEST))(
     lambda stage: _set_up(stage, replace(UNKNOWN_KEY, accepted="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
