@@ -383,7 +383,7 @@ def test_the_empty_place_says_what_is_going_on(page):
     assert "Fix the problem above" in empty.accessibleName()
     page.show_items((item("a"), item("a", 2)))
     page.detail.open_version("2")
-    assert "Mend" not in empty.accessibleName()
+    assert "Fix" not in empty.accessibleName()
 
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
