@@ -186,11 +186,11 @@ def made(folder: Path) -> Iterator[Place]:
     with (
         Cluster(folder / "cluster") as cluster,
         made_ready(cluster, folder) as ready,
-        remote_desktop(cluster, folder / "far") as far,
+        remote_desktop(cluster, folder / "far") as remote,
     ):
         stock(ready, folder / "sources")
         import_script(ready.services, folder / "sources")
-        place = Place(cluster, folder, [ready.services, far])
+        place = Place(cluster, folder, [ready.services, remote])
         yield place
         for desktop in place.desktops:
             desktop.close()

@@ -126,7 +126,7 @@ class World:
         """Runs that may fail, because something was done to them."""
         self.stopped: set[tuple[str, int]] = set()
         """Runs that were asked to stop."""
-        self.told: dict[tuple[str, int], tuple[str, int, str]] = {}
+        self.newest: dict[tuple[str, int], tuple[str, int, str]] = {}
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
         self.acts = 0

@@ -122,7 +122,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
         steps: dict[str, SetUp] = {}
         with patience():
             outcome = services.set_up.set_up(
-                tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
+                tuple(cluster.nodes), lambda update: steps.__setitem__(update.node, update)
             )
         _require(outcome, steps)
         yield ReadyCluster(cluster, services)

@@ -180,7 +180,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     leaves_nothing(stocked)
 
 
-def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
+def wait_for_message(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
     """The job as it is once its message says so; "" is nothing to say."""
     seen: list[JobView] = []
 

@@ -183,15 +183,15 @@ def end_processes(namespace: str) -> None:
 
 def mounts_below(folder: Path) -> list[str]:
     """Mount points in a folder on this machine, the innermost first."""
-    told = json.loads(call("findmnt", "--json", "--list", "--output", "TARGET"))
-    points = [entry["target"] for entry in told["filesystems"]]
+    mounts = json.loads(call("findmnt", "--json", "--list", "--output", "TARGET"))
+    points = [entry["target"] for entry in mounts["filesystems"]]
     return sorted((p for p in points if Path(p).is_relative_to(folder)), key=len, reverse=True)
 
 
 def loops_below(folder: Path) -> list[str]:
     """Loop devices whose disk lies in a folder."""
-    told = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
-    devices = json.loads(told)["loopdevices"] if told.strip() else []
+    listed = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
+    devices = json.loads(listed)["loopdevices"] if listed.strip() else []
     return [d["name"] for d in devices if Path(d["back-file"] or "").is_relative_to(folder)]
 
 

@@ -34,7 +34,7 @@ class Row(NamedTuple):
     ``limit_s`` is how long the node may be silent; where it is for ever, that is short.
     """
 
-    told: str
+    sentence: str
     kind: type[BackendError] = Unreachable
     made: Made = lambda _ready: nullcontext()
     typed: Mapping[str, Any] = MappingProxyType({})
@@ -151,9 +151,9 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
     before = services.cluster.list()
-    with row.made(ready_cluster), pytest.raises(row.kind, match=row.told) as told:
+    with row.made(ready_cluster), pytest.raises(row.kind, match=row.sentence) as caught:
         add(**row.typed)
-    assert told.value.remedy
+    assert caught.value.remedy
     assert services.cluster.list() == before
 
 

@@ -43,14 +43,14 @@ def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     return set_ups._dialog
 
 
-def is_ready(news: SetUp) -> bool:
-    return news.is_over and news.failed is None
+def is_ready(update: SetUp) -> bool:
+    return update.is_over and update.failed is None
 
 
 def fingerprint(ready: ReadyCluster) -> str:
     """What whoever runs node2 reads there."""
-    told = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
-    return told.split()[1]
+    shown = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
+    return shown.split()[1]
 
 
 def buttons(dialog: SetUpDialog) -> list[str]:

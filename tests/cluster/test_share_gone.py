@@ -18,7 +18,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, is_one, leaves_nothing, of_runs, tells
+from tests.cluster.runs import (
+    everyone_is_online,
+    grows,
+    is_one,
+    leaves_nothing,
+    of_runs,
+    wait_for_message,
+)
 from tests.cluster.seeding import read_only_over
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING
@@ -32,7 +39,7 @@ NODES = ("node1", "node2")
 PATIENCE_S = 3.0
 OUTAGE_S = 60.0
 LIVE = (*WORKING, JobState.STOPPING)
-NO_NEWS = re.compile(r"no news since \d\d:\d\d")
+STALE = re.compile(r"no news since \d\d:\d\d")
 Taken = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
@@ -107,11 +114,11 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
         jobs.queries.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
         update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
-        assert NO_NEWS.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.doubt)
     view = grows(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
-    tells(stocked, view.id, "")
+    wait_for_message(stocked, view.id, "")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
@@ -170,12 +177,12 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
         while not update.view.doubt:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
-        assert NO_NEWS.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.doubt)
         silent_at = update.view.step
     view = grows(stocked, view.id, silent_at + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
-    tells(stocked, view.id, "")
+    wait_for_message(stocked, view.id, "")
 
     with without(stocked, taken):
         # The wish is heeded when the data root is back, or its checkpoint is written then.

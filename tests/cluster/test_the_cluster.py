@@ -183,14 +183,14 @@ def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as session:
-        asked, told = session.stdin, session.stdout
+        asked, answered = session.stdin, session.stdout
         assert asked is not None
-        assert told is not None
+        assert answered is not None
 
         def offset_s() -> float:
             asked.write(b"\n")
             asked.flush()
-            return float(told.readline()) - time.time()
+            return float(answered.readline()) - time.time()
 
         assert offset_s() == pytest.approx(0, abs=60)
         node.set_clock(-600)
@@ -291,8 +291,8 @@ def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) ->
 def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         node.add_docker_bridge()
-        told = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
-        assert told.split() == ["docker0", "UP", "172.17.0.1/16"]
+        shown = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
+        assert shown.split() == ["docker0", "UP", "172.17.0.1/16"]
     cluster.heal()
     assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
 

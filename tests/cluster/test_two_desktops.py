@@ -34,8 +34,8 @@ def desktops(
 
     # Counting samples takes a process with torch, and writes nothing.
     monkeypatch.setattr(tool_process, "measure", measure)
-    with remote_desktop(stocked.cluster, tmp_path / "far") as far:
-        yield stocked.services, far
+    with remote_desktop(stocked.cluster, tmp_path / "far") as remote:
+        yield stocked.services, remote
 
 
 def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(

@@ -54,8 +54,8 @@ class Desk:
         server = ["Xvfb", "-displayfd", str(write), "-screen", "0", size, "-nolisten", "tcp"]
         self._start([*server, "-noreset", "-dpi", "96"], dict(os.environ), pass_fds=(write,))
         os.close(write)
-        with os.fdopen(read) as told:
-            self.display = f":{told.readline().strip()}"
+        with os.fdopen(read) as pipe:
+            self.display = f":{pipe.readline().strip()}"
         assert self.display != ":", "the X server did not start"
         ready = folder / "ready"
         self._start(["openbox", "--sm-disable", "--startup", f"touch {ready}"], self.environment)
@@ -271,7 +271,7 @@ class Neighbour:
         """The value of the next such event; others before it are let pass."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if told["what"] == what:
-                return told["value"]
+            event = json.loads(line)
+            if event["what"] == what:
+                return event["value"]
         raise AssertionError(f"it ended without “{what}”")

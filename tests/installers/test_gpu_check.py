@@ -103,10 +103,10 @@ WRONG = {
 @pytest.mark.parametrize("field", QUERY)
 def test_each_field_is_compared(field: str) -> None:
     assert dict(gpu_check.differences(SMI, {}, (GPU, GPU))) == {}
-    told = {**SMI, field: WRONG.get(field, "77")}
-    assert field in dict(gpu_check.differences(told, {}, (GPU, GPU)))
-    untold = replace(GPU, **{QUERY[field][0]: None})
-    assert field in dict(gpu_check.differences(SMI, {}, (untold, untold)))
+    changed = {**SMI, field: WRONG.get(field, "77")}
+    assert field in dict(gpu_check.differences(changed, {}, (GPU, GPU)))
+    unknown = replace(GPU, **{QUERY[field][0]: None})
+    assert field in dict(gpu_check.differences(SMI, {}, (unknown, unknown)))
 
 
 def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None:

@@ -56,13 +56,13 @@ def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subproces
     arguments = [project, cache, tmp_path / "builds", tmp_path / "go"]
 
     def start() -> subprocess.Popen[str]:
-        with (tmp_path / "told").open("a") as told:
+        with (tmp_path / "told").open("a") as messages:
             return subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *arguments],
                 cwd=REPOSITORY,
                 text=True,
                 stdout=subprocess.PIPE,
-                stderr=told,
+                stderr=messages,
             )
 
     return start
@@ -154,18 +154,20 @@ def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
 def test_of_two_first_starts_one_works_and_the_other_waits(
     driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
+    messages = tmp_path / "told"
     with driver() as one, driver() as other:
         # One that comes when the build has ended would not have to wait.
         wait_for(
-            lambda: "this one waits for it" in told.read_text(), "the other", hint=told.read_text
+            lambda: "this one waits for it" in messages.read_text(),
+            "the other",
+            hint=messages.read_text,
         )
         (tmp_path / "go").touch()
         pythons = [process.communicate(timeout=LIMIT_S)[0] for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], told.read_text()
+    assert [one.returncode, other.returncode] == [0, 0], messages.read_text()
     assert pythons[0] == pythons[1]
     assert (tmp_path / "builds").read_text() == "built\n"
-    assert told.read_text().count("this one waits for it") == 1
+    assert messages.read_text().count("this one waits for it") == 1
 
 
 def test_a_horovod_that_does_not_load_is_built_once_more(

@@ -46,9 +46,9 @@ def say(
         if typed is not None:
             monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         code = run(["notice", *words, *place, *(["--json"] if as_json else [])], lambda *_: 0)
-        told = capsys.readouterr()
-        assert SECRET not in told.out + told.err
-        return code, json.loads(told.out) if as_json else told.out
+        printed = capsys.readouterr()
+        assert SECRET not in printed.out + printed.err
+        return code, json.loads(printed.out) if as_json else printed.out
 
     return speak
 

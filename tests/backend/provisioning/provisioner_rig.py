@@ -111,7 +111,7 @@ class Node:
     house: Wheelhouse
     facts: NodeFacts
     entry: NodeEntry
-    told: list[SetUp] = field(default_factory=list)
+    updates: list[SetUp] = field(default_factory=list)
     start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
@@ -180,7 +180,7 @@ class Node:
 
     @property
     def last(self) -> SetUp:
-        return self.told[-1]
+        return self.updates[-1]
 
     @property
     def states(self) -> list[StepState]:

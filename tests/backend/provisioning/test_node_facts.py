@@ -86,9 +86,9 @@ def test_f52_a_node_without_python_is_named(
     sshd.stop()
     sshd.environment.append("PATH=/no/programs")
     sshd.start()
-    with pytest.raises(BackendError, match="gpu1 has no python3") as told:
+    with pytest.raises(BackendError, match="gpu1 has no python3") as caught:
         inspect(enter(sshd), "gpu1", tmp_path)
-    assert "apt-get install python3" in told.value.remedy
+    assert "apt-get install python3" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def node(tmp_path: Path, house: Wheelhouse) -> Iterator[Node]:
 
 
 def go(node: Node, cancelled: Callable[[], bool] = lambda: False, **plan: object) -> NodeEntry:
-    node.told.clear()
-    return set_up(node.entry, node.open, node.plan(**plan), node.told.append, cancelled)
+    node.updates.clear()
+    return set_up(node.entry, node.open, node.plan(**plan), node.updates.append, cancelled)
 
 
 def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
@@ -80,7 +80,7 @@ def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node)
     assert node.sentences[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
     assert not any((node.home / "environments").glob("*/lib/python*/site-packages/horovod"))
     node.horovod = True
-    assert not node.told[-1].failed
+    assert not node.updates[-1].failed
     assert go(node).installation != there
 
 
@@ -143,9 +143,9 @@ def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node)
 
 def test_every_state_that_is_told_goes_forward(node: Node) -> None:
     go(node)
-    assert [step.title for step in node.told[0].steps] == list(TITLES)
+    assert [step.title for step in node.updates[0].steps] == list(TITLES)
     order = list(StepState)
-    for before, after in zip(node.told, node.told[1:], strict=False):
+    for before, after in zip(node.updates, node.updates[1:], strict=False):
         for old, new in zip(before.steps, after.steps, strict=True):
             assert order.index(old.state) <= order.index(new.state)
 
@@ -164,7 +164,7 @@ def test_cancelled_before_each_step_it_goes_on_from_there(node: Node) -> None:
 
 
 def _runs(node: Node, title: str) -> bool:
-    steps = node.told[-1].steps
+    steps = node.updates[-1].steps
     return any(step.title == title and step.state is StepState.RUNNING for step in steps)
 
 
@@ -316,7 +316,7 @@ def test_a_python_that_was_replaced_below_the_environment_makes_another(node: No
 def test_of_two_desktops_at_once_both_end_well_with_one_environment(
     node: Node, tmp_path: Path
 ) -> None:
-    other = replace(node, shell=type(node.shell)(node.shell.home), told=[])
+    other = replace(node, shell=type(node.shell)(node.shell.home), updates=[])
     meeting = threading.Barrier(2, timeout=60)
 
     def meet(argv: tuple[str, ...]) -> None:
@@ -391,7 +391,7 @@ def test_no_secret_stands_in_what_is_told_or_run(node: Node) -> None:
     go(node)
     secret = KEY.private.splitlines()[2].decode()
     assert secret in (node.home / "ssh/id_cluster").read_text()
-    assert secret not in repr(node.told)
+    assert secret not in repr(node.updates)
     assert secret not in repr(node.shell.commands)
 
 

@@ -147,9 +147,9 @@ def test_f52_a_bashrc_that_ends_the_shell_is_named(
     (sshd.home / ".bashrc").write_text("echo 'module: no such module' >&2; exit 5\n")
     with pytest.raises(
         LoginRefused, match=r"code 5 before any command.*module: no such module"
-    ) as told:
+    ) as caught:
         enter(sshd).run(["echo", "out"])
-    assert "~/.bashrc" in told.value.remedy
+    assert "~/.bashrc" in caught.value.remedy
 
 
 def test_a_file_is_replaced_whole_and_has_its_mode(shell: Shell, sshd: Sshd) -> None:
@@ -289,9 +289,9 @@ def test_f52_no_permission_is_named(
 ) -> None:
     # Root may do anything, so the server itself forbids it.
     sshd = make_sshd("Subsystem sftp internal-sftp -R")
-    with pytest.raises(BackendError, match=r"may not write .*permission denied") as told:
+    with pytest.raises(BackendError, match=r"may not write .*permission denied") as caught:
         enter(sshd).write(str(sshd.home / "file"), b"content")
-    assert str(sshd.home) in told.value.remedy
+    assert str(sshd.home) in caught.value.remedy
 
 
 def test_f52_a_missing_folder_and_a_server_without_sftp_are_named(
@@ -330,9 +330,9 @@ def test_a_server_that_allows_no_session_is_named(
     monkeypatch.setattr(ssh_client, "_NEXT_SESSION_S", 0.1)
     shell = enter(make_sshd("MaxSessions 0"))
     for ask in (lambda: shell.run(["true"]), lambda: shell.listing("/")):
-        with pytest.raises(LoginRefused, match="allows no session") as told:
+        with pytest.raises(LoginRefused, match="allows no session") as caught:
             ask()
-        assert "MaxSessions 10" in told.value.remedy
+        assert "MaxSessions 10" in caught.value.remedy
 
 
 def test_a_connection_that_breaks_is_a_sentence(shell: Shell, sshd: Sshd) -> None:

@@ -148,19 +148,19 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
     reporter.state(state)
 
-    def told() -> RunStatus:
+    def status() -> RunStatus:
         from backend.records.base.atomic_files import read_json
 
         return RunStatus.from_dict(read_json(folder.status))
 
     reporter.step(step(1))
-    reporter.wait_for(lambda: folder.status.exists() and told().step == 1)
+    reporter.wait_for(lambda: folder.status.exists() and status().step == 1)
     now = 50.0
-    beat = told().heartbeat
-    reporter.wait_for(lambda: told().heartbeat > beat + 1)
-    kinds = [alarm.kind for alarm in told().alarms]
+    beat = status().heartbeat
+    reporter.wait_for(lambda: status().heartbeat > beat + 1)
+    kinds = [alarm.kind for alarm in status().alarms]
     assert kinds == ([STANDSTILL] if state is JobState.TRAINING else [])
     reporter.step(step(2))
-    reporter.wait_for(lambda: told().step == 2)
-    assert told().alarms == ()
+    reporter.wait_for(lambda: status().step == 2)
+    assert status().alarms == ()
     reporter.close()

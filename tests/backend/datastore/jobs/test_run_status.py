@@ -123,12 +123,12 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
     if history is not None:
         folder.history.write_bytes(history)
     epoch, step = status
-    told = with_progress(
+    shown = with_progress(
         RunStatus(JobState.ERROR, run=2 if found == (5, 50) else 1, epoch=epoch, step=step),
         folder,
         checkpoints,
     )
-    assert (told.epoch, told.step) == found
+    assert (shown.epoch, shown.step) == found
 
 
 def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
@@ -332,6 +332,6 @@ def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: OpenJob) -> 
         folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
     starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
-    told = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
-    assert [one.after for one in told] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
-    assert [one.first_step for one in told] == [20, 40, 60, 80]
+    shown = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
+    assert [one.after for one in shown] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.first_step for one in shown] == [20, 40, 60, 80]

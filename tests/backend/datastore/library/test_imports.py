@@ -346,14 +346,14 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
 
 
 def test_progress_tells_bytes_of_bytes(root: Path, source: Path) -> None:
-    told: list[tuple[float, float, str]] = []
+    reports: list[tuple[float, float, str]] = []
 
     class Notes(Progress):
         def report(self, done: float, total: float, what: str) -> None:
-            told.append((done, total, what))
+            reports.append((done, total, what))
 
     item, _ = import_version(mounted(root), Kind.DATASET, source, "digits", Notes())
-    copying = [done for done, total, what in told if what == "Copying files"]
+    copying = [done for done, total, what in reports if what == "Copying files"]
     assert copying == sorted(copying)
     assert copying[-1] == item.bytes
 

@@ -252,11 +252,11 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
     clock.now += 6
     assert watch.read("gpu1").presence is Presence.ONLINE
     clock.now += 0.1
-    news = watch.read("gpu1")
-    assert news.presence is Presence.OFFLINE
-    assert news.message.startswith("no news since ")
-    assert news.reading is not None
-    assert round(news.silent_s, 3) == 6.1
+    state = watch.read("gpu1")
+    assert state.presence is Presence.OFFLINE
+    assert state.message.startswith("no news since ")
+    assert state.reading is not None
+    assert round(state.silent_s, 3) == 6.1
     beat(root, 3)
     assert watch.read("gpu1").presence is Presence.ONLINE
 
@@ -267,8 +267,8 @@ def test_a_status_that_is_a_year_old_is_never_called_online(
     beat(root, 900)
     assert watch.read("gpu1").presence is None
     clock.now += 7
-    news = watch.read("gpu1")
-    assert (news.presence, news.message) == (Presence.OFFLINE, "no news")
+    state = watch.read("gpu1")
+    assert (state.presence, state.message) == (Presence.OFFLINE, "no news")
 
 
 @pytest.mark.parametrize("off_s", [600, -600, 10**9])
@@ -324,9 +324,9 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told
         watch.read("gpu1")
     root.node("gpu1").status.write_text('{"heartbeat": NaN}')
     clock.now += 1
-    news = watch.read("gpu1")
-    assert news.problem is not None
-    assert (news.reading, news.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
+    state = watch.read("gpu1")
+    assert state.problem is not None
+    assert (state.reading, state.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
     clock.now += 6
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
@@ -338,5 +338,5 @@ def test_a_node_that_is_set_up_anew_begins_anew(
         beat(root, number)
         watch.read("gpu1")
     watch.remove("gpu1")
-    news = watch.read("gpu1")
-    assert (news.presence, news.silent_s) == (None, 0.0)
+    state = watch.read("gpu1")
+    assert (state.presence, state.silent_s) == (None, 0.0)

@@ -189,9 +189,9 @@ def test_this_computer_cannot_train_on_what_it_does_not_mount(remote_place: Plac
 
 def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: Place, tmp_path: Path) -> None:
     catalogue = tmp_path / "c" / "catalogue.sqlite"
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         open_services(remote_place.address, catalogue)
-    assert told.value.key.fingerprint == remote_place.sshd.fingerprint
+    assert caught.value.key.fingerprint == remote_place.sshd.fingerprint
     assert not catalogue.exists()
 
 

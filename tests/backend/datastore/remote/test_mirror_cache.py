@@ -169,8 +169,8 @@ def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     after = services.data_root.files.room()
     assert after is not None
     assert after.fetched_bytes == 0
-    told = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    assert "mirror clear" not in told.sentence
+    finding = next(one for one in services.nodes.doctor() if one.check == "mirror")
+    assert "mirror clear" not in finding.sentence
 
 
 def test_a_mounted_data_root_has_no_mirror(

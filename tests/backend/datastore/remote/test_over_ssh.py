@@ -152,9 +152,9 @@ def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Pat
 
 
 def test_f59_what_a_node_tells_of_its_processes_is_a_strangers() -> None:
-    told = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
-    (found,) = _orphans("gpu1", {"orphans": [told]})
+    record = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
+    (found,) = _orphans("gpu1", {"orphans": [record]})
     assert (found.process.pid, "\x1b" in found.command) == (7, False)
-    for said in ([], {}, {"orphans": 1}, {"orphans": [{**told, "age_s": "old"}]}):
+    for said in ([], {}, {"orphans": 1}, {"orphans": [{**record, "age_s": "old"}]}):
         with pytest.raises(BackendError, match="The answer of gpu1 about its processes"):
             _orphans("gpu1", said)

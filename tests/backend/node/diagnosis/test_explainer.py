@@ -74,7 +74,7 @@ def case(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def told(raw: dict[str, Any]) -> Explanation:
+def explained(raw: dict[str, Any]) -> Explanation:
     logs = {name: (LogPart.of(name, text),) for name, text in raw["logs"].items()}
     mpirun = logs.pop("mpirun.log", ())
     ranks = {int(name[len("rank-") : -len(".log")]): parts for name, parts in logs.items()}
@@ -100,7 +100,7 @@ def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() 
 @pytest.mark.parametrize("path", [*WRITING, *LATER], ids=lambda path: path.stem)
 def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     raw = case(path)
-    found = told(raw)
+    found = explained(raw)
     # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
     assert found.cause == raw.get("told", raw["cause"])
     if found.cause == UNKNOWN:
@@ -116,7 +116,7 @@ def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
 
 
 def test_at_least_85_in_100_of_the_logs_that_only_score_are_explained_rightly() -> None:
-    right = [path.stem for path in SCORING if told(case(path)).cause == case(path)["cause"]]
+    right = [path.stem for path in SCORING if explained(case(path)).cause == case(path)["cause"]]
     assert len(right) / len(SCORING) >= 0.85, sorted({p.stem for p in SCORING} - set(right))
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     path: Path,
 ) -> None:
     raw = case(path)
-    found = told(raw)
+    found = explained(raw)
     assert found.cause == raw["cause"]
     assert raw["where"] in found.sentence
     assert found.evidence, "what was looked at is shown all the same"

@@ -189,9 +189,9 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
         post_webhook(hook.url, message)
 
     def work() -> None:
-        telling = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
+        delivery = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
         start.wait()
-        telling.poll()
+        delivery.poll()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -242,14 +242,16 @@ def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: Attemp
         if answers:
             raise answers.pop()
 
-    telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock)
+    delivery = NotificationDelivery(
+        attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock
+    )
     waits = []
-    while (wait := telling.poll()) is not None:
+    while (wait := delivery.poll()) is not None:
         waits.append(wait)
-        assert telling.failure == "It is away."
-        assert telling.poll() == wait, "nothing is sent before its time"
+        assert delivery.failure == "It is away."
+        assert delivery.poll() == wait, "nothing is sent before its time"
         clock.now += wait
-    assert (waits, len(sent), telling.failure) == ([5.0, 15.0, 60.0], 4, "")
+    assert (waits, len(sent), delivery.failure) == ([5.0, 15.0, 60.0], 4, "")
     assert read_json(attempt.delivery_file("aa11", 1))["state"] == SENT
 
 
@@ -269,7 +271,7 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             count += 1
             raise error
 
-        telling = NotificationDelivery(
+        delivery = NotificationDelivery(
             attempt,
             MESSAGE,
             (NotificationTarget("webhook", key),),
@@ -277,7 +279,7 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             LocalFiles(),
             monotonic=clock,
         )
-        while (wait := telling.poll()) is not None:
+        while (wait := delivery.poll()) is not None:
             clock.now += wait
         assert count == tries
         record = read_json(attempt.delivery_file(key, 1))
@@ -294,21 +296,21 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
     sent: list[NotificationTarget] = []
     alive = process_identity.own().to_dict()
     held_by(attempt, alive)
-    telling = NotificationDelivery(
+    delivery = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
     )
-    assert telling.poll() is not None
+    assert delivery.poll() is not None
     assert sent == []
     held_by(attempt, {**alive, "start_ticks": 1})
-    assert telling.poll() is None
+    assert delivery.poll() is None
     assert len(sent) == 1
     assert read_json(attempt.delivery_file("aa11", 2))["state"] == SENT
 
 
 def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: AttemptFolder) -> None:
-    far = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
+    remote = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
     clock, sent = Clock(), []
-    telling = NotificationDelivery(
+    delivery = NotificationDelivery(
         attempt,
         MESSAGE,
         (TARGET,),
@@ -317,14 +319,14 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
         monotonic=clock,
     )
     for tries in range(3):
-        record = {"by": far, "state": "trying", "tries": tries, "why": ""}
+        record = {"by": remote, "state": "trying", "tries": tries, "why": ""}
         replace_json(attempt.delivery_file("aa11", 1), record)
-        telling.poll()
+        delivery.poll()
         clock.now += ABANDONED_S - 1
-        telling.poll()
+        delivery.poll()
     assert sent == []
     clock.now += 2
-    telling.poll()
+    delivery.poll()
     assert len(sent) == 1
 
 

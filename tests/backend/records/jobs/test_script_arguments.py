@@ -55,9 +55,9 @@ def test_what_is_written_is_read_and_the_other_arguments_stay(words, name, value
 @given(words=WORDS)
 def test_every_word_is_told_once(words) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
-    told = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
+    listed = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
     for word in words:
-        assert any(word.endswith(one) for one in told)
+        assert any(word.endswith(one) for one in listed)
 
 
 @pytest.mark.parametrize(

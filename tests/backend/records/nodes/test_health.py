@@ -172,7 +172,7 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
 
 
 @pytest.mark.parametrize(
-    ("told", "severity"),
+    ("values", "severity"),
     [
         ({"repair_pending": True, "repair_failed": None}, WARN),
         ({"repair_pending": True, "repair_failed": True}, BAD),
@@ -181,9 +181,9 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
     ],
 )
 def test_memory_that_waits_for_a_repair_is_told(
-    look: Look, told: dict[str, Any], severity: str
+    look: Look, values: dict[str, Any], severity: str
 ) -> None:
-    look.gpu(**told)
+    look.gpu(**values)
     assert [finding.severity for finding in look.health.findings] == [severity] * bool(severity)
 
 

@@ -40,7 +40,7 @@ def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_feed, "_RECENT_S", -3600)
 
 
-def told(listing: JobListing) -> set[str]:
+def ids_of(listing: JobListing) -> set[str]:
     return {one.id for one in (*listing.views, *listing.lines)}
 
 
@@ -83,8 +83,8 @@ def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
     jobs = JobFeed(desktops[0].jobs.queries)
     first = jobs.poll()
-    assert (told(first), first.total, first.gone) == (ids, 3, ())
-    assert told(jobs.poll()) == set()
+    assert (ids_of(first), first.total, first.gone) == (ids, 3, ())
+    assert ids_of(jobs.poll()) == set()
 
 
 def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
@@ -95,10 +95,10 @@ def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     new = create(there)
     there.jobs.annotate(old, name="another name")
     there.jobs.remove(going)
-    news = jobs.poll()
-    assert told(news) == {old, new}
-    assert {view.name for view in news.views if view.id == old} == {"another name"}
-    assert (news.gone, news.total) == ((going,), 2)
+    listing = jobs.poll()
+    assert ids_of(listing) == {old, new}
+    assert {view.name for view in listing.views if view.id == old} == {"another name"}
+    assert (listing.gone, listing.total) == ((going,), 2)
 
 
 def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
@@ -119,14 +119,14 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     jobs = JobFeed(here.jobs.queries, scan_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
-    looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})
+    looks = next(n for n in range(1, 20) if ids_of(jobs.poll()) == {ids[-1]})
     assert looks <= 8
 
 
 def test_a_spoiled_folder_hides_no_other_job(desktops):
     good, bad = create(desktops[0]), create(desktops[0])
     desktops[0].data_root.job(bad).config.write_text("name = ")
-    assert told(JobFeed(desktops[0].jobs.queries).poll()) == {good}
+    assert ids_of(JobFeed(desktops[0].jobs.queries).poll()) == {good}
 
 
 # What is said about a job.

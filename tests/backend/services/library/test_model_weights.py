@@ -66,8 +66,8 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
 
     check = other.jobs.check(on_node())
     assert check.faults == ()
-    (told,) = [one.sentence for one in check.findings if one.check == "start_from"]
-    assert told.startswith("It begins with the weights of tiny@1")
+    (sentence,) = [one.sentence for one in check.findings if one.check == "start_from"]
+    assert sentence.startswith("It begins with the weights of tiny@1")
     view = other.jobs.create(on_node(name="fine"))
     assert view.config.start_from == "tiny@1/weights.pt"
     head = FakeHead()

@@ -91,11 +91,11 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
     job = failed_run(place, desks[0], beat)
     start = threading.Barrier(2)
 
-    def tell(desk: Services) -> None:
+    def send(desk: Services) -> None:
         start.wait()
         desk.notices.notify(job, 1)
 
-    threads = [threading.Thread(target=tell, args=(desk,)) for desk in desks]
+    threads = [threading.Thread(target=send, args=(desk,)) for desk in desks]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -120,9 +120,9 @@ def test_s16_a_server_that_is_away_is_told_and_tried_again(
     desk.notices.keep(Channels(hook.url))
     job = failed_run(place, desk, beat)
     hook.answers = [503]
-    told = desk.notices.notify(job, 1)
-    assert told.wait_s is not None
-    assert told.failure == "The webhook at 127.0.0.1 answered 503."
+    delivery = desk.notices.notify(job, 1)
+    assert delivery.wait_s is not None
+    assert delivery.failure == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
     assert desk.notices.notify(job, 2).wait_s is not None, "its end is not written yet"
 

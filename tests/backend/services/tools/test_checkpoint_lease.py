@@ -44,9 +44,9 @@ def test_it_and_its_record_outlive_their_run_s_pruning_and_leave_nothing(
 
 def test_one_that_is_gone_already_is_told_with_what_to_do(checkpoint, target):
     checkpoint.unlink()
-    with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as told:
+    with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as caught:
         held(checkpoint, target).__enter__()
-    assert told.value.remedy == "Try it again."
+    assert caught.value.remedy == "Try it again."
     assert not list(target.iterdir())
 
 

@@ -31,7 +31,7 @@ _LEFT = Qt.MouseButton.LeftButton
 _Widget = TypeVar("_Widget", bound=QWidget)
 
 
-class Person:
+class User:
     """Knows things by what is written on them, and waits until they can be used.
 
     Attributes:
@@ -42,10 +42,10 @@ class Person:
         self._program = program
         self._window = program.window
         self._qtbot = qtbot
-        told = os.environ.get("CLUSTER_PICTURES", "")
-        self._folder = Path(told) if told else folder
+        chosen = os.environ.get("CLUSTER_PICTURES", "")
+        self._folder = Path(chosen) if chosen else folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._also_small = bool(told)
+        self._also_small = bool(chosen)
         self._count = 0
         self.clicks = 0
 
