@@ -52,7 +52,7 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     return found
 
 
-def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
+def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
     log_watch.expect("“Stopped” could not be recorded")

@@ -158,7 +158,7 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
 
 
 @pytest.mark.slow
-def test_f52_a_bashrc_that_prints_keeps_nobody_out(
+def test_f52_a_bashrc_that_prints_prevents_no_login(
     ready_cluster: ReadyCluster, add: Callable[..., None]
 ) -> None:
     noise = "echo noise; echo noise >&2; trap 'echo parting' EXIT; cd /\n"

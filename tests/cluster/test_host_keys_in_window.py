@@ -57,7 +57,7 @@ def buttons(dialog: SetUpDialog) -> list[str]:
     return [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
 
 
-def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotten_by_name(
+def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
 ) -> None:
     plate, cluster = dialog._plate, services(program).cluster

@@ -51,7 +51,7 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
 
 
 @pytest.mark.slow
-def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
+def test_a_node_that_is_not_set_up_is_read_over_ssh(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
     made = ready_cluster.cluster

@@ -143,7 +143,7 @@ def test_a_start_that_fails_half_way_leaves_nothing(
     assert traces(other.slot, tmp_path / "cluster") == []
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_other_than_root_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="run the tests as root"):
         check_rights()

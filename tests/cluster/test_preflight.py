@@ -135,7 +135,7 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_what_is_odd_and_no_fault_blocks_nobody(ready_cluster: ReadyCluster) -> None:
+def test_what_is_odd_and_no_fault_blocks_no_start(ready_cluster: ReadyCluster) -> None:
     """Docker's bridges of one address on all nodes, a node far away, and one that is busy."""
     for node in ready_cluster.cluster.nodes.values():
         node.add_docker_bridge()
@@ -206,7 +206,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     assert preflight.run(config("node1", "node3")).passed
 
 
-def test_at_least_twenty_of_the_faults_are_mended_by_the_program() -> None:
+def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
     repaired = [name for batch in REPAIRED for names in batch.values() for name in names]
     assert len(repaired) == len(set(repaired))
     by_nodes = len(repaired) + len(("jobs_for_their_owner_alone",))
@@ -217,7 +217,7 @@ def test_at_least_twenty_of_the_faults_are_mended_by_the_program() -> None:
 @pytest.mark.parametrize(
     "batch", REPAIRED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
 )
-def test_what_the_program_can_mend_it_mends(
+def test_the_program_fixes_what_it_can(
     ready_cluster: ReadyCluster, batch: dict[str, tuple[str, ...]]
 ) -> None:
     preflight = ready_cluster.services.preflight
@@ -235,7 +235,7 @@ def test_what_the_program_can_mend_it_mends(
         assert problems_of(after) == set()
 
 
-def test_only_what_was_mended_is_asked_again(ready_cluster: ReadyCluster) -> None:
+def test_only_what_was_fixed_is_checked_again(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with (
         FAULTS["agent_stopped"].made(ready_cluster, "node2"),
@@ -262,7 +262,7 @@ def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: Ready
 
 
 @slow
-def test_a_connection_that_breaks_while_settings_are_read_is_told(
+def test_a_connection_that_breaks_while_settings_are_read_is_reported(
     ready_cluster: ReadyCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
@@ -317,7 +317,7 @@ def test_another_gpu_is_taken_where_one_is_free(
 
 
 @slow
-def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyCluster) -> None:
+def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     found = preflight.run(config("node1", "gpu99", processes=100))
     assert problems_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
@@ -334,7 +334,7 @@ def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_a_job_on_this_computer_alone_waits_for_nobody(ready_cluster: ReadyCluster) -> None:
+def test_a_job_on_this_computer_alone_waits_for_no_node(ready_cluster: ReadyCluster) -> None:
     found = ready_cluster.services.preflight.run(config("this-computer"))
     assert_well(ready_cluster, found)
     assert names.SSH not in {finding.check for finding in found.findings}

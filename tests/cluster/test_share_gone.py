@@ -161,7 +161,7 @@ def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
 
 
 @pytest.mark.parametrize("taken", [unmounted, read_only])
-def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for_failed(
+def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_failed(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
     taken: Taken,

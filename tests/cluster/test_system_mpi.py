@@ -151,7 +151,7 @@ def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) 
 
 
 @pytest.mark.parametrize("odd", [("node3",), ("node1",)])
-def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
+def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""

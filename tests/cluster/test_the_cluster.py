@@ -77,7 +77,7 @@ def test_each_node_is_a_machine_of_its_own(cluster: Cluster) -> None:
         assert float(there_s.split()[0]) < float(here_s.split()[0])
 
 
-def test_nodes_reach_each_other_and_nobody_else(cluster: Cluster) -> None:
+def test_nodes_reach_only_each_other(cluster: Cluster) -> None:
     greet = (
         "import socket, sys; print(socket.create_connection((sys.argv[1], 22)).recv(8).decode())"
     )
@@ -141,7 +141,7 @@ def is_near_again(node: Node) -> None:
     wait_for(lambda: time_to_connect_s(node) < DELAY_S, "a connection without the delay")
 
 
-def test_a_node_far_away_answers_later_and_loses_nothing(cluster: Cluster) -> None:
+def test_a_distant_node_answers_later_and_loses_nothing(cluster: Cluster) -> None:
     node = cluster["node2"]
     with connection_to(node) as connection:
         node.delay(40)
@@ -297,7 +297,7 @@ def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None
     assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
 
 
-def test_healing_ends_what_a_test_left_and_mends_what_it_broke(cluster: Cluster) -> None:
+def test_healing_ends_what_a_test_left_and_fixes_what_it_broke(cluster: Cluster) -> None:
     node, other = cluster["node1"], cluster["node2"]
     before = set(node.processes())
     node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])

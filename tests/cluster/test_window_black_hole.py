@@ -22,7 +22,7 @@ UPDATES = 3
 
 
 @pytest.mark.usefixtures("soon_missed")
-def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
+def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     program: Program,
     ready_cluster: ReadyCluster,
     qtbot: QtBot,

@@ -109,7 +109,7 @@ def test_each_field_is_compared(field: str) -> None:
     assert field in dict(gpu_check.differences(SMI, {}, (unknown, unknown)))
 
 
-def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None:
+def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "graphics 1 4194000 40")
     gpu = fake.context.gpus(2)[1]
     line = gpu_check.ask_smi(fake.context, "gpu", ("uuid", *QUERY))[1]

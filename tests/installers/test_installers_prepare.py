@@ -179,7 +179,7 @@ def test_a_horovod_that_does_not_load_is_built_once_more(
     assert "built again, because it does not load: ImportError: libmpi.so.40" in said.getvalue()
 
 
-def test_a_horovod_that_never_loads_is_told_with_its_reason(
+def test_a_horovod_that_never_loads_is_reported_with_its_reason(
     set_up: SetUp, without_horovod: Path, cache: Path
 ) -> None:
     with pytest.raises(PreparationError, match="does not load: ImportError: libmpi"):
@@ -192,7 +192,7 @@ def _refuse(workshop: Workshop) -> Path:
     raise PreparationError("Building Horovod stopped: error: no <mpi.h> (its output is in log).")
 
 
-def test_a_horovod_that_cannot_be_built_is_told_with_the_way_without_it(
+def test_a_horovod_that_cannot_be_built_is_reported_with_the_way_without_it(
     set_up: SetUp, without_horovod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(PreparationError, match=r"no <mpi\.h> .*start with --without-horovod"):
@@ -218,7 +218,7 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
     assert set_up(build=_refuse) == ready
 
 
-def test_too_little_space_is_told_before_anything_is_written(
+def test_too_little_space_is_reported_before_anything_is_written(
     set_up: SetUp, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare, "_NEEDED_BYTES", 10**18)
@@ -240,7 +240,7 @@ def test_another_versions_half_environment_is_cleared_unless_a_start_works_on_it
     assert (cache / "environments/in-the-making").exists()
 
 
-def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
+def test_a_path_that_horovods_build_cannot_take_is_refused_at_once(
     project: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "my cache"

@@ -164,7 +164,7 @@ def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked
     return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
 
 
-def test_it_is_one_folder_that_tells_nothing_of_who_made_it(packed: Path) -> None:
+def test_it_is_one_folder_that_reveals_nothing_of_who_made_it(packed: Path) -> None:
     mine = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
     with tarfile.open(packed) as archive:
         members = archive.getmembers()
@@ -223,7 +223,7 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
     assert len(colours) > 50, "text and icons are drawn, not only areas"
 
 
-def test_the_window_that_somebody_starts_ends_when_it_is_told_to(unpacked: Unpacked) -> None:
+def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> None:
     catalogues = unpacked.home / ".local/share/ringmaster/catalogues"
     shutil.rmtree(catalogues, ignore_errors=True)
     window = subprocess.Popen(

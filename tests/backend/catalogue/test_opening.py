@@ -53,7 +53,7 @@ def test_f61_only_its_owner_can_read_a_catalogue(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_f61_an_open_file_mode_is_mended(tmp_path: Path) -> None:
+def test_f61_an_open_file_mode_is_fixed(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     open_catalogue(path).close()
     path.chmod(0o644)
@@ -165,7 +165,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -
     assert "is a folder" in refusal(tmp_path).sentence
 
 
-def test_f42_a_catalogue_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+def test_f42_a_deleted_catalogue_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     first = open_catalogue(path)
     assert first.is_new

@@ -210,7 +210,7 @@ def test_a_node_gets_the_key_and_lets_it_in_once(shell: LocalShell, home: NodeHo
     assert not cluster_key.install_key(shell, home, KEY, SUBNET)
 
 
-def test_a_list_that_others_may_write_to_is_mended(shell: LocalShell, home: NodeHome) -> None:
+def test_a_key_list_that_others_may_write_to_is_fixed(shell: LocalShell, home: NodeHome) -> None:
     listed = shell.home / ".ssh/authorized_keys"
     listed.parent.mkdir()
     listed.write_text(f"ssh-ed25519 AAAA me\n{LINE}\n")

@@ -75,7 +75,7 @@ def test_another_place_of_the_data_root_and_another_folder_there(
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
-def test_f44_a_clock_that_is_wrong_is_only_told(tmp_path: Path, ahead_s: float) -> None:
+def test_f44_a_wrong_clock_is_only_reported(tmp_path: Path, ahead_s: float) -> None:
     offset_s = look_through(Answers(ahead_s), tmp_path).facts.clock_offset_s
     assert offset_s == pytest.approx(ahead_s, abs=0.5)
 

@@ -69,7 +69,7 @@ def test_f56_a_host_never_seen_is_refused_with_its_fingerprint(sshd: Sshd) -> No
     assert "Authentication" not in sshd.log
 
 
-def test_f56_what_a_person_accepts_is_accepted_from_then_on(sshd: Sshd) -> None:
+def test_f56_a_key_that_the_user_accepts_stays_accepted(sshd: Sshd) -> None:
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
     with pytest.raises(HostKeyUnknown) as caught:
         enter(sshd)
@@ -365,7 +365,7 @@ def test_the_cluster_s_key_runs_what_it_is_asked_for(sshd: Sshd) -> None:
     assert gets_in(enter(sshd))
 
 
-def test_a_locked_key_that_is_not_needed_asks_nobody(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_locked_key_that_is_not_needed_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", PASSPHRASE)
     sshd.ssh_config.write_text(f"IdentityFile {locked}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))

@@ -98,7 +98,7 @@ def test_what_a_match_asks_a_program_is_asked_by_ssh(settings: Path) -> None:
     assert hops_of(NodeAddress("gpu1"))[0].user == "lab"
 
 
-def test_a_fault_is_told_in_the_words_of_ssh_with_file_and_line(settings: Path) -> None:
+def test_a_fault_is_shown_in_the_words_of_ssh_with_file_and_line(settings: Path) -> None:
     settings.write_text("Host gpu1\n ForwardEverything yes\n")
     with pytest.raises(BackendError) as caught:
         hops_of(NodeAddress("gpu7"))

@@ -72,7 +72,7 @@ def test_input_arrives_whole(shell: Shell, size: int) -> None:
     assert (answer.out.strip(), answer.err) == (str(len(content)), "done\n")
 
 
-def test_input_that_nobody_reads_does_not_hang(shell: Shell) -> None:
+def test_input_that_is_not_read_does_not_hang(shell: Shell) -> None:
     assert shell.run(["true"], input=bytes(9_000_000), limit_s=LIMIT_S).ok
 
 
@@ -102,7 +102,7 @@ def test_lines_come_while_the_command_runs(shell: Shell, sshd: Sshd) -> None:
     assert sorted(seen) == ["first", "second", "third"]
 
 
-def test_a_background_process_with_the_output_open_holds_nobody_up(
+def test_a_background_process_with_the_output_open_delays_no_command(
     shell: Shell, sshd: Sshd
 ) -> None:
     fifo = sshd.home / "fifo"
@@ -205,7 +205,9 @@ def test_a_folder_is_listed(shell: Shell, sshd: Sshd) -> None:
         shell.listing(str(sshd.home / "c"))
 
 
-def test_files_travel_both_ways_and_tell_how_far(shell: Shell, sshd: Sshd, tmp_path: Path) -> None:
+def test_files_travel_both_ways_and_report_their_progress(
+    shell: Shell, sshd: Sshd, tmp_path: Path
+) -> None:
     content = bytes(range(256)) * 20_000
     source = tmp_path / "wheel"
     source.write_bytes(content)
@@ -351,7 +353,7 @@ def test_a_connection_that_breaks_under_a_command_is_a_sentence(shell: Shell, ss
         shell.run(["sh", "-c", "echo begun; sleep 30"], on_line=lambda _: sshd.stop())
 
 
-def test_a_node_that_stands_still_holds_nobody_up(
+def test_a_node_that_stands_still_delays_no_command(
     shell: Shell, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_client, "_GRACE_S", 0.5)

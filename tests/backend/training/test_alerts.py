@@ -34,7 +34,7 @@ def spoiled(when: str, how: str) -> str:
     )
 
 
-def test_s12_nan_at_step_500_is_told_at_that_step_and_the_checkpoint_is_from_before(
+def test_s12_nan_at_step_500_is_an_alarm_at_that_step_and_the_checkpoint_is_older(
     tmp_path: Path,
 ) -> None:
     bad = spoiled("self.steps == 500", "nan")
@@ -102,7 +102,7 @@ def test_s12_noise_outliers_and_losses_below_zero_are_no_divergence() -> None:
     assert alarm_at([math.nan] * 200) == []
 
 
-def test_s12_a_rise_is_told_once_and_again_after_it_has_come_back() -> None:
+def test_s12_a_rise_raises_one_alarm_and_another_after_it_has_come_back() -> None:
     well, ill = [1.0] * 100, [5.0] * 100
     first, second = alarm_at(well + ill + well + ill)
     assert 100 < first <= 100 + WINDOW

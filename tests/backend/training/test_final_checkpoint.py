@@ -95,7 +95,7 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
     ],
 )
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
+def test_the_first_failure_says_why_a_checkpoint_is_not_saved(
     checkpointer: Checkpointer,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
@@ -172,7 +172,7 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
     )
 
 
-def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_told() -> None:
+def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_named() -> None:
     records = [
         record_of(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
         for rank in (0, 1)

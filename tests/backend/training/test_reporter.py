@@ -107,7 +107,7 @@ def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
     reporter.close()
 
 
-def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_path: Path) -> None:
+def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
     figures = {"run": 1, "step": 60, "total_steps": 100, "epoch": 2, "metrics": {"loss": 0.5}}
@@ -127,7 +127,7 @@ def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_pat
     assert (status.step, run_files.has_begun(status)) == (50, True)
 
 
-def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:
+def test_after_a_stop_request_no_other_state_is_shown(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
     reporter.stopping()

@@ -81,7 +81,7 @@ def test_other_users_of_a_node_can_read_what_was_imported(root: Path, source: Pa
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
 
-def test_a_person_can_verify_a_version_with_sha256sum(root: Path, source: Path) -> None:
+def test_a_version_can_be_verified_with_sha256sum(root: Path, source: Path) -> None:
     (source / "with \\ and \" and 'ü 🦔'").write_text("odd")
     item = import_now(root, source)
     version = root / "datasets/digits/v1"
@@ -345,7 +345,7 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
 # Interrupted.
 
 
-def test_progress_tells_bytes_of_bytes(root: Path, source: Path) -> None:
+def test_progress_counts_the_copied_bytes(root: Path, source: Path) -> None:
     reports: list[tuple[float, float, str]] = []
 
     class Notes(Progress):

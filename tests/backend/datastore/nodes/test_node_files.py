@@ -295,7 +295,9 @@ def test_f44_the_desktops_own_wall_clock_may_jump(
     assert watch.read("gpu1").presence is Presence.ONLINE
 
 
-def test_an_agent_that_counts_anew_lives(root: OpenRoot, watch: StatusWatch, clock: Clock) -> None:
+def test_an_agent_that_counts_from_one_again_is_online(
+    root: OpenRoot, watch: StatusWatch, clock: Clock
+) -> None:
     beat(root, 500)
     watch.read("gpu1")
     clock.now += 20
@@ -316,7 +318,7 @@ def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told(
+def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_reported(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):
@@ -331,7 +333,7 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_a_node_that_is_set_up_anew_begins_anew(
+def test_a_node_that_is_set_up_again_starts_over(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):

@@ -121,7 +121,7 @@ def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace
         comes_online(other)
 
 
-def test_a_silent_node_is_missed_and_delays_nobody(
+def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No look can wait as long as the line does.
@@ -204,7 +204,7 @@ def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: Carrie
     assert Path(record.path).read_bytes() == PAYLOAD
 
 
-def test_a_wish_to_stop_goes_there_first(blind: CarriedPlace) -> None:
+def test_a_stop_request_goes_to_the_node_first(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
@@ -447,7 +447,7 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> No
         services.queue.enqueue(view.id)
 
 
-def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
+def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> None:
     sees = PreflightTarget(
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )

@@ -103,7 +103,7 @@ def end(agent: subprocess.Popen[str]) -> str:
     return complaint
 
 
-def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
+def test_it_writes_its_identity_and_the_state_of_the_node_until_it_is_ended(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     agent = start()

@@ -206,7 +206,7 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
     ],
     ids=["sh", "fish", "csh", "runs only", "own key for runs only", "no filter", "refused"],
 )
-def test_the_far_shell_is_tried_with_what_mpirun_sends(
+def test_the_remote_shell_is_tried_with_what_mpirun_sends(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,

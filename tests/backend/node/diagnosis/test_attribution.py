@@ -184,7 +184,7 @@ def test_a_crowd_of_lines_that_belong_to_the_failure_itself_does_not_hide_its_ca
     assert explained(text, went_on).cause == UNKNOWN
 
 
-def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_wrappers() -> None:
+def test_an_exception_of_a_loader_worker_is_shown_in_its_own_words_not_its_wrappers() -> None:
     loader = '  File "/opt/lib/python3.11/site-packages/torch/_utils.py", line 705, in reraise\n'
     found = explained(
         HEAD,

@@ -140,7 +140,7 @@ def test_the_cause_wins_over_what_it_led_to() -> None:
     assert (found.cause, found.evidence[0].file) == ("gpu_memory", "rank-1.log")
 
 
-def test_a_full_disk_is_told_though_its_exception_was_followed_by_another_one() -> None:
+def test_a_full_disk_is_the_cause_though_another_exception_followed() -> None:
     text = (
         f"{TRACE}OSError: [Errno 28] No space left on device\n\n"
         "During handling of the above exception, another exception occurred:\n\n"
@@ -206,7 +206,7 @@ def test_a_file_that_is_not_there_is_named_with_the_line_that_wanted_it() -> Non
     assert found.sentence == ("/data/a.txt does not exist, at model.py, line 12.")
 
 
-def test_a_name_is_told_whichever_of_a_rules_messages_holds_it() -> None:
+def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
     for text in (
         "ImportError: libfoo.so.2: cannot open shared object file: No such file or directory",
         "ImportError: Error loading shared library libfoo.so.2: No such file or directory",

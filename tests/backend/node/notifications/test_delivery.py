@@ -105,7 +105,7 @@ def test_s16_no_name_of_a_job_rings_a_whole_channel(hook: WebhookServer) -> None
 @pytest.mark.parametrize(
     ("code", "is_final"), [(404, True), (410, True), (429, False), (503, False)]
 )
-def test_s16_a_refusal_is_told_without_the_address(
+def test_s16_a_refusal_is_reported_without_the_address(
     hook: WebhookServer, code: int, is_final: bool
 ) -> None:
     hook.answers = [code]
@@ -122,7 +122,7 @@ def test_s16_a_redirect_is_not_followed(hook: WebhookServer) -> None:
     assert hook.paths == ["/hooks/T0-secret-B0"]
 
 
-def test_s16_a_webhook_that_is_away_is_tried_again_and_its_secret_is_not_told() -> None:
+def test_s16_an_unreachable_webhook_is_tried_again_and_its_secret_stays_hidden() -> None:
     with pytest.raises(NotSent, match=r"^The webhook at 127\.0\.0\.1 did not answer: ") as caught:
         post_webhook("http://127.0.0.1:9/hooks/T0-secret-B0", MESSAGE)
     assert not caught.value.is_final
@@ -156,7 +156,7 @@ def test_s16_mail_with_a_password_goes_over_tls(tmp_path: Path, security: str) -
         server.close()
 
 
-def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
+def test_s16_the_refusal_of_a_mail_server_is_reported() -> None:
     server = MailServer()
     mail = Mail(
         "localhost", ("a@uni.example", "b@uni.example"), "r@uni.example", server.port, PLAIN
@@ -179,9 +179,7 @@ def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
 # Once, however many there are.
 
 
-def test_s16_of_many_who_would_tell_exactly_one_does(
-    hook: WebhookServer, attempt: AttemptFolder
-) -> None:
+def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: AttemptFolder) -> None:
     both = (TARGET, NotificationTarget("webhook", "bb22"))
     start = threading.Barrier(8)
 
@@ -204,7 +202,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
     assert len(hook.posts) == 2
 
 
-def test_s16_of_two_processes_exactly_one_tells(
+def test_s16_exactly_one_of_two_processes_sends(
     hook: WebhookServer, attempt: AttemptFolder
 ) -> None:
     code = (
@@ -364,7 +362,7 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
     assert renamed.name == "night run"
 
 
-def test_s16_a_stop_is_no_news_and_success_only_where_it_is_wished_for(tmp_path: Path) -> None:
+def test_s16_a_stop_sends_no_message_and_success_only_on_request(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
     def ended(state: JobState, tells_finished: bool) -> bool:
@@ -398,7 +396,7 @@ def test_a_log_of_nothing_has_no_last_lines() -> None:
 # The settings.
 
 
-def test_what_is_wished_for_comes_back_from_its_file_and_a_target_hides_its_address() -> None:
+def test_channels_are_read_back_from_their_file_and_a_target_hides_its_address() -> None:
     mail = Mail("smtp.lab", ("a@b", "c@d"), "r@b", user="ring")
     channels = Channels("https://hooks.example/T0-secret", mail, False, "2026-11-22T00:00:00Z")
     assert Channels.from_dict(json.loads(json.dumps(channels.to_dict()))) == channels
@@ -436,7 +434,7 @@ def test_what_cannot_be_a_mail_is_said_in_a_sentence() -> None:
 # With no desktop open.
 
 
-def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
+def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
     tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -468,7 +466,7 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
         server.close()
 
 
-def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
+def test_s16_the_agent_that_closes_a_run_without_supervisor_sends_its_message(
     tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -487,7 +485,7 @@ def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
         run.clean()
 
 
-def test_where_nobody_wants_to_be_told_nothing_is_started(
+def test_without_a_usable_channel_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

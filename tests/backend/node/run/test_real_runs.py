@@ -196,7 +196,7 @@ def test_a_downpour_job_whose_workers_all_fail_names_the_first(train: Train) -> 
 
 
 @pytest.mark.slow
-def test_m14_the_rank_that_raised_is_told_and_not_horovods_echo(train: Train) -> None:
+def test_m14_the_rank_that_raised_is_named_and_not_horovods_echo(train: Train) -> None:
     record = train('raise ValueError("no such colour")').end()
     assert record.message.startswith("Rank 1 on this computer: ")
     assert "no such colour" in record.message

@@ -54,7 +54,7 @@ def test_what_is_sent_again_for_a_minute_is_lost(proc: Proc, name: str) -> None:
     assert lines.any(10 + LIMIT_S)
 
 
-def test_a_cut_that_was_mended_begins_anew(proc: Proc) -> None:
+def test_a_repaired_cut_restarts_the_limit(proc: Proc) -> None:
     lines = TcpStallWatch(PID, proc.folder)
     proc.say(tries=6)
     assert not lines.any(0)

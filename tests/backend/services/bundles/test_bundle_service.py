@@ -425,7 +425,9 @@ def test_a_live_job_is_not_bundled(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Services]) -> None:
+def test_a_sentence_says_whether_a_replay_has_the_same_curve(
+    whole: Path, desk: Callable[[], Services]
+) -> None:
     other = desk()
     original, again = (other.bundles.unbundle(whole).view.id for _ in range(2))
     with pytest.raises(BackendError, match="is not a replay"):
@@ -473,7 +475,7 @@ def test_the_first_step_that_differs_is_found() -> None:
     assert (lost.step, lost.now) == (2, None)
 
 
-def test_what_differs_between_two_environments_is_told_in_words() -> None:
+def test_the_differences_of_two_environments_are_shown_in_words() -> None:
     assert differences(ENVIRONMENT, ENVIRONMENT) == ()
     now = replace(ENVIRONMENT, torch="2.6.0", processes=1, seed=8, horovod="")
     assert differences(ENVIRONMENT, now) == (

@@ -120,7 +120,7 @@ def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_n
     assert "Best validation accuracy" not in metrics
 
 
-def test_a_setting_that_nobody_gave_is_what_it_is_anyway(services: Services, root: Path) -> None:
+def test_a_setting_that_was_not_given_has_its_default(services: Services, root: Path) -> None:
     a = trained.job(root, "a", optimizer=Optimizer("sgd", 0.01))
     b = trained.job(root, "b", optimizer=Optimizer("sgd", 0.01, {"momentum": 0.0}))
     c = trained.job(root, "c", optimizer=Optimizer("adam", 0.01))

@@ -31,7 +31,9 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
     opened.close()
 
 
-def test_time_and_disk_are_told_from_the_job_before(services: Services, tmp_path: Path) -> None:
+def test_time_and_disk_are_predicted_from_the_job_before(
+    services: Services, tmp_path: Path
+) -> None:
     job_id = finished_job(services, tmp_path / "sources")
     folder = services.data_root.job(job_id)
     status = RunStatus.from_dict(read_json(folder.status))

@@ -44,7 +44,7 @@ def ids_of(listing: JobListing) -> set[str]:
     return {one.id for one in (*listing.views, *listing.lines)}
 
 
-def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
+def test_recent_jobs_are_listed_whole_with_each_poll(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_RECENT_S", 3600)
     job_id = create(desktops[0])
     desktops[0].jobs.queries.show(job_id)
@@ -79,7 +79,7 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
     assert looks._announced == {}
 
 
-def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
+def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
     jobs = JobFeed(desktops[0].jobs.queries)
     first = jobs.poll()
@@ -87,7 +87,7 @@ def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
     assert ids_of(jobs.poll()) == set()
 
 
-def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
+def test_what_the_other_desktop_made_changed_and_removed_is_listed(desktops):
     here, there = desktops
     old, going = create(there), create(there)
     jobs = JobFeed(here.jobs.queries)
@@ -101,7 +101,7 @@ def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     assert (listing.gone, listing.total) == ((going,), 2)
 
 
-def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
+def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desktops):
     services = desktops[0]
     view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)

@@ -139,7 +139,7 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
 
 
-def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_that_is_told(
+def test_the_first_part_of_a_history_that_is_too_large_is_read_and_the_limit_is_shown(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "LIMIT_BYTES", 3_000_000)
@@ -379,7 +379,7 @@ def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
     assert list(run.folder.checkpoints.glob("*.keep")) == []
 
 
-def test_who_did_what_is_told_on_every_desktop(place: Place, beat: Beat) -> None:
+def test_every_desktop_shows_who_did_what(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)

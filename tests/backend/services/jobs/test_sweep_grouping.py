@@ -54,7 +54,7 @@ def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
     assert rows(index) == ["job-90", "sweep:lr", "job-91"]
 
 
-def test_a_short_sweep_is_unfolded_until_somebody_folds_it():
+def test_a_short_sweep_is_unfolded_until_the_user_folds_it():
     index = index_of(*SIX[:OPEN_UP_TO])
     assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
     assert rows(index, folds=Folds({"sweep:lr": True})) == ["sweep:lr"]
@@ -93,7 +93,7 @@ def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
     assert rows(index) == ["job-07"]
 
 
-def test_news_of_one_job_are_news_of_its_sweep():
+def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
     update = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
     assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}

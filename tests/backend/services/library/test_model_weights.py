@@ -93,9 +93,7 @@ def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> 
 
 
 @pytest.mark.slow
-def test_weights_that_somebody_laid_there_by_hand_are_found(
-    place: Place, services: Services
-) -> None:
+def test_weights_that_were_placed_by_hand_are_found(place: Place, services: Services) -> None:
     (version(place) / "weights.safetensors").write_bytes(CONTENT)
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"

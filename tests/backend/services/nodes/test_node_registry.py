@@ -391,7 +391,7 @@ def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
 
 
-def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
+def test_a_wrong_passphrase_in_the_keyring_is_asked_for_again(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
     use_keyring(Memory())

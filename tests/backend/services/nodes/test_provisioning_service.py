@@ -99,7 +99,7 @@ def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster:
     assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
 
 
-def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:
+def test_it_shows_which_key_of_the_node_the_user_accepted(cluster: Cluster) -> None:
     line = cluster.folder / "key.pub"
     line.write_text(HOST_KEY)
     shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
@@ -240,7 +240,7 @@ def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
+def test_un_provisioning_returns_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     service = cluster.service()
     there = cluster.entry("gpu1").installation

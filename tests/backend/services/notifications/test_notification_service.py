@@ -82,7 +82,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
 
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
+def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
     place: Place, beat: Beat, hook: WebhookServer, post: MailServer
 ) -> None:
     desks = place.desktop(), place.desktop()
@@ -113,7 +113,7 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
 
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_s16_a_server_that_is_away_is_told_and_tried_again(
+def test_s16_an_unavailable_server_is_reported_and_tried_again(
     place: Place, beat: Beat, hook: WebhookServer
 ) -> None:
     desk = place.desktop()
@@ -149,7 +149,7 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
 
 @pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_only_what_ends_later_is_told_whatever_the_clock_of_a_node_says(
+def test_only_what_ends_later_is_sent_whatever_the_clock_of_a_node_says(
     place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
 ) -> None:
     desk = place.desktop()

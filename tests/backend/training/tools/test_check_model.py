@@ -144,7 +144,7 @@ OWN_GENERATOR = LOADER.replace(
     ],
     ids=["counter", "generator", "neither"],
 )
-def test_the_check_tells_what_a_resumed_job_would_lack(
+def test_the_check_names_what_a_resumed_job_would_lack(
     tmp_path: Path, model: str, loader: str, expected: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
