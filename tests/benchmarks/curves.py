@@ -3,7 +3,7 @@
 The other side is pyqtgraph as its documentation shows it: ``PlotWidget`` with ``setData`` of all
 points, downsampling by peaks and clipping to the view, the fastest it offers.  Like is held against
 like without smoothing; with it ours draws twice as many curves, and they are 2.2 px wide.  A frame
-is what a person waits for, from the new range to the painted picture, in processor time of the
+is what the user waits for, from the new range to the painted picture, in processor time of the
 thread: that others use the machine is not our slowness.
 """
 

@@ -5,7 +5,7 @@ own; here they are namespaces that would take it from each other, eight of them 
 as one. So each node is given an eighth of a core, and this desktop as well: together they leave
 almost one of two cores to the kernel, which writes their disks. That is nine machines in slow
 motion, the desktop as slow as the nodes, so that what it does for eight of them weighs what it
-would weigh at full speed. The context tells how far that held: seconds of a core, and the largest
+would weigh at full speed. The context shows how well that held: seconds of a core, and the largest
 share of one. `provisioning` measures what is ours at full speed.
 """
 

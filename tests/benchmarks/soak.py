@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.soak [--minutes 30] [--life 600]``. What is on the data root
 is written by the real agent, reporter and records in a process of its own
-(`tests.fakes.busy_cluster`), and somebody uses the window all the time (`soak_window`). The other
+(`tests.fakes.busy_cluster`), and a user works in the window all the time (`soak_window`). The other
 side is a process that only ticks: what it is late by is the machine's doing.
 """
 
@@ -71,7 +71,7 @@ def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]
     sys.stderr.write(_words(results, slope, minutes))
     late = results["all"]
     context = (
-        f"{minutes:g} min, {results['nodes'] - 1} nodes, {results['acts']} acts of a person, "
+        f"{minutes:g} min, {results['nodes'] - 1} nodes, {results['acts']} acts of a user, "
         f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, worst {late['worst']:.0f} ms, "
         f"{late['long']} of {late['turns']} turns over 50 ms; idle p99.9 {results['idle'][0]:.1f}, "
         f"worst {results['idle'][1]:.0f} ms"
@@ -107,7 +107,7 @@ def soak(
     ended: int = ENDED,
     warm_acts: int = WARM_ACTS,
 ) -> dict[str, Any]:
-    """What the window told of itself, and "idle": p99.9 and worst of the process that ticks."""
+    """What the window reported of itself, and "idle": p99.9 and worst of the process that ticks."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "root"

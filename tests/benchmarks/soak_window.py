@@ -1,4 +1,4 @@
-"""The window of a soak: the real program on a data root where others write, used as by a person.
+"""The window of a soak: the real program on a data root where others write, in use all the time.
 
 ``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS WARM_ACTS`` prints one line of JSON.
 The first acts follow each other in haste and are not measured.

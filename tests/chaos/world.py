@@ -238,7 +238,7 @@ class World:
         return ""
 
     def may_doubt(self, view: JobView) -> bool:
-        """Whether nothing can tell that a run is over.
+        """Whether nothing can show that a run is over.
 
         On a full disk, the age of a claim cannot be asked of the disk's clock.
         """

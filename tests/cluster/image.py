@@ -92,13 +92,13 @@ def make(root: Path, log: Path, progress: Progress, lock: int) -> None:
 def mirror() -> list[str]:
     """From where this machine takes the packages of the same Debian; [] leaves the choice open."""
     with contextlib.suppress(FileNotFoundError):
-        done = subprocess.run(
+        told = subprocess.run(
             ["apt-get", "--print-uris", "update"],
             capture_output=True,
             text=True,
             timeout=_CHANGE_LIMIT_S,
             check=False,
         )
-        if found := re.search(rf"'(https?://\S+)/dists/{SUITE}/InRelease'", done.stdout):
+        if found := re.search(rf"'(https?://\S+)/dists/{SUITE}/InRelease'", told.stdout):
             return [found[1]]
     return []

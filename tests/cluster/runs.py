@@ -188,7 +188,7 @@ def wait_for_message(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
         seen.append(stocked.services.jobs.queries.show(job_id))
         return words in seen[-1].status.message if words else not seen[-1].status.message
 
-    wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].status.message}")
+    wait_for(says, f"the message “{words}”", hint=lambda: f"It was: {seen[-1].status.message}")
     return seen[-1]
 
 

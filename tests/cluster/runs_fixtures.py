@@ -17,9 +17,9 @@ from tests.integration.tiny import MODEL
 _WRITES_ITS_ENVIRONMENT = MODEL.replace(
     "    def forward(self, data):",
     """        import json, os, subprocess, sys
-        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
-        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
-            json.dump(told, file)
+        found = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
+        with open(f"/tmp/environment-{found['OMPI_COMM_WORLD_RANK']}", "w") as file:
+            json.dump(found, file)
         if os.environ.get("LEAVES_A_CHILD"):
             subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
                              start_new_session=True)

@@ -154,7 +154,7 @@ def take_down(slot: Slot) -> None:
             wait_for(lambda: not loops_below(Path(folder)), f"the end of loop devices in {folder}")
         except AssertionError as error:
             # A process of this machine still has a file open there, and the device goes with it.
-            # That is told, and fails no test: the one that happens to be the last is innocent.
+            # That is printed, and fails no test: the one that happens to be the last is innocent.
             sys.stderr.write(f"{error}\n")
         for disk in Path(folder).glob("**/*.ext4"):
             disk.unlink()

@@ -1,5 +1,5 @@
-"""A desktop that has lost its network, and is far from its data root: it knows nothing new, and
-says so; what it does not know changes no state."""
+"""A desktop that has lost its network, with a remote data root: it knows nothing new, and says so;
+what it does not know changes no state."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Services]:
-    with remote_desktop(stocked.cluster, tmp_path / "far") as services:
+    with remote_desktop(stocked.cluster, tmp_path / "remote") as services:
         yield services
 
 
 def settled(desktop: Services, job: JobView) -> RunUpdate:
     """Poll until the status is as new as the history, which is read after it.
 
-    Without news, the last step in the history counts.
+    Without an update, the last step in the history counts.
     """
 
     def poll() -> RunUpdate | None:
@@ -104,7 +104,7 @@ def test_f09_a_desktop_that_was_cut_off_shows_no_wrong_state_and_catches_up_in_o
         seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
             assert STALE.fullmatch(now.doubt)
-            # How long it takes and how fast it is are known only where there is news.
+            # How long it takes and how fast it is are known only from updates.
             assert replace(now, doubt="") == changed(last, eta_s=None, samples_per_second=None)
         assert not len(seen.history.steps)
         clock.ahead_s += HOUR_S
@@ -123,7 +123,7 @@ def test_f09_a_desktop_that_was_cut_off_shows_no_wrong_state_and_catches_up_in_o
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         return not seen.view.doubt
 
-    wait_for(is_current, "news of the job")
+    wait_for(is_current, "an update of the job")
     truth = stocked.services.jobs.queries.show(goes_on.id)
     assert seen.view.state in WORKING
     assert before.view.step < seen.view.step <= truth.step

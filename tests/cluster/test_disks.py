@@ -77,7 +77,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     wait_for(lambda: newest(stocked, view.id).step > kept.step, "a checkpoint")
 
     with filled(share):
-        # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
+        # A stop request needs no space; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
         said = wait_for_message(stocked, view.id, "could not be written: No space left on device")
         assert said.state is JobState.STOPPING

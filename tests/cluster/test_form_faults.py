@@ -1,4 +1,4 @@
-"""What the form of a node is told by a real one: each way to fail is a sentence with a way out."""
+"""The form of a node with real nodes: each way to fail is a sentence with a way out."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Made = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 class Row(NamedTuple):
-    """``made`` spoils the node; ``typed`` is what the person types otherwise than it is.
+    """``made`` spoils the node; ``typed`` is what the user types wrongly.
 
-    ``limit_s`` is how long the node may be silent; where it is for ever, that is short.
+    ``limit_s`` is how long the node may be silent; where it never answers, that is short.
     """
 
     sentence: str

@@ -1,4 +1,4 @@
-"""What is written on a disk that is really full, and what is not, and then is told so."""
+"""What is written on a disk that is really full, and what is not, which raises an error."""
 
 from __future__ import annotations
 

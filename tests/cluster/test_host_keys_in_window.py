@@ -1,4 +1,4 @@
-"""Host keys that nobody accepted, met in the window on nodes whose sshd shows them for real."""
+"""Host keys that were not accepted, met in the window on nodes whose sshd shows them for real."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_ready(update: SetUp) -> bool:
 
 
 def fingerprint(ready: ReadyCluster) -> str:
-    """What whoever runs node2 reads there."""
+    """As the administrator of node2 reads it on that node."""
     shown = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
     return shown.split()[1]
 
@@ -74,7 +74,7 @@ def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     plate = begun(program, qtbot)._plate
     qtbot.waitUntil(plate.trust.isVisible)
     assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
-    assert cluster.host_key("node2") == "", "it was shown, and nobody has said yes"
+    assert cluster.host_key("node2") == "", "it was shown, and is not accepted yet"
     qtbot.mouseClick(plate.trust.trust, LEFT)
     qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
     assert cluster.host_key("node2") not in ("", old)

@@ -73,7 +73,7 @@ def test_a_node_that_is_not_set_up_is_read_over_ssh(
 def planted(stocked: ReadyCluster) -> Iterator[None]:
     """On node1: what a run left behind, and what no run started."""
     node = stocked["node1"]
-    # Where no job ever was, nobody can say what is left of one.
+    # Where no job ever was, it is unknown what is left of one.
     job = stocked.services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
     for tag in (f"{RUN_VARIABLE}=long-gone/x", "OTHER=1"):
         node.run(["sh", "-c", f"{tag} setsid sleep 3717 > /dev/null 2>&1 < /dev/null &"])

@@ -85,7 +85,7 @@ REPAIRED: tuple[dict[str, tuple[str, ...]], ...] = (
         "node2": ("environment_of_another_user",),
     },
 )
-"""What the program mends, several faults of a node at once."""
+"""What the program fixes, several faults of a node at once."""
 ON_GPUS = ("gpu_not_there", "gpu_busy", "gpu_lost")
 
 
@@ -136,7 +136,7 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
 
 @slow
 def test_what_is_odd_and_no_fault_blocks_no_start(ready_cluster: ReadyCluster) -> None:
-    """Docker's bridges of one address on all nodes, a node far away, and one that is busy."""
+    """Docker's bridges of one address on all nodes, a distant node, and one that is busy."""
     for node in ready_cluster.cluster.nodes.values():
         node.add_docker_bridge()
     ready_cluster["node3"].delay(40)

@@ -1,4 +1,4 @@
-"""A start that nodes cannot follow: told in the window, mended there, and started from there."""
+"""A start that nodes cannot follow: shown, fixed and started in the window."""
 
 from __future__ import annotations
 

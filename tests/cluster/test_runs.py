@@ -70,7 +70,7 @@ def test_f57_what_a_user_writes_reaches_remote_ranks_as_it_is_and_no_shell(
     view = run("node2", "node1", environment={"ODD": odd}, name="; touch /tmp/owned", epochs=1)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
-        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/told-{rank}")
+        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/environment-{rank}")
         assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
 
 

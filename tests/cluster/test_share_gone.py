@@ -170,7 +170,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    # The desktop says sooner that it has no news; the run knows nothing of that time.
+    # The desktop says sooner that the run is silent; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.queries.poll(view.id)
     with without(stocked, taken):
@@ -185,7 +185,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     wait_for_message(stocked, view.id, "")
 
     with without(stocked, taken):
-        # The wish is heeded when the data root is back, or its checkpoint is written then.
+        # The request is obeyed when the data root is back, or its checkpoint is written then.
         jobs.lifecycle.stop(view.id)
         update = jobs.queries.poll(view.id)
         while not update.view.doubt:

@@ -1,4 +1,4 @@
-"""One node that swallows every packet, in the window: the others' news come all the same."""
+"""One node that swallows every packet, in the window: updates of the others come all the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
         swallowed = elsewhere.submit(swallow)
         qtbot.waitUntil(swallowed.done)
     swallowed.result()
-    # What a person does then; each of these waits for an answer that does not come.
+    # What the user does then; each of these waits for an answer that does not come.
     program.nodes.node_actions.ask(CHECK, "node2")
     program.nodes.node_actions.ask(RETRY, "node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)

@@ -1,4 +1,4 @@
-"""A person and three machines that nothing of this program has touched: the whole way, from adding
+"""A user and three machines that nothing of this program has touched: the whole way, from adding
 them to the model that is taken away and to a node that is lost, all of it in the window."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def program(
 ) -> Iterator[Program]:
     with window_on(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
-        # Whoever tries again begins without jobs, and with nodes that nobody has added.
+        # Another try begins without jobs, and with nodes that are not added.
         jobs = services(program).jobs
         for view in jobs.queries.list():
             jobs.lifecycle.stop(view.id)
@@ -121,7 +121,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         if name == NODES[0]:
             user.look_everywhere("add-a-node")
         user.press("Connect")
-        # The key was never seen: a person compares it and says yes; Enter alone does not.
+        # The key was never seen: the user compares it and says yes; Enter alone does not.
         dialog = program._node_controller._adding
         assert isinstance(dialog, AddNodeDialog)
         user.wait(dialog._trust.isVisible)

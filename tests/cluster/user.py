@@ -1,4 +1,4 @@
-"""Somebody at the window who only presses, types and looks; and pictures of what there was to see.
+"""A user of the window who only presses, types and looks; and pictures of what was to be seen.
 
 With ``CLUSTER_PICTURES`` set to a folder the pictures go there, some of them dark and small, too.
 """
@@ -135,7 +135,7 @@ class User:
         self._save(f"{self._count:02d}-{name}")
 
     def look_everywhere(self, name: str) -> None:
-        """`look`, and in a small dark window where somebody asked for pictures."""
+        """`look`, and in a small dark window where pictures are requested."""
         self.look(name)
         if not self._also_small:
             return
@@ -194,7 +194,7 @@ class User:
             self.wait(is_there, limit_ms)
         except TimeoutError as error:
             self.look("not-found")
-            raise AssertionError(f"Nobody sees “{what}”") from error
+            raise AssertionError(f"“{what}” is not in the window") from error
         return found[0]
 
 

@@ -75,7 +75,7 @@ class Target(QLabel):
 
 def main() -> int:
     app = QApplication(sys.argv[:1])
-    # Whoever types is in the other window.
+    # The user types in the other window.
     window = QWidget(None, Qt.WindowType.WindowDoesNotAcceptFocus)
     window.setWindowTitle("Neighbour")
     source, target = Source(sys.argv[1]), Target()

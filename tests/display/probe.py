@@ -1,6 +1,6 @@
-"""Runs main.py as it is, and tells whoever asks over a socket what stands in its windows.
+"""Runs main.py as it is, and answers over a socket what stands in its windows.
 
-It tells what a person could see, and never acts: hands come through the X server.
+It says what the user could see, and never acts: hands come through the X server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def look() -> dict[str, Any]:
 
 
 _SAID: list[str] = []
-"""Every toast, which whoever looks later does not see any more."""
+"""Every toast, which a later look does not show any more."""
 
 
 def _listen_to_toasts() -> None:
@@ -63,7 +63,7 @@ def _listen_to_toasts() -> None:
 
 
 class _Tray(QSystemTrayIcon):
-    """Known by itself: whoever looks for it among all objects spoils tuples that threads build."""
+    """Known by itself: a search for it among all objects spoils tuples that threads build."""
 
     every: ClassVar[list[QSystemTrayIcon]] = []
 

@@ -51,12 +51,12 @@ print(Preparation(project, cache, "headless", Progress(), build).python())
 def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     """Start a set-up in a process of its own: its build notes that it began, and waits for `go`.
 
-    What all of them tell the user goes to the file `told`.
+    What all of them say to the user goes to the file `messages`.
     """
     arguments = [project, cache, tmp_path / "builds", tmp_path / "go"]
 
     def start() -> subprocess.Popen[str]:
-        with (tmp_path / "told").open("a") as messages:
+        with (tmp_path / "messages").open("a") as messages:
             return subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *arguments],
                 cwd=REPOSITORY,
@@ -119,7 +119,7 @@ def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, read
 
 @pytest.fixture
 def without_horovod(ready: Path, cache: Path) -> Path:
-    """An environment that got as far as its packages."""
+    """An environment whose set-up ended after its packages."""
     (ready.parent.parent / "ringmaster.json").unlink()
     shutil.rmtree(cache / "wheels")
     return ready
@@ -154,7 +154,7 @@ def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
 def test_of_two_first_starts_one_works_and_the_other_waits(
     driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
-    messages = tmp_path / "told"
+    messages = tmp_path / "messages"
     with driver() as one, driver() as other:
         # One that comes when the build has ended would not have to wait.
         wait_for(

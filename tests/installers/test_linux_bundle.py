@@ -95,7 +95,7 @@ print("\\n".join({line.split(maxsplit=5)[5] for line in open("/proc/self/maps") 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A bundle, unpacked in an odd place, and somebody who never had anything of ours."""
+    """A bundle, unpacked in an odd place, and a user who never had anything of ours."""
 
     folder: Path
     home: Path
@@ -160,7 +160,7 @@ def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked
     place = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
     place.mkdir()
     subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=place, check=True)
-    home = tmp_path_factory.mktemp("somebody")
+    home = tmp_path_factory.mktemp("user")
     return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
 
 

@@ -268,7 +268,7 @@ def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
     (tmp_path / f"c.sqlite.before-{HEAD}").write_text("an earlier copy is not replaced")
     opened = open_catalogue(path)
     assert opened.items(Kind.DATASET) == (item(version=2), item())
-    # They ran twice, and nobody wrote down on how many GPUs the first time.
+    # They ran twice, and the number of GPUs of the first run was not recorded.
     second, first = (job(number, earlier_gpu_s=None) for number in (2, 1))
     assert opened.jobs() == (second, first)
     assert opened.jobs("GRÖSSE -000002") == (second,)

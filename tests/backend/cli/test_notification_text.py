@@ -1,4 +1,4 @@
-"""S20: who is told of the end of a job can be said on the command line, and no secret is shown."""
+"""S20: the command line sets who is notified of the end of a job, and shows no secret."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def start_fake(place: AgentPlace) -> Sequence[str]:
 
 @dataclass
 class Node:
-    """One node: its shell, what it is said to have, and what a set-up told."""
+    """One node: its shell, what it is said to have, and the updates of a set-up."""
 
     shell: LocalShell
     house: Wheelhouse

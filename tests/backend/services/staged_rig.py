@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 
 
 class CarriedPlace(Place):
-    """``far`` is what the node has in the place of the data root."""
+    """``remote`` is what the node has in the place of the data root."""
 
     def __init__(self, folder: Path, sshd: Sshd) -> None:
         super().__init__(folder, sshd, is_mounted=True)

@@ -63,7 +63,7 @@ def test_f56_a_host_never_seen_is_refused_with_its_fingerprint(sshd: Sshd) -> No
     assert f"--accept-key {sshd.fingerprint}" in caught.value.remedy
     assert caught.value.key == sshd.host_key
     assert sshd.known_hosts.keys("127.0.0.1", sshd.port) == ()
-    # Refused before the login: nobody learns there who wanted in.
+    # Refused before the login: the server does not learn who wanted in.
     sshd.stop()
     assert "Accepted" not in sshd.log
     assert "Authentication" not in sshd.log

@@ -95,7 +95,7 @@ def test_lines_come_while_the_command_runs(shell: Shell, sshd: Sshd) -> None:
         seen.append(line)
         go.touch()
 
-    # It ends only when somebody has seen its first line.
+    # It ends only when its first line was read.
     script = f"echo first; while ! test -e {go}; do sleep 0.05; done; echo second >&2; printf third"
     assert shell.run(["sh", "-c", script], on_line=on_line, limit_s=LIMIT_S).ok
     assert seen[0] == "first"

@@ -1,4 +1,4 @@
-"""What nobody would see before the morning is told at its step, and good weights stay (S12)."""
+"""A fault at night raises an alarm at its step, and good weights stay (S12)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_n
 def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
     now = 0.0
     watch = StandstillWatch(least_s=45, monotonic=lambda: now)
-    assert watch.check(0) is None, "nobody knows yet how long a step takes"
+    assert watch.check(0) is None, "it is unknown yet how long a step takes"
     watch.steps([6.0, 6.2, 5.8])
     now += 59
     assert watch.check(3) is None

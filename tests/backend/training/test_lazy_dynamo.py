@@ -1,4 +1,4 @@
-"""A rank starts without torch's compiler, and whoever compiles has all of it."""
+"""A rank starts without torch's compiler, and code that compiles has all of it."""
 
 from __future__ import annotations
 

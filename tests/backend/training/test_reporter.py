@@ -26,7 +26,7 @@ from tests.waiting import LIMIT_S
 
 
 class Watched(Reporter):
-    """Says when its thread has written, so that nobody has to look again and again."""
+    """Says when its thread has written, so that a test need not poll."""
 
     def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
@@ -120,7 +120,7 @@ def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: 
     assert {name: getattr(status, name) for name in figures} == figures
     assert {name: getattr(status, name) for name in earlier} == earlier
     assert status.heartbeat > 9
-    assert not run_files.has_begun(status), "it heeds no wish to stop yet"
+    assert not run_files.has_begun(status), "it obeys no stop request yet"
     reporter.plan(step=50, epoch=2, total_steps=100, steps_per_epoch=50)
     reporter.close()
     status = RunStatus.from_dict(read_json(folder.status))

@@ -1,4 +1,4 @@
-"""A job's folder: made whole, claimed once, moved and never deleted; a wish is for one run."""
+"""A job's folder: made whole, claimed once, moved and never deleted; a request is for one run."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Pat
         folder.path.mkdir(exist_ok=True)
         (folder.path / "number").write_text(str(number))
         job_files.move_to_trash(root, folder)
-    # Somebody else's name that begins alike is none of them.
+    # A name of another job that begins alike is none of them.
     (root.trash / "jobs" / f"{file.id}x.99").mkdir()
     for number in reversed(range(11)):
         assert job_files.take_from_trash(root, file.id)

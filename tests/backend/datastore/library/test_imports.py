@@ -141,7 +141,7 @@ def test_f45_two_desktops_that_import_one_name_at_once_get_two_versions(
 
 
 def test_f48_a_file_that_cannot_be_read_is_named(root: Path, source: Path, tmp_path: Path) -> None:
-    # Root may read everything, so this is tried as somebody else.
+    # Root may read everything, so this is tried as another user.
     (source / "sub" / "run.sh").chmod(0)
     for place in (tmp_path, *tmp_path.parents):
         if place.stat().st_mode & 0o5 != 0o5:

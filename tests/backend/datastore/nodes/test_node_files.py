@@ -1,4 +1,4 @@
-"""What agents write is read as a stranger's, and whether they live is told without their clocks."""
+"""The files of agents are not trusted, and their clocks do not say whether they are online."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Write = Callable[..., "NodeReading | Finding"]
 
 @pytest.fixture
 def read_back(root: OpenRoot) -> Write:
-    """What is read after somebody wrote a reading with other values in it."""
+    """What is read after a reading with other values was written."""
 
     def write(**other: Any) -> NodeReading | Finding:
         raw = json.dumps({**READING.to_dict(), **other})

@@ -124,7 +124,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
         seen = services.jobs.queries.poll(view.id, silent.cursor)
         return None if seen.view.doubt else seen
 
-    seen = wait_for(back, "news")
+    seen = wait_for(back, "an update")
     assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
 
 

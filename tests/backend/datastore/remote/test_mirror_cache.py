@@ -1,4 +1,4 @@
-"""A mirror drops what nobody wanted for long or what is too much, never what is nowhere else."""
+"""A mirror drops what was not used for long or is too much, never what exists only in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetched(remote_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]
 
 
 def unwanted_for(path: Path, age_s: float) -> None:
-    """As if nobody had asked for it for so long."""
+    """As if it had not been requested for so long."""
     then, now = time.time() - age_s, path.stat().st_mtime
     os.utime(path, (then, then if path.is_dir() else now))
 

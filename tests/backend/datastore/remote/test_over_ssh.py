@@ -45,7 +45,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
-    """A port here where somebody answers one connection."""
+    """A port here that answers one connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -206,7 +206,7 @@ def test_a_share_that_hangs_holds_up_neither_the_end_nor_what_comes_after(
     start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "share"
-    os.mkfifo(fifo)  # opening it hangs until somebody opens its other end
+    os.mkfifo(fifo)  # opening it hangs until its other end is opened
     hanging = HANGING.format(fifo=str(fifo))
     first = start(code=hanging)
     wait_for(lambda: hangs(first))

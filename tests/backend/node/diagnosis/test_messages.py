@@ -1,4 +1,4 @@
-"""What libraries and launchers say in fixed words, and the cause that is told from it.
+"""What libraries and launchers say in fixed words, and the cause that follows from it.
 
 The texts are those of the programs themselves: help files of Open MPI 4 and 5, PRRTE and PMIx,
 Python sources of PyTorch and Horovod, the shell.

@@ -1,4 +1,4 @@
-"""The end of a run is told once, by whoever is there, with its cause and its last lines (S16)."""
+"""One process reports the end of a run once, with its cause and its last lines (S16)."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
 
 
 def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: AttemptFolder) -> None:
-    remote = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
+    remote = {"host": "gpu01", "boot_id": "remote", "pid": 7, "start_ticks": 7}
     clock, sent = Clock(), []
     delivery = NotificationDelivery(
         attempt,
@@ -337,14 +337,14 @@ def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) ->
     assert sent == []
 
 
-# What is told of a run.
+# What a message says of a run.
 
 
 def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path, environment={"HF_TOKEN": "hf_planted"})
-    error = RankError("Rank 1 said hf_planted.", 1, "this-computer", remedy="Mend it.")
+    error = RankError("Rank 1 said hf_planted.", 1, "this-computer", remedy="Fix it.")
     ended = RunExit(1, JobState.ERROR, "Rank 1 failed.", error)
     replace_json(run.attempt.exit, ended.to_dict())
     log = "── run 0, rank 1 ──\nold\n── run 1, rank 1 ──\n"
@@ -353,7 +353,7 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
     message = message_of(run.folder, 1, Channels("http://a"))
     assert message is not None
     assert message.title == "Failed: job"
-    assert (message.cause, message.remedy) == ("Rank 1 said (left out).", "Mend it.")
+    assert (message.cause, message.remedy) == ("Rank 1 said (left out).", "Fix it.")
     assert message.lines[0] == "line 10 (left out)?"
     assert (len(message.lines), message.lines[-1]) == (20, "line 29 (left out)?")
     replace_json(run.folder.notes, {"name": "night run", "notes": "", "tags": []})
@@ -448,7 +448,7 @@ def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
     run = Run(tmp_path, {1: "exit7"}, ranks=2).start()
     try:
         wait_for(lambda: hook.posts and server.mails, "webhook and mail")
-        wait_for(lambda: not run.leftovers(), "the end of who told it")
+        wait_for(lambda: not run.leftovers(), "the end of the sender")
         (post,) = hook.posts
         assert (post["state"], post["rank"]) == ("ERROR", 1)
         assert run.folder.job_id in server.mails[0].get_content()
@@ -458,7 +458,7 @@ def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
             if path.is_file() and home not in path.parents
         )
         assert b"T0-secret-B0" not in written, "not in the data root, not in a log"
-        assert send_notice.begin(run.folder, 1), "a second one who would tell"
+        assert send_notice.begin(run.folder, 1), "a second sender"
         wait_for(lambda: not run.leftovers(), "the end of the second one")
         assert (len(hook.posts), len(server.mails)) == (1, 1)
     finally:

@@ -506,7 +506,7 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
     (found,) = live.read().running
     assert found.slots == (Slot("gpu1", processes=2),)
     folder.queued_launch.unlink()
-    # Nobody can say what it has; nothing is started beside it.
+    # It is unknown what it has; nothing is started next to it.
     assert not live.read().is_complete
     clock.now += 130.0
     assert live.read().is_complete

@@ -563,7 +563,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
 @pytest.mark.parametrize(
     ("more", "own"),
     [
-        # mpirun says so itself, in words that elsewhere mean that nobody knows why.
+        # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
         ({"gave_up": "mpirun was ended: rank 1 disappeared before any rank."}, True),
         ({"launcher_code": 1}, False),
     ],

@@ -1,4 +1,4 @@
-"""A process whose words nobody takes any more is known by what its kernel sends again and again."""
+"""Repeated retransmissions show that the peer of a process does not answer any more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PID = 4711
 
 
 class Proc:
-    """What the kernel tells of one process with two connections, beside those of others."""
+    """What the kernel reports of one process with two connections, next to those of others."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -214,7 +214,7 @@ def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(look: Loo
     (found,) = look.again(last, 6.5).findings
     assert (found.severity, found.sentence) == (BAD, "No heartbeat.")
     since_s = found.since_s
-    # It stays silent: that is no news.
+    # It stays silent: the finding stays.
     assert look.again(last, 60).findings == (found,)
     for _ in range(CALM_READINGS - 1):
         (found,) = look.at().findings

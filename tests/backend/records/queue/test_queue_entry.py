@@ -249,7 +249,7 @@ def test_no_job_waits_behind_one_whose_waiting_has_no_end_of_its_own():
 def test_as_many_jobs_start_together_as_there_are_processors():
     jobs = [on_desk(name, place=n) for n, name in enumerate("abc")]
     assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
-    # More processes than cores are one job's own wish, but nobody else's burden.
+    # A job may request more processes than cores, but only for itself.
     assert causes([on_desk("a", 4)], scene()) == {"a": None}
     assert causes([on_desk("a", 4)], scene(on_desk("b"))) == {"a": Cause.BUSY}
 
@@ -321,7 +321,7 @@ def test_the_processes_of_a_gpu_show_who_uses_it():
     assert node_view_of(reading(ours), {"job-1/1"}).foreign == {}
     left = node_view_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
     assert left == "a process that an earlier run left behind (pid 8)"
-    # The screen of a person's own computer lies on its GPU.
+    # The screen of a user's own computer lies on its GPU.
     assert node_view_of(reading(alice), (), is_a_desk=True).foreign == {}
     # On a node it does, too, and there it is known by what it does.
     screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)

@@ -241,7 +241,7 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
 def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:
     found = sentences(Sweep(DIGITS, axes, draws))
     unique = list(dict.fromkeys(found))
-    assert len(found) == len(unique), "each is told once, however many jobs have it"
+    assert len(found) == len(unique), "each is listed once, however many jobs have it"
     assert len(found) >= len(wanted)
     for sentence in wanted:
         assert any(sentence in one for one in found), found

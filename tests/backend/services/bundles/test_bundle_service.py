@@ -298,7 +298,7 @@ def test_a_changed_byte_is_refused_and_named(
 def rebuilt(
     whole: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
 ) -> Path:
-    """A bundle whose files and manifest somebody changed, with a seal that is right."""
+    """A bundle with changed files and manifest, and a seal that is right."""
     with zipfile.ZipFile(whole) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     raw = json.loads(files.pop(MANIFEST))
@@ -418,7 +418,7 @@ def test_a_live_job_is_not_bundled(
     replace_json(folder.status, replace(status, state=JobState.TRAINING).to_dict())
     replace_json(
         folder.attempt(1).supervisor,
-        {"host": "far", "boot_id": "1", "pid": 1, "start_ticks": 1},
+        {"host": "remote", "boot_id": "1", "pid": 1, "start_ticks": 1},
     )
     with pytest.raises(BackendError, match="is training"):
         other.bundles.bundle(job_id, tmp_path / "x.ringmaster")

@@ -1,4 +1,4 @@
-"""A report for whoever is to help: what happened, and none of what is secret."""
+"""A report for those who help: what happened, and none of what is secret."""
 
 import zipfile
 from pathlib import Path

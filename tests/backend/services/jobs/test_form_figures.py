@@ -47,7 +47,7 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
     assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
     assert found.free_bytes is not None
-    # With another batch nobody knows how long a step takes.
+    # With another batch it is unknown how long a step takes.
     other = services.jobs.check({**raw, "batch_size": 4}).forecast
     assert (other.lasts_s, other.disk_bytes) == (None, 2100)
     sweep = services.sweeps.check(Sweep(raw, (Axis("seed", (1, 2)),)))

@@ -1,4 +1,4 @@
-"""All jobs for a window: everything once, then what is new, whoever made it so."""
+"""All jobs for a window: everything once, then what is new, from any desktop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def create(services: Services) -> str:
 
 @pytest.fixture(autouse=True)
 def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recent is told whole with each look; here nothing is, unless a test says so."""
+    """Recent jobs are listed whole with each poll; here none is recent, unless a test says so."""
     monkeypatch.setattr(job_feed, "_RECENT_S", -3600)
 
 

@@ -381,10 +381,10 @@ def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
     use_keyring(held)
     service, address = open_service(), locked(sshd)
     service.add("gpu1", address, accept=yes, passphrase=User(PASSPHRASE))
-    assert held.held == {}, "nobody asked for it to be kept"
+    assert held.held == {}, "it is kept only on request"
     service.keep_passphrase(address.identity)
     assert list(held.held.values()) == [PASSPHRASE]
-    # The next start of the program asks nobody.
+    # The next start of the program does not ask.
     open_service().open_shell("gpu1").close()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files

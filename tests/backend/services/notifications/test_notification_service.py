@@ -1,4 +1,4 @@
-"""Two desktops, mounted or over SFTP, tell one end once; secrets stay where they belong (S16)."""
+"""Two desktops, mounted or over SFTP, report one end once; secrets stay in their place (S16)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     with_address = [path for path in files if b"T0-planted" in path.read_bytes()]
     assert with_address == [notices.path]
-    assert place.desktop().notices.has_password(), "the next start asks nobody"
+    assert place.desktop().notices.has_password(), "the next start does not ask"
     notices.keep(replace(kept, mail=None))
     assert ring.held == {}
 
@@ -166,7 +166,7 @@ def test_only_what_ends_later_is_sent_whatever_the_clock_of_a_node_says(
     assert [post["job"] for post in hook.posts] == [after]
     assert first.is_new(seconds(ended) + 86_400)
     quiet = desk.notices.keep(replace(first, tells_finished=False))
-    assert quiet.since == first.since, "nothing new to tell to"
+    assert quiet.since == first.since, "no new target"
     assert not quiet.wants(JobState.FINISHED)
     assert not first.wants(JobState.INTERRUPTED)
 

@@ -50,7 +50,7 @@ BROKEN = Unreachable("The connection broke.", "Connect again.")
 
 
 class Nodes:
-    """Two nodes in good order; ``told`` changes the answers of gpu2, ``hangs`` is never over."""
+    """Two nodes in good order; ``answers`` changes those of gpu2, ``hangs`` is never over."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -131,7 +131,7 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none told"]
+    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none probed"]
 )
 def test_listeners_end_with_the_check_and_not_before(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, fault: str

@@ -1,4 +1,4 @@
-"""All that a model keeps goes on after a resume, or is told before the training."""
+"""All that a model keeps continues after a resume, or is reported before the training."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Made:
 
 @pytest.fixture(autouse=True)
 def most_exports_need_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process imports torch anew; ONNX has one, for what torch warns of on the way."""
+    """A process imports torch again; ONNX has one, for what torch warns of on the way."""
     run_tool = tool_process.run_tool
 
     def run_here(

@@ -122,7 +122,7 @@ def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
 
 
 def test_a_users_module_has_its_own_name_for_pickles_and_importlib(tmp_path: Path) -> None:
-    """Also in a subfolder, also after loading, also for whoever calls pickle."""
+    """Also in a subfolder, also after loading, also for code that calls pickle."""
     write(
         tmp_path,
         bks_dataset="import importlib, pickle\nfrom words.kept import Words\n"
@@ -454,7 +454,7 @@ def test_f49_a_wrong_signature_or_type_is_shown_with_the_right_one(
     write(tmp_path, bks_model=model, bks_dataset=loader)
     request = {"model": tmp_path, "loader": tmp_path, "dataset": tmp_path}
     with pytest.raises(UserCodeError) as caught:
-        check_model(request, lambda *_: None)  # type: ignore[arg-type]  # reports to nobody
+        check_model(request, lambda *_: None)  # type: ignore[arg-type]  # reports nothing
     assert remedy in caught.value.remedy
 
 
