@@ -1,6 +1,6 @@
 """P5: how long a checkpoint holds up the training, against torch.save and fsync of the same state.
 
-The first save of a run pays for fresh memory and is told apart; the goal is for the others.
+The first save of a run pays for fresh memory and is measured apart; the goal is for the others.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""X1: looks at nodes that are well, on the test cluster: fifty that block nobody, and how long one
-at four nodes takes. Needs root."""
+"""X1: checks of healthy nodes on the test cluster: fifty that block no start, and how long one of
+four nodes takes. Needs root."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The other side is pyqtgraph as its documentation shows it: ``PlotWidget`` with ``setData`` of all
 points, downsampling by peaks and clipping to the view, the fastest it offers.  Like is held against
 like without smoothing; with it ours draws twice as many curves, and they are 2.2 px wide.  A frame
-is what a person waits for, from the new range to the painted picture, in processor time of the
+is what the user waits for, from the new range to the painted picture, in processor time of the
 thread: that others use the machine is not our slowness.
 """
 
@@ -232,9 +232,9 @@ _SHARES = (
 
 
 def measure() -> list[Figure]:
-    rows = _told(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
+    rows = _measured(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
     frame, append, plain, bare_frame, bare_append = zip(*rows, strict=True)
-    shares = zip(*_told(SHARES, PAIRS), strict=True)
+    shares = zip(*_measured(SHARES, PAIRS), strict=True)
     what = f"{RUNS} runs × {POINTS:,} points"
     bare = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
     grown = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
@@ -269,7 +269,7 @@ def measure() -> list[Figure]:
     ]
 
 
-def _told(script: str, *arguments: int) -> list[tuple[float, ...]]:
+def _measured(script: str, *arguments: int) -> list[tuple[float, ...]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],

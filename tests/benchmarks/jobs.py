@@ -178,7 +178,7 @@ def measure() -> list[Figure]:
     idle = 1000 * float(run(IDLE, "9"))
     stall = found["idle stall"]
     figures += [
-        Figure("P10", "stall while nobody asks", (stall,), 50, "ms", context=f"idle {idle:.1f} ms"),
+        Figure("P10", "stall while idle", (stall,), 50, "ms", context=f"idle {idle:.1f} ms"),
         Figure(
             "P10",
             "memory of the desktop, with 4 runs × 1,000,000 points",

@@ -129,7 +129,7 @@ def _repeated_set_up(ready: ReadyCluster) -> Figure:
     spent = []
     for _ in range(PAIRS):
         began = time.perf_counter()
-        ready.services.set_up.set_up(tuple(ready.cluster.nodes), lambda news: None)
+        ready.services.set_up.set_up(tuple(ready.cluster.nodes), lambda update: None)
         spent.append(time.perf_counter() - began)
     return Figure("P11", "setting up 3 ready nodes again", tuple(spent), 3.0, "s")
 

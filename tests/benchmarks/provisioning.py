@@ -144,7 +144,7 @@ class Bench:
     def set_up(self, count: int) -> tuple[float, float]:
         """Seconds by the clock, and of this process's own processor time."""
         began, spent = time.perf_counter(), time.process_time()
-        done = self._service.set_up(self._names[:count], lambda news: None)
+        done = self._service.set_up(self._names[:count], lambda update: None)
         took = time.perf_counter() - began, time.process_time() - spent
         for one in done.values():
             if isinstance(one, BackendError):

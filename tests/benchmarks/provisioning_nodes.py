@@ -5,7 +5,7 @@ own; here they are namespaces that would take it from each other, eight of them 
 as one. So each node is given an eighth of a core, and this desktop as well: together they leave
 almost one of two cores to the kernel, which writes their disks. That is nine machines in slow
 motion, the desktop as slow as the nodes, so that what it does for eight of them weighs what it
-would weigh at full speed. The context tells how far that held: seconds of a core, and the largest
+would weigh at full speed. The context shows how well that held: seconds of a core, and the largest
 share of one. `provisioning` measures what is ours at full speed.
 """
 
@@ -91,7 +91,7 @@ def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spe
     processors = [one for name in names if (one := cluster[name].processor) is not None]
     worked = [one.used_s() for one in processors]
     began, own = time.perf_counter(), time.process_time()
-    done = services.set_up.set_up(tuple(names), lambda news: None)
+    done = services.set_up.set_up(tuple(names), lambda update: None)
     clock_s, own_s = time.perf_counter() - began, time.process_time() - own
     for one in done.values():
         if isinstance(one, BackendError):

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.soak [--minutes 30] [--life 600]``. What is on the data root
 is written by the real agent, reporter and records in a process of its own
-(`tests.fakes.busy_cluster`), and somebody uses the window all the time (`soak_window`). The other
+(`tests.fakes.busy_cluster`), and a user works in the window all the time (`soak_window`). The other
 side is a process that only ticks: what it is late by is the machine's doing.
 """
 
@@ -64,17 +64,17 @@ class Slope:
 
 
 def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]:
-    told = soak(60 * minutes, life_s=life_s)
-    samples = told["memory"]
+    results = soak(60 * minutes, life_s=life_s)
+    samples = results["memory"]
     held = least_of_each_minute([one[0] for one in samples], [one[1] for one in samples])
     slope = slope_of(*held)
-    sys.stderr.write(_words(told, slope, minutes))
-    late = told["all"]
+    sys.stderr.write(_words(results, slope, minutes))
+    late = results["all"]
     context = (
-        f"{minutes:g} min, {told['nodes'] - 1} nodes, {told['acts']} acts of a person, "
+        f"{minutes:g} min, {results['nodes'] - 1} nodes, {results['acts']} acts of a user, "
         f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, worst {late['worst']:.0f} ms, "
-        f"{late['long']} of {late['turns']} turns over 50 ms; idle p99.9 {told['idle'][0]:.1f}, "
-        f"worst {told['idle'][1]:.0f} ms"
+        f"{late['long']} of {late['turns']} turns over 50 ms; idle p99.9 {results['idle'][0]:.1f}, "
+        f"worst {results['idle'][1]:.0f} ms"
     )
     files = [one[2] for one in samples]
     threads = [one[3] for one in samples]
@@ -107,7 +107,7 @@ def soak(
     ended: int = ENDED,
     warm_acts: int = WARM_ACTS,
 ) -> dict[str, Any]:
-    """What the window told of itself, and "idle": p99.9 and worst of the process that ticks."""
+    """What the window reported of itself, and "idle": p99.9 and worst of the process that ticks."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "root"
@@ -130,10 +130,10 @@ def soak(
             [sys.executable, "-I", "-c", _IDLE, str(seconds)], stdout=subprocess.PIPE, text=True
         )
         try:
-            told = window.communicate(timeout=seconds + warm_acts + 120)[0]
+            output = window.communicate(timeout=seconds + warm_acts + 120)[0]
             if window.returncode != 0:
                 raise RuntimeError(f"the window ended with {window.returncode}")
-            found: dict[str, Any] = json.loads(told.splitlines()[-1])
+            found: dict[str, Any] = json.loads(output.splitlines()[-1])
             found["idle"] = [float(word) for word in idle.communicate(timeout=60)[0].split()]
         finally:
             for process in (window, idle):
@@ -215,14 +215,14 @@ def _most(values: Sequence[float], which: int) -> float:
     return max(values[:tenth] if which == 0 else values[-tenth:])
 
 
-def _words(told: dict[str, Any], slope: Slope, minutes: float) -> str:
-    lines = [f"all {told['all']}", f"own {told['own']}"]
+def _words(results: dict[str, Any], slope: Slope, minutes: float) -> str:
+    lines = [f"all {results['all']}", f"own {results['own']}"]
     lines.append(
-        f"the GUI thread computed {told['computed_s']:.1f} s, "
-        f"its workers {told['workers_s']:.1f} s, "
-        f"and it stood ready without a processor {told['waited_s']:.1f} s"
+        f"the GUI thread computed {results['computed_s']:.1f} s, "
+        f"its workers {results['workers_s']:.1f} s, "
+        f"and it stood ready without a processor {results['waited_s']:.1f} s"
     )
-    samples = told["memory"][:: max(1, len(told["memory"]) // 12)]
+    samples = results["memory"][:: max(1, len(results["memory"]) // 12)]
     for before, now in pairwise(samples):
         at_s, mb, files, threads, computed_s, late = now
         share = (computed_s - before[4]) / (at_s - before[0])

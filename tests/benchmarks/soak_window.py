@@ -1,4 +1,4 @@
-"""The window of a soak: the real program on a data root where others write, used as by a person.
+"""The window of a soak: the real program on a data root where others write, in use all the time.
 
 ``python -m tests.benchmarks.soak_window ROOT CATALOGUE SECONDS WARM_ACTS`` prints one line of JSON.
 The first acts follow each other in haste and are not measured.
@@ -54,7 +54,7 @@ class Late:
             self.counts[min(int(late_s / _BIN_S), _BINS - 1)] += 1
             late_s -= PRESS_S
 
-    def told(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """Milliseconds, how many turns were counted, and how many of them were long."""
         total, sums = int(self.counts.sum()), np.cumsum(self.counts)
         shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -97,7 +97,7 @@ class Presses(QObject):
         self.last, self._ready_s = now, ready_s
 
 
-class Person(QObject):
+class User(QObject):
     """Goes through the places, opens jobs and nodes, types and compares; one act each 0.7 s.
 
     Signals:
@@ -232,13 +232,13 @@ def main() -> None:
     presses = Presses()
     memory = Memory(seconds + 60, presses)
     waited = computed = worked = 0.0
-    person: list[Person] = []
+    user: list[User] = []
 
     def use() -> None:
         if program.is_built and program._services is not None and program.jobs.total:
             ready.stop()
-            person.append(Person(program, warm_acts))
-            person[0].warm.connect(begin)
+            user.append(User(program, warm_acts))
+            user[0].warm.connect(begin)
 
     def begin() -> None:
         nonlocal waited, computed, worked
@@ -253,20 +253,20 @@ def main() -> None:
     ready.start(100)
     app.exec()
     waited = presses.ready_s() - waited
-    told = {
-        "all": presses.all.told(),
-        "own": presses.own.told(),
+    results = {
+        "all": presses.all.summary(),
+        "own": presses.own.summary(),
         "waited_s": waited,
         "computed_s": time.thread_time() - computed,
         "workers_s": time.process_time() - time.thread_time() - worked,
-        "acts": person[0].acts - warm_acts,
-        "rounds": person[0].rounds,
+        "acts": user[0].acts - warm_acts,
+        "rounds": user[0].rounds,
         "jobs": program.jobs.total,
         "nodes": len(program._node_names),
         "memory": memory.samples(),
     }
     program.close()
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

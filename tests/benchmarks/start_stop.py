@@ -60,7 +60,7 @@ def stopwatch_model() -> str:
 def _start(services: Services, root: Path) -> Figure:
     ours, bare = [], []
     for number in range(PAIRS):
-        # Which goes first alternates, so that a machine that slows down favours nobody.
+        # Which goes first alternates, so that a machine that slows down favours neither.
         for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
             if side == "bare":
                 bare.append(_bare(root))

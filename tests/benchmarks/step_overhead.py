@@ -110,7 +110,7 @@ def pairs(
                 checkpoint={"every_epochs": 1000},
                 strategy={"name": strategy},
             )
-            # Which goes first alternates, so that a machine that slows down favours nobody.
+            # Which goes first alternates, so that a machine that slows down favours neither.
             for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 if side == "bare":
                     bare.append(_bare(training, epochs))

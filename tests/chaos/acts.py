@@ -252,7 +252,7 @@ def let_it_train(world: World, chance: random.Random) -> str:
         now = world.desktops[0].jobs.queries.show(job)
         return now.step >= goal or now.run != view.run or not now.state.is_live
 
-    # A full disk, or a stop that is on its way, lets no step be told.
+    # With a full disk, or a stop that is on its way, no step is reported.
     with suppress(AssertionError):
         wait_for(has, limit_s=30)
     return job

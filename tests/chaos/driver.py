@@ -71,7 +71,7 @@ class Driver:
                 self.require(world)
             except Broken as broken:
                 return Failure(broken.promise, str(broken), done)
-            except Exception as error:  # noqa: BLE001 - a fault of the program, which is told
+            except Exception as error:  # noqa: BLE001 - a fault of the program, which is reported
                 text = "".join(traceback.format_exception(error))
                 return Failure(type(error).__name__, text, done)
         return None
@@ -97,7 +97,7 @@ class Driver:
         return failure
 
     def day(self, seed: int, number: int, shorten_s: float) -> Failure | None:
-        """Live one day; a failure is shortened and told."""
+        """Live one day; a failure is shortened and reported."""
         failure = self.live(drawn(seed, self.acts), number)
         if failure is None:
             return None

@@ -130,10 +130,10 @@ def checkpoints_stay(world: World) -> str:
         newest = _newest(world, job)
         if newest is not None:
             path = Path(newest.path)
-            world.told[job, times] = (newest.name, newest.step, _sha256(path))
-            if world.told[job, times][2] != newest.sha256:
+            world.newest[job, times] = (newest.name, newest.step, _sha256(path))
+            if world.newest[job, times][2] != newest.sha256:
                 return f"{newest.name} of {job} is not what was saved"
-    for (job, _), (name, step, sha256) in world.told.items():
+    for (job, _), (name, step, sha256) in world.newest.items():
         folder = world.folder_of(job)
         if not folder.path.exists():
             continue  # in the trash

@@ -70,11 +70,11 @@ class Nodes(World):
     def opened(self, number: int) -> Services:
         """Open it again as the same user of the same computer, whose nodes' keys were accepted."""
         if number:
-            return open_remote(self._place.cluster, self._place.folder / "far")
+            return open_remote(self._place.cluster, self._place.folder / "remote")
         return open_services(self._place.cluster.share, self.catalogue(number))
 
     def catalogue(self, number: int) -> Path:
-        return (self._place.folder, self._place.folder / "far")[number] / "catalogue.sqlite"
+        return (self._place.folder, self._place.folder / "remote")[number] / "catalogue.sqlite"
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
@@ -186,11 +186,11 @@ def made(folder: Path) -> Iterator[Place]:
     with (
         Cluster(folder / "cluster") as cluster,
         made_ready(cluster, folder) as ready,
-        remote_desktop(cluster, folder / "far") as far,
+        remote_desktop(cluster, folder / "remote") as remote,
     ):
         stock(ready, folder / "sources")
         import_script(ready.services, folder / "sources")
-        place = Place(cluster, folder, [ready.services, far])
+        place = Place(cluster, folder, [ready.services, remote])
         yield place
         for desktop in place.desktops:
             desktop.close()

@@ -126,7 +126,7 @@ class World:
         """Runs that may fail, because something was done to them."""
         self.stopped: set[tuple[str, int]] = set()
         """Runs that were asked to stop."""
-        self.told: dict[tuple[str, int], tuple[str, int, str]] = {}
+        self.newest: dict[tuple[str, int], tuple[str, int, str]] = {}
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
         self.acts = 0
@@ -238,7 +238,7 @@ class World:
         return ""
 
     def may_doubt(self, view: JobView) -> bool:
-        """Whether nothing can tell that a run is over.
+        """Whether nothing can show that a run is over.
 
         On a full disk, the age of a claim cannot be asked of the disk's clock.
         """

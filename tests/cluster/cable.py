@@ -46,7 +46,7 @@ class Cable:
         )
 
     def pull(self) -> None:
-        """Take it out for good: what is sent from now on reaches nobody, a closing word neither."""
+        """Take it out for good: what is sent from now on is lost, a closing word too."""
         # A namespace's links go some time after it; the next card must not meet this one.
         ip([f"link delete {self._link}"])
         if self._relay is not None:

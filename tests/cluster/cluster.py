@@ -122,8 +122,8 @@ class Cluster:
         With ``before``, processes of people that are not among these are ended.
         """
         self._at_once(lambda node: node.heal(before))
-        # After all are back: whoever still asked for one that was away is told within three seconds
-        # that there is no route to it, and so is everybody who asks along with him.
+        # After all are back: a caller that still asked for one that was away learns within three
+        # seconds that there is no route to it, and so do all others who ask at that time.
         self._at_once(lambda node: node.ask_again())
 
     @property

@@ -10,7 +10,7 @@ from tests.waiting import LIMIT_S
 
 
 class ClusterError(Exception):
-    """The test cluster cannot be had, or does not do what it was told; str() says why."""
+    """The test cluster cannot be had, or does not do what it was asked; str() says why."""
 
 
 def call(*argv: str | Path, input: str = "", limit_s: float = LIMIT_S) -> str:

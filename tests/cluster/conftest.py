@@ -22,7 +22,7 @@ from tests.cluster.ready import ReadyCluster, made_ready, patience
 from tests.cluster.remote_desktop import known_keys
 from tests.cluster.windows import window_on
 
-# What helpers claim is told in words, too, when it is not so.
+# A failed assertion of a helper is explained in words, too.
 pytest.register_assert_rewrite("tests.cluster.runs", "tests.cluster.thief")
 
 _IMAGE_LIMIT_S = 1200.0
@@ -45,7 +45,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Three nodes that are up, once for all tests; node3 is bare.
 
-    What a test breaks through their methods is mended after it, and what it leaves running there
+    What a test breaks through their methods is fixed after it, and what it leaves running there
     is ended; files stay.
     """
     with _standing(request, tmp_path_factory.mktemp("cluster")) as standing:
@@ -95,7 +95,7 @@ def program(
 
 @contextmanager
 def _standing(request: pytest.FixtureRequest, folder: Path) -> Iterator[Cluster]:
-    # Making the image takes a minute, once: that is told where somebody sees it.
+    # Making the image takes a minute, once: that is said where the user sees it.
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         standing = Cluster(folder, progress=Progress(sys.stderr))

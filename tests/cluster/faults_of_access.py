@@ -77,7 +77,7 @@ def powered_off(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 
 def _read_settings_again(ready: ReadyCluster, node: str) -> None:
-    """sshd executes itself and listens to nobody meanwhile; the file is written when it does."""
+    """sshd executes itself and accepts no connection before it writes its pid file."""
     fresh = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
     as_root(ready, node, f"{fresh}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
 

@@ -48,7 +48,7 @@ def shared_memory_tiny(ready: ReadyCluster, node: str) -> Iterator[None]:
 def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
     yield
-    # A limit that was lowered can be raised again by nobody, so another sshd takes over.
+    # A limit that was lowered cannot be raised again, so another sshd takes over.
     ready[node].stop_sshd()
     ready[node].start_sshd()
 
@@ -91,7 +91,7 @@ def describe_gpus(ready: ReadyCluster, node: str, *lines: str) -> None:
 def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
     """A driver with two GPUs, and a PyTorch that says it could use them.
 
-    Its agent does not outlive them: it would go on telling of GPUs that answer no more.
+    Its agent does not outlive them: it would continue to report GPUs that do not answer any more.
     """
     place = f"nvml-{node}"
     shutil.copy(library, ready.cluster.share / place)

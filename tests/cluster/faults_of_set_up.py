@@ -83,7 +83,7 @@ def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None
     folder = f"{ready.home}/environments"
     as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
     yield
-    # A fix has set it aside; 230 MB that nobody needs.
+    # A fix has set it aside; 230 MB that are not needed.
     as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
 
 

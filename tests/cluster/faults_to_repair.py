@@ -1,4 +1,4 @@
-"""More that can be wrong with the nodes of a job, all of it such as the program mends by itself."""
+"""More that can be wrong with the nodes of a job, all of which the program fixes by itself."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    """What mpirun reads on the head; a look writes it anew, and so finds no fault."""
+    """What mpirun reads on the head; a check writes it again, and so finds no fault."""
     folder = f"{ready.home}/ssh"
     with (
         moved(ready, node, f"{folder}/config"),
@@ -85,7 +85,7 @@ def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def jobs_for_their_owner_alone(ready: ReadyCluster) -> Iterator[None]:
-    """The desktop's user made the folder of all jobs so that nobody else may write there."""
+    """The desktop's user made the folder of all jobs so that no other user may write to it."""
     jobs = ready.cluster.share / "jobs"
     make_folder(jobs, exist_ok=True)
     before = jobs.stat()

@@ -15,10 +15,10 @@ _DEVICE = Path("/dev/fuse")
 
 @contextmanager
 def hanging(folder: Path) -> Iterator[None]:
-    """Whoever asks for anything below ``folder`` waits until the end of the block.
+    """A call for anything below ``folder`` waits until the end of the block.
 
-    Over it lies a file system in user space whose program never answers. Who still waits then is
-    told that the connection was aborted; who asks afterwards finds what was there before.
+    Over it lies a file system in user space whose program never answers. A call that still
+    waits then fails with an aborted connection; one after it finds what was there before.
     """
     device = _covered(folder)
     try:

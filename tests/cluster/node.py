@@ -112,7 +112,7 @@ class Node:
         (self._init,) = (p.host_pid for p in self.processes() if p.pid == 1)
 
     def power_off(self) -> None:
-        """Take its power away: nothing is closed, nobody is told. Its disk stays."""
+        """Take its power away: nothing is closed or announced. Its disk stays."""
         self._cable.pull()
         self._end()
 
@@ -211,7 +211,7 @@ class Node:
         self._cable.carry_again()
 
     def delay(self, round_trip_ms: float) -> None:
-        """Move it so far away that every answer takes that much longer; 0 brings it back.
+        """Delay every answer by that much, as of a distant node; 0 ends it.
 
         It lasts until the next boot.
         """

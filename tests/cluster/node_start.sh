@@ -54,7 +54,7 @@ mkdir -m 1777 /tmp
 hostname "$name"
 exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin /bin/sh -c '
     /usr/sbin/sshd -E /var/log/sshd.log
-    # A shell that waits takes the orphans in; whoever ends what it waits for ends nothing.
+    # A shell that waits takes the orphans in; ending what it waits for ends nothing.
     while :; do
         sleep infinity &
         wait $!

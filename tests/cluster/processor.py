@@ -1,9 +1,9 @@
-"""Processor time of a node's own: a control group with a quota, as far as one machine can be many.
+"""Processor time of a node's own: a control group with a quota, as well as one machine can be many.
 
 Eight nodes that want a core each share the cores of this machine, and take eight times as long as
-one. With a quota that all of them together do not use up, a node has the same processor beside
-seven others as it has alone, which is what machines have. Before whoever else works on this machine
-they come first, by the group's weight: what is theirs is theirs.
+one. With a quota that all of them together do not use up, a node has the same processor next to
+seven others as it has alone, which is what machines have. They come before all other processes of
+this machine, by the group's weight.
 """
 
 from __future__ import annotations

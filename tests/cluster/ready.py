@@ -1,8 +1,8 @@
 """A cluster on which jobs can be started: three nodes, added and set up for real, once for all.
 
 Setting up costs a minute or two and 226 MB a node, so every test that wants it shares it. What a
-test breaks through the methods of its nodes is mended after it, agents that ended live again, and
-files stay: whoever spoils a file of a node puts it back.
+test breaks through the methods of its nodes is fixed after it, agents that ended live again, and
+files stay: a test that spoils a file of a node puts it back.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
         steps: dict[str, SetUp] = {}
         with patience():
             outcome = services.set_up.set_up(
-                tuple(cluster.nodes), lambda news: steps.__setitem__(news.node, news)
+                tuple(cluster.nodes), lambda update: steps.__setitem__(update.node, update)
             )
         _require(outcome, steps)
         yield ReadyCluster(cluster, services)

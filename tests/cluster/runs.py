@@ -180,7 +180,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     leaves_nothing(stocked)
 
 
-def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
+def wait_for_message(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
     """The job as it is once its message says so; "" is nothing to say."""
     seen: list[JobView] = []
 
@@ -188,7 +188,7 @@ def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
         seen.append(stocked.services.jobs.queries.show(job_id))
         return words in seen[-1].status.message if words else not seen[-1].status.message
 
-    wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].status.message}")
+    wait_for(says, f"the message “{words}”", hint=lambda: f"It was: {seen[-1].status.message}")
     return seen[-1]
 
 

@@ -14,12 +14,12 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import starting, stock
 from tests.integration.tiny import MODEL
 
-_TOLD = MODEL.replace(
+_WRITES_ITS_ENVIRONMENT = MODEL.replace(
     "    def forward(self, data):",
     """        import json, os, subprocess, sys
-        told = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
-        with open(f"/tmp/told-{told['OMPI_COMM_WORLD_RANK']}", "w") as file:
-            json.dump(told, file)
+        found = {name: os.environ.get(name, "") for name in ("ODD", "OMPI_COMM_WORLD_RANK")}
+        with open(f"/tmp/environment-{found['OMPI_COMM_WORLD_RANK']}", "w") as file:
+            json.dump(found, file)
         if os.environ.get("LEAVES_A_CHILD"):
             subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"],
                              start_new_session=True)
@@ -31,7 +31,7 @@ _TOLD = MODEL.replace(
 @pytest.fixture(scope="module")
 def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
     """With something in the library to train."""
-    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _TOLD)
+    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _WRITES_ITS_ENVIRONMENT)
     return ready_cluster
 
 

@@ -27,7 +27,7 @@ class Fault:
     checks: tuple[str, ...]
     spoil: Spoil
     is_shared: bool = False
-    """It is nobody's: the findings name no node."""
+    """It belongs to no node: the findings name none."""
 
     def expected(self, node: str) -> set[tuple[str, tuple[str, ...]]]:
         return {(check, () if self.is_shared else (node,)) for check in self.checks}
@@ -65,7 +65,7 @@ def as_root(ready: ReadyCluster, node: str, command: str) -> None:
 def read_only_over(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     """What is opened under ``path`` from now on cannot be written; files that are open can.
 
-    It is made read-only where nobody writes: the kernel refuses that while a file is being opened.
+    It is made read-only while nothing is written: the kernel refuses that during an opening.
     """
     aside = "/mnt/read-only"
     make = f"mkdir -p {aside}; mount --bind {path} {aside}; mount -o remount,bind,ro {aside}"
@@ -96,7 +96,7 @@ def moved(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A fix may have made the folder above anew, without what was moved in the old one.
+        # A fix may have made the folder above again, without what was moved in the old one.
         as_root(
             ready,
             node,
@@ -124,7 +124,7 @@ def rewritten(ready: ReadyCluster, node: str, path: str, edit: str) -> Iterator[
 def changed_entry(
     ready: ReadyCluster, node: str, change: Callable[[NodeEntry], NodeEntry]
 ) -> Iterator[None]:
-    """Another ``node.json``; put back unless a fix has written it anew."""
+    """Another ``node.json``; put back unless a fix has written it again."""
     root = mounted(ready.cluster.share)
     before = ready.entry(node)
     spoiled = change(before)

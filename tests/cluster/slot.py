@@ -154,7 +154,7 @@ def take_down(slot: Slot) -> None:
             wait_for(lambda: not loops_below(Path(folder)), f"the end of loop devices in {folder}")
         except AssertionError as error:
             # A process of this machine still has a file open there, and the device goes with it.
-            # That is told, and fails no test: the one that happens to be the last is innocent.
+            # That is printed, and fails no test: the one that happens to be the last is innocent.
             sys.stderr.write(f"{error}\n")
         for disk in Path(folder).glob("**/*.ext4"):
             disk.unlink()
@@ -183,15 +183,15 @@ def end_processes(namespace: str) -> None:
 
 def mounts_below(folder: Path) -> list[str]:
     """Mount points in a folder on this machine, the innermost first."""
-    told = json.loads(call("findmnt", "--json", "--list", "--output", "TARGET"))
-    points = [entry["target"] for entry in told["filesystems"]]
+    mounts = json.loads(call("findmnt", "--json", "--list", "--output", "TARGET"))
+    points = [entry["target"] for entry in mounts["filesystems"]]
     return sorted((p for p in points if Path(p).is_relative_to(folder)), key=len, reverse=True)
 
 
 def loops_below(folder: Path) -> list[str]:
     """Loop devices whose disk lies in a folder."""
-    told = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
-    devices = json.loads(told)["loopdevices"] if told.strip() else []
+    listed = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
+    devices = json.loads(listed)["loopdevices"] if listed.strip() else []
     return [d["name"] for d in devices if Path(d["back-file"] or "").is_relative_to(folder)]
 
 

@@ -41,7 +41,7 @@ def desktop(
     ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReadyCluster]:
     """Another data root, on the desktop's own disk, with two of the nodes; nothing is installed
-    there anew, and they go on using the key that they have."""
+    on them again, and they continue to use the key that they have."""
     folder = tmp_path_factory.mktemp("own-root")
     services = open_services(folder / "root", folder / "catalogue.sqlite")
     cluster, home = ready_cluster.cluster, ready_cluster.home

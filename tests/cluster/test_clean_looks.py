@@ -30,7 +30,7 @@ def looks(ready: ReadyCluster, count: int) -> list[Preflight]:
         return list(pool.map(look, islice(cycle(SHAPES), count)))
 
 
-def test_x1_clean_looks_block_nobody(ready_cluster: ReadyCluster) -> None:
+def test_x1_checks_of_healthy_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
     found = looks(ready_cluster, 2 * len(SHAPES))
     assert [fault.sentence for one in found for fault in one.faults] == []
     assert all(one.passed for one in found)

@@ -25,13 +25,13 @@ ELSEWHERE = "10.78.0.1"
 def elsewhere(ready_cluster: ReadyCluster) -> Iterator[None]:
     """Node1 has an address outside of the ranks' subnet, to which node2 knows the way back."""
     slot = ready_cluster.cluster.slot
-    near, far = slot.namespace("node1"), slot.namespace("node2")
-    ip([f"address add {ELSEWHERE}/32 dev eth0"], near)
-    ip([f"route add {ELSEWHERE}/32 via {ready_cluster.cluster.address_of('node1')}"], far)
+    node1, node2 = slot.namespace("node1"), slot.namespace("node2")
+    ip([f"address add {ELSEWHERE}/32 dev eth0"], node1)
+    ip([f"route add {ELSEWHERE}/32 via {ready_cluster.cluster.address_of('node1')}"], node2)
     with unlimited(ready_cluster, ("node1", "node2")):
         yield
-    ip([f"address del {ELSEWHERE}/32 dev eth0"], near)
-    ip([f"route del {ELSEWHERE}/32"], far)
+    ip([f"address del {ELSEWHERE}/32 dev eth0"], node1)
+    ip([f"route del {ELSEWHERE}/32"], node2)
 
 
 @pytest.mark.slow

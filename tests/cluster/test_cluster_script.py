@@ -39,7 +39,7 @@ def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
     os.chown(share, owner.st_uid, owner.st_gid)
     yield share
     ready_cluster.cluster.heal()
-    # Each desktop and data root has a key of its own, and the nodes let in the one told last.
+    # Each desktop and data root has a key of its own, and the nodes accept the last one.
     ready_cluster.services.set_up.let_in_again()
 
 

@@ -1,5 +1,5 @@
-"""A desktop that has lost its network, and is far from its data root: it knows nothing new, and
-says so; what it does not know changes no state."""
+"""A desktop that has lost its network, with a remote data root: it knows nothing new, and says so;
+what it does not know changes no state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytest_plugins = ["tests.cluster.runs_fixtures"]
 HOUR_S = 3600.0
 SILENCE_S = 1.0
 """A connection to a host that is cut off is given up then."""
-NO_NEWS = re.compile(r"no news since \d\d:\d\d")
+STALE = re.compile(r"no news since \d\d:\d\d")
 
 
 class Clock:
@@ -55,14 +55,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Services]:
-    with remote_desktop(stocked.cluster, tmp_path / "far") as services:
+    with remote_desktop(stocked.cluster, tmp_path / "remote") as services:
         yield services
 
 
 def settled(desktop: Services, job: JobView) -> RunUpdate:
     """Poll until the status is as new as the history, which is read after it.
 
-    Without news, the last step in the history counts.
+    Without an update, the last step in the history counts.
     """
 
     def poll() -> RunUpdate | None:
@@ -76,7 +76,7 @@ def settled(desktop: Services, job: JobView) -> RunUpdate:
 
 
 @pytest.mark.usefixtures("soon_missed")
-def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_up_in_one_look(
+def test_f09_a_desktop_that_was_cut_off_shows_no_wrong_state_and_catches_up_in_one_poll(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
     desktop: Services,
@@ -103,13 +103,13 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
-            assert NO_NEWS.fullmatch(now.doubt)
-            # How long it takes and how fast it is are known only where there is news.
+            assert STALE.fullmatch(now.doubt)
+            # How long it takes and how fast it is are known only from updates.
             assert replace(now, doubt="") == changed(last, eta_s=None, samples_per_second=None)
         assert not len(seen.history.steps)
         clock.ahead_s += HOUR_S
-    far = [node for node in desktop.nodes.list() if node.entry is not None]
-    assert all(NO_NEWS.fullmatch(node.message) for node in far)
+    remote = [node for node in desktop.nodes.list() if node.entry is not None]
+    assert all(STALE.fullmatch(node.message) for node in remote)
     with pytest.raises(BackendError, match="did not answer"):
         desktop.jobs.lifecycle.stop(goes_on.id)
     stocked.services.jobs.queries.wait(ends.id)
@@ -118,12 +118,12 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
         node.find_the_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", LIMIT_S)
 
-    def has_news() -> bool:
+    def is_current() -> bool:
         nonlocal seen
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         return not seen.view.doubt
 
-    wait_for(has_news, "news of the job")
+    wait_for(is_current, "an update of the job")
     truth = stocked.services.jobs.queries.show(goes_on.id)
     assert seen.view.state in WORKING
     assert before.view.step < seen.view.step <= truth.step

@@ -15,7 +15,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, tells
+from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, wait_for_message
 from tests.conftest import LogWatch
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import MODEL, raw_job
@@ -52,7 +52,7 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     return found
 
 
-def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
+def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
     log_watch.expect("“Stopped” could not be recorded")
@@ -60,24 +60,26 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
-        said = tells(stocked, view.id, "could not be written: No space left on device")
+        said = wait_for_message(stocked, view.id, "could not be written: No space left on device")
         assert said.status.message.startswith("The checkpoint epoch-")
         kept = newest(stocked, view.id)
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
         fill(share)
-        said = tells(stocked, view.id, "The history cannot be written and is kept in memory")
+        said = wait_for_message(
+            stocked, view.id, "The history cannot be written and is kept in memory"
+        )
         view = grows(stocked, view.id, said.step + 5)
         assert (view.state.is_live, view.doubt) == (True, "")
         assert newest(stocked, view.id) == kept
         wait_for(lambda: everyone_is_online(stocked), "every node to be online")
-    tells(stocked, view.id, "")
+    wait_for_message(stocked, view.id, "")
     wait_for(lambda: newest(stocked, view.id).step > kept.step, "a checkpoint")
 
     with filled(share):
-        # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
+        # A stop request needs no space; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
-        said = tells(stocked, view.id, "could not be written: No space left on device")
+        said = wait_for_message(stocked, view.id, "could not be written: No space left on device")
         assert said.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED

@@ -16,7 +16,7 @@ from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from tests.cluster.person import Person
+from tests.cluster.user import User
 from tests.cluster.windows import services
 from tests.waiting import LIMIT_MS
 from tests.windows import the
@@ -65,8 +65,8 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.fixture
-def person(program: Program, qtbot: QtBot, tmp_path: Path) -> Iterator[Person]:
-    yield Person(program, qtbot, tmp_path / "pictures")
+def user(program: Program, qtbot: QtBot, tmp_path: Path) -> Iterator[User]:
+    yield User(program, qtbot, tmp_path / "pictures")
     jobs = services(program).jobs
     for view in jobs.queries.list():
         jobs.lifecycle.stop(view.id)
@@ -84,64 +84,64 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(1500)
 def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that_a_job_does(
-    program: Program, person: Person, folder: Path, tmp_path: Path
+    program: Program, user: User, folder: Path, tmp_path: Path
 ) -> None:
-    to_the_form(program, person, folder)
-    person.write("Arguments", "--save {output}/model.pt")
-    person.tab_to("Arguments to resume")
-    person.type("--resume {checkpoint}")
-    start(program, person)
-    mark(program, person, "loss")
-    person.press("Curves")
-    sees(program, person, "loss")
-    assert person.clicks <= MOST_CLICKS
+    to_the_form(program, user, folder)
+    user.write("Arguments", "--save {output}/model.pt")
+    user.tab_to("Arguments to resume")
+    user.type("--resume {checkpoint}")
+    start(program, user)
+    mark(program, user, "loss")
+    user.press("Curves")
+    sees(program, user, "loss")
+    assert user.clicks <= MOST_CLICKS
     first = shown(program)
     assert first.nodes == NODES
 
-    person.press("Stop")
-    person.wait(lambda: shown(program).state.is_over)
+    user.press("Stop")
+    user.wait(lambda: shown(program).state.is_over)
     assert shown(program).state is JobState.INTERRUPTED, shown(program).error
     stopped_at = shown(program).step
-    person.look_everywhere("stopped")
-    person.press("Resume")
-    person.wait(lambda: shown(program).run == 2)
-    sees(program, person, "loss", stopped_at + 3)
-    person.press("Stop")
-    person.wait(lambda: shown(program).state.is_over)
+    user.look_everywhere("stopped")
+    user.press("Resume")
+    user.wait(lambda: shown(program).run == 2)
+    sees(program, user, "loss", stopped_at + 3)
+    user.press("Stop")
+    user.wait(lambda: shown(program).state.is_over)
 
-    person.choose(program.jobs.detail.header.more, "Bundle…")
+    user.choose(program.jobs.detail.header.more, "Bundle…")
     bundle = tmp_path / "mine.ringmaster"
-    person.write("To", str(bundle))
-    person.look_everywhere("bundle")
-    person.press("Bundle")
-    person.wait(bundle.exists)
-    person.press("Close")
+    user.write("To", str(bundle))
+    user.look_everywhere("bundle")
+    user.press("Bundle")
+    user.wait(bundle.exists)
+    user.press("Close")
 
-    _sweep(program, person)
+    _sweep(program, user)
 
 
-def _sweep(program: Program, person: Person) -> None:
+def _sweep(program: Program, user: User) -> None:
     before = {view.id for view in services(program).jobs.queries.list()}
-    person.choose(program.jobs.detail.header.more, "Clone")
+    user.choose(program.jobs.detail.header.more, "Clone")
     form = program._pages.form
-    person.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
-    person.write("Arguments", "--save {output}/model.pt --epochs 20")
-    person.press("Fields from --help")
+    user.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
+    user.write("Arguments", "--save {output}/model.pt --epochs 20")
+    user.press("Fields from --help")
     for name, values in (("lr", "0.1, 0.01"), ("hidden", "4, 8")):
-        person.press(f"Several values of {name}", 2 * LIMIT_MS)
-        person.key("Ctrl+A")
-        person.type(values)
-        person.press("Use 2 values")
-    person.look_everywhere("sweep")
-    person.press("Queue 4 jobs")
+        user.press(f"Several values of {name}", 2 * LIMIT_MS)
+        user.key("Ctrl+A")
+        user.type(values)
+        user.press("Use 2 values")
+    user.look_everywhere("sweep")
+    user.press("Queue 4 jobs")
 
     def swept() -> list[JobView]:
         found = services(program).jobs.queries.list()
         return [view for view in found if view.id not in before]
 
-    person.wait(lambda: len(swept()) == 4)
-    person.look_everywhere("swept")
-    person.wait(lambda: all(view.state.is_over for view in swept()), 600_000)
+    user.wait(lambda: len(swept()) == 4)
+    user.look_everywhere("swept")
+    user.wait(lambda: all(view.state.is_over for view in swept()), 600_000)
     assert {view.state for view in swept()} == {JobState.FINISHED}, [v.error for v in swept()]
     lines = {" ".join(view.config.arguments) for view in swept()}
     assert len(lines) == 4
@@ -157,50 +157,50 @@ def shown(program: Program) -> JobView:
     return view
 
 
-def to_the_form(program: Program, person: Person, folder: Path) -> None:
-    person.drop(folder)
-    person.wait(lambda: person.windows(ImportDialog))
-    person.look_everywhere("dropped")
-    person.press("Import")
-    person.press("New job with it")
+def to_the_form(program: Program, user: User, folder: Path) -> None:
+    user.drop(folder)
+    user.wait(lambda: user.windows(ImportDialog))
+    user.look_everywhere("dropped")
+    user.press("Import")
+    user.press("New job with it")
     form = program._pages.form
-    person.wait(lambda: form.isVisible() and form.draft().raw.get("script") == folder.name)
+    user.wait(lambda: form.isVisible() and form.draft().raw.get("script") == folder.name)
     assert services(program).library.list(Kind.SCRIPT)
 
 
-def start(program: Program, person: Person) -> None:
+def start(program: Program, user: User) -> None:
     before = {view.id for view in services(program).jobs.queries.list()}
-    person.press("Select 3 nodes for me")
-    person.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
-    person.look_everywhere("new-job")
-    person.press("Start on 3 processes")
-    person.wait(lambda: (view := program.jobs.open_view) and view.id not in before)
-    person.wait(lambda: shown(program).state is JobState.TRAINING or shown(program).state.is_over)
+    user.press("Select 3 nodes for me")
+    user.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
+    user.look_everywhere("new-job")
+    user.press("Start on 3 processes")
+    user.wait(lambda: (view := program.jobs.open_view) and view.id not in before)
+    user.wait(lambda: shown(program).state is JobState.TRAINING or shown(program).state.is_over)
     assert shown(program).state is JobState.TRAINING, shown(program).error
-    person.look_everywhere("training")
+    user.look_everywhere("training")
 
 
-def mark(program: Program, person: Person, name: str) -> None:
+def mark(program: Program, user: User, name: str) -> None:
     """Draw a number that the program prints."""
-    person.press("Log")
+    user.press("Log")
     view = the(LogView, program.jobs.detail)
 
-    person.wait(lambda: name in (view.text_of(view.top) or ""))
-    person.look_everywhere("log")
-    person.wait(lambda: name in (view.text_of(view.top) or ""))
-    person.open_menu(view.viewport(), QPoint(80, 2))
-    person.pick(f"Draw .*{name}.*")
-    person.look_everywhere("number")
-    person.press("Draw")
+    user.wait(lambda: name in (view.text_of(view.top) or ""))
+    user.look_everywhere("log")
+    user.wait(lambda: name in (view.text_of(view.top) or ""))
+    user.open_menu(view.viewport(), QPoint(80, 2))
+    user.pick(f"Draw .*{name}.*")
+    user.look_everywhere("number")
+    user.press("Draw")
 
 
-def sees(program: Program, person: Person, curve: str, points: int = 3) -> None:
+def sees(program: Program, user: User, curve: str, points: int = 3) -> None:
     """Wait for a curve of the open job."""
 
     def is_seen() -> bool:
         drawn = program.jobs.detail.curves.curve(curve)
         return shown(program).state.is_over or (drawn is not None and len(drawn) >= points)
 
-    person.wait(is_seen, 600_000)
+    user.wait(is_seen, 600_000)
     assert not shown(program).state.is_over, shown(program).error
-    person.look_everywhere(f"curve-{curve.replace('/', '-')}")
+    user.look_everywhere(f"curve-{curve.replace('/', '-')}")

@@ -1,4 +1,4 @@
-"""What the form of a node is told by a real one: each way to fail is a sentence with a way out."""
+"""The form of a node with real nodes: each way to fail is a sentence with a way out."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Made = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 class Row(NamedTuple):
-    """``made`` spoils the node; ``typed`` is what the person types otherwise than it is.
+    """``made`` spoils the node; ``typed`` is what the user types wrongly.
 
-    ``limit_s`` is how long the node may be silent; where it is for ever, that is short.
+    ``limit_s`` is how long the node may be silent; where it never answers, that is short.
     """
 
-    told: str
+    sentence: str
     kind: type[BackendError] = Unreachable
     made: Made = lambda _ready: nullcontext()
     typed: Mapping[str, Any] = MappingProxyType({})
@@ -151,14 +151,14 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
     before = services.cluster.list()
-    with row.made(ready_cluster), pytest.raises(row.kind, match=row.told) as told:
+    with row.made(ready_cluster), pytest.raises(row.kind, match=row.sentence) as caught:
         add(**row.typed)
-    assert told.value.remedy
+    assert caught.value.remedy
     assert services.cluster.list() == before
 
 
 @pytest.mark.slow
-def test_f52_a_bashrc_that_prints_keeps_nobody_out(
+def test_f52_a_bashrc_that_prints_prevents_no_login(
     ready_cluster: ReadyCluster, add: Callable[..., None]
 ) -> None:
     noise = "echo noise; echo noise >&2; trap 'echo parting' EXIT; cd /\n"

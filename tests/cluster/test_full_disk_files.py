@@ -1,4 +1,4 @@
-"""What is written on a disk that is really full, and what is not, and then is told so."""
+"""What is written on a disk that is really full, and what is not, which raises an error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
         assert read_json(disk / "status.json")["step"] == step
 
 
-def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
+def test_f26_a_stop_request_needs_no_space_and_means_one_run(disk: Path) -> None:
     folder = OpenJob(disk / "job", MOUNTED)
     folder.path.mkdir()
     fill(disk)

@@ -1,4 +1,4 @@
-"""Host keys that nobody accepted, met in the window on nodes whose sshd shows them for real."""
+"""Host keys that were not accepted, met in the window on nodes whose sshd shows them for real."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     return set_ups._dialog
 
 
-def is_ready(news: SetUp) -> bool:
-    return news.is_over and news.failed is None
+def is_ready(update: SetUp) -> bool:
+    return update.is_over and update.failed is None
 
 
 def fingerprint(ready: ReadyCluster) -> str:
-    """What whoever runs node2 reads there."""
-    told = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
-    return told.split()[1]
+    """As the administrator of node2 reads it on that node."""
+    shown = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
+    return shown.split()[1]
 
 
 def buttons(dialog: SetUpDialog) -> list[str]:
     return [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
 
 
-def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotten_by_name(
+def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
 ) -> None:
     plate, cluster = dialog._plate, services(program).cluster
@@ -74,7 +74,7 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
     plate = begun(program, qtbot)._plate
     qtbot.waitUntil(plate.trust.isVisible)
     assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
-    assert cluster.host_key("node2") == "", "it was shown, and nobody has said yes"
+    assert cluster.host_key("node2") == "", "it was shown, and is not accepted yet"
     qtbot.mouseClick(plate.trust.trust, LEFT)
     qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
     assert cluster.host_key("node2") not in ("", old)

@@ -39,7 +39,7 @@ def hungry(stocked: ReadyCluster, tmp_path: Path) -> str:
     return "hungry"
 
 
-def test_f19_a_rank_on_another_node_that_finds_no_memory_is_told_with_the_batch_size_to_try(
+def test_f19_the_error_of_a_rank_out_of_memory_on_another_node_names_a_batch_size(
     stocked: ReadyCluster, run: Callable[..., JobView], hungry: str
 ) -> None:
     view = run("node1", "node2", loader=hungry, batch_size=48)

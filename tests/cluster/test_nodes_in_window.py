@@ -27,7 +27,7 @@ def is_shown(program: Program, node: str) -> bool:
     return any(row.name == node for row in program.nodes.rack.rows_model.rows)
 
 
-def tells(row: NodeRow) -> bool:
+def shows_figures(row: NodeRow) -> bool:
     """Whether it shows figures."""
     return row.processor is not None and bool(row.memory) and not row.aside
 
@@ -45,13 +45,13 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
     ready_cluster.stop_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "over SSH", True)
+    assert (row.condition, row.beat, shows_figures(row)) == (Condition.OFFLINE, "over SSH", True)
     ready_cluster.start_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
 
 
 @pytest.mark.slow
-def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
+def test_a_node_that_is_not_set_up_is_read_over_ssh(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
     made = ready_cluster.cluster
@@ -60,7 +60,9 @@ def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
     cluster.add("bare", address, accept=lambda _key: False, node_data_root=made.data_root)
     try:
         program.window.go("nodes")
-        qtbot.waitUntil(lambda: is_shown(program, "bare") and tells(row_of(program, "bare")))
+        qtbot.waitUntil(
+            lambda: is_shown(program, "bare") and shows_figures(row_of(program, "bare"))
+        )
         assert row_of(program, "bare").condition is Condition.NEW
         assert program.nodes._states["bare"].presence is Presence.NEW
     finally:
@@ -71,7 +73,7 @@ def test_a_node_that_nobody_has_set_up_is_read_over_ssh(
 def planted(stocked: ReadyCluster) -> Iterator[None]:
     """On node1: what a run left behind, and what no run started."""
     node = stocked["node1"]
-    # Where no job ever was, nobody can say what is left of one.
+    # Where no job ever was, it is unknown what is left of one.
     job = stocked.services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
     for tag in (f"{RUN_VARIABLE}=long-gone/x", "OTHER=1"):
         node.run(["sh", "-c", f"{tag} setsid sleep 3717 > /dev/null 2>&1 < /dev/null &"])

@@ -30,7 +30,7 @@ PROGRAM = """
     from pathlib import Path
     from tests.cluster.cluster import Cluster
 
-    # A shell that starts the tests in the background has told all below it to ignore this.
+    # A shell that starts the tests in the background makes all below it ignore this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(Path(sys.argv[1]), nodes=("solo",), cores=0.5) as cluster:
         cluster["solo"].run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
@@ -69,7 +69,7 @@ def other_run(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Slot]]:
 
 
 def is_released(slot: Slot) -> bool:
-    """Nobody holds the slot, neither owner nor guard."""
+    """The slot is free: neither owner nor guard holds it."""
     with slot.lock.open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,7 +143,7 @@ def test_a_start_that_fails_half_way_leaves_nothing(
     assert traces(other.slot, tmp_path / "cluster") == []
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_other_than_root_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="run the tests as root"):
         check_rights()

@@ -85,7 +85,7 @@ REPAIRED: tuple[dict[str, tuple[str, ...]], ...] = (
         "node2": ("environment_of_another_user",),
     },
 )
-"""What the program mends, several faults of a node at once."""
+"""What the program fixes, several faults of a node at once."""
 ON_GPUS = ("gpu_not_there", "gpu_busy", "gpu_lost")
 
 
@@ -100,7 +100,7 @@ def _parsed(placement: Sequence[object]) -> JobConfig:
     return parsed.config
 
 
-def told_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
+def problems_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
     return {(one.check, one.nodes) for one in found.findings if not one.ok}
 
 
@@ -111,7 +111,7 @@ def only(found: Preflight, check: str) -> PreflightFinding:
 
 def assert_well(ready: ReadyCluster, found: Preflight) -> None:
     assert found.passed, found.faults
-    assert not told_of(found)
+    assert not problems_of(found)
     assert found.smaller == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
@@ -135,8 +135,8 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_what_is_odd_and_no_fault_blocks_nobody(ready_cluster: ReadyCluster) -> None:
-    """Docker's bridges of one address on all nodes, a node far away, and one that is busy."""
+def test_what_is_odd_and_no_fault_blocks_no_start(ready_cluster: ReadyCluster) -> None:
+    """Docker's bridges of one address on all nodes, a distant node, and one that is busy."""
     for node in ready_cluster.cluster.nodes.values():
         node.add_docker_bridge()
     ready_cluster["node3"].delay(40)
@@ -165,7 +165,7 @@ def test_faults_are_found_by_name_and_no_other(
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
             expected |= FAULTS[name].expected(node)
         found = ready_cluster.services.preflight.run(config())
-    assert told_of(found) == expected, [finding.sentence for finding in found.faults]
+    assert problems_of(found) == expected, [finding.sentence for finding in found.faults]
     for finding in found.faults:
         assert finding.sentence.endswith(".")
         assert finding.remedy
@@ -182,11 +182,11 @@ def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_p
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
         before = preflight.run(job)
-        assert told_of(before) == set(), [finding.sentence for finding in before.findings]
+        assert problems_of(before) == set(), [finding.sentence for finding in before.findings]
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
         found = preflight.run(job)
-    assert told_of(found) == {(names.GPUS, (node,)) for node in NODES}
+    assert problems_of(found) == {(names.GPUS, (node,)) for node in NODES}
     busy = next(finding for finding in found.faults if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.sentence
     assert "holds 18 GiB" in busy.sentence
@@ -206,7 +206,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     assert preflight.run(config("node1", "node3")).passed
 
 
-def test_at_least_twenty_of_the_faults_are_mended_by_the_program() -> None:
+def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
     repaired = [name for batch in REPAIRED for names in batch.values() for name in names]
     assert len(repaired) == len(set(repaired))
     by_nodes = len(repaired) + len(("jobs_for_their_owner_alone",))
@@ -217,7 +217,7 @@ def test_at_least_twenty_of_the_faults_are_mended_by_the_program() -> None:
 @pytest.mark.parametrize(
     "batch", REPAIRED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
 )
-def test_what_the_program_can_mend_it_mends(
+def test_the_program_fixes_what_it_can(
     ready_cluster: ReadyCluster, batch: dict[str, tuple[str, ...]]
 ) -> None:
     preflight = ready_cluster.services.preflight
@@ -228,14 +228,14 @@ def test_what_the_program_can_mend_it_mends(
                 stack.enter_context(FAULTS[name].made(ready_cluster, node))
                 expected |= FAULTS[name].expected(node)
         before = preflight.run(config())
-        assert told_of(before) == expected, [finding.sentence for finding in before.faults]
+        assert problems_of(before) == expected, [finding.sentence for finding in before.faults]
         assert preflight.fix_all((*before.faults, *before.warnings)) == {}
         after = preflight.run(config())
         assert after.passed, after.faults
-        assert told_of(after) == set()
+        assert problems_of(after) == set()
 
 
-def test_only_what_was_mended_is_asked_again(ready_cluster: ReadyCluster) -> None:
+def test_only_what_was_fixed_is_checked_again(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with (
         FAULTS["agent_stopped"].made(ready_cluster, "node2"),
@@ -247,7 +247,7 @@ def test_only_what_was_mended_is_asked_again(ready_cluster: ReadyCluster) -> Non
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
         after = preflight.check_again(config(), before, ("node2",))
-    assert told_of(after) == {(names.AGENT, ("node3",))}
+    assert problems_of(after) == {(names.AGENT, ("node3",))}
     assert after.nodes == NODES
     assert [one.node for one in after.smaller] == ["node1", "node2"]
 
@@ -257,12 +257,12 @@ def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: Ready
     with ssh_settings_missing(ready_cluster, "node1"):
         found = ready_cluster.services.preflight.run(config())
     assert found.passed, found.faults
-    told = [one.sentence for one in found.findings if one.check == names.SETTINGS]
-    assert told == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
+    sentences = [one.sentence for one in found.findings if one.check == names.SETTINGS]
+    assert sentences == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
 
 
 @slow
-def test_a_connection_that_breaks_while_settings_are_read_is_told(
+def test_a_connection_that_breaks_while_settings_are_read_is_reported(
     ready_cluster: ReadyCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
@@ -276,7 +276,7 @@ def test_a_connection_that_breaks_while_settings_are_read_is_told(
 
     monkeypatch.setattr(preflight_run, "settings_texts", broken_at_last)
     found = ready_cluster.services.preflight.run(config())
-    assert told_of(found) == {(names.SETTINGS, ("node1",))}
+    assert problems_of(found) == {(names.SETTINGS, ("node1",))}
 
 
 @slow
@@ -317,10 +317,10 @@ def test_another_gpu_is_taken_where_one_is_free(
 
 
 @slow
-def test_a_node_that_nobody_added_and_too_many_processes(ready_cluster: ReadyCluster) -> None:
+def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     found = preflight.run(config("node1", "gpu99", processes=100))
-    assert told_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
+    assert problems_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
     finding = only(found, names.PROCESSES)
     fitting = placement_after(config("node1", processes=100).placement, finding)
     assert found.smaller == fitting
@@ -334,7 +334,7 @@ def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_a_job_on_this_computer_alone_waits_for_nobody(ready_cluster: ReadyCluster) -> None:
+def test_a_job_on_this_computer_alone_waits_for_no_node(ready_cluster: ReadyCluster) -> None:
     found = ready_cluster.services.preflight.run(config("this-computer"))
     assert_well(ready_cluster, found)
     assert names.SSH not in {finding.check for finding in found.findings}

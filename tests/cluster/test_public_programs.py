@@ -151,7 +151,7 @@ def test_it_trains_names_a_killed_process_resumes_and_stops(
     leaves_nothing(ready_cluster)
 
 
-def test_a_program_for_gpus_is_told_that_the_nodes_have_none(
+def test_the_error_of_a_program_for_gpus_says_that_the_nodes_have_none(
     ready_cluster: ReadyCluster, tmp_path: Path, python: str
 ) -> None:
     (tmp_path / "multinode.py").write_text(FOR_GPUS)

@@ -97,10 +97,10 @@ def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
     services.queue.enqueue(view.id)
     stocked.stop_agent("node2")
 
-    def told() -> str:
+    def reason() -> str:
         place = services.queue.read().of(view.id)
         return place.sentence if place is not None else ""
 
-    assert told() == "The queue is paused by root."
+    assert reason() == "The queue is paused by root."
     services.queue.resume()
-    wait_for(lambda: told().startswith("node2 is offline"), "the agent to be missed")
+    wait_for(lambda: reason().startswith("node2 is offline"), "the agent to be missed")

@@ -10,8 +10,8 @@ from tests.waiting import wait_for
 
 
 def test_every_node_is_set_up_and_online(ready_cluster: ReadyCluster) -> None:
-    far = [node for node in ready_cluster.services.nodes.list() if node.entry is not None]
-    assert [node.name for node in far] == list(ready_cluster.cluster.nodes)
+    remote = [node for node in ready_cluster.services.nodes.list() if node.entry is not None]
+    assert [node.name for node in remote] == list(ready_cluster.cluster.nodes)
     wait_for(lambda: everyone_is_online(ready_cluster), "every node to be online")
 
 

@@ -1,4 +1,4 @@
-"""A start that nodes cannot follow: told in the window, mended there, and started from there."""
+"""A start that nodes cannot follow: shown, fixed and started in the window."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     assert not [one.sentence for one in dialog._rows if one.check == check]
 
 
-def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
+def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
     program: Program, ready_cluster: ReadyCluster, job: JobView, qtbot: QtBot
 ) -> None:
     starts = program._job_controller._starts

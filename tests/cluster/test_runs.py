@@ -63,14 +63,14 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 
 
 @slow
-def test_f57_what_a_user_writes_reaches_far_ranks_as_it_is_and_no_shell(
+def test_f57_what_a_user_writes_reaches_remote_ranks_as_it_is_and_no_shell(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
     view = run("node2", "node1", environment={"ODD": odd}, name="; touch /tmp/owned", epochs=1)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
-        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/told-{rank}")
+        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/environment-{rank}")
         assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
 
 
@@ -81,7 +81,7 @@ def _json(text: str) -> str:
 
 
 @slow
-def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
+def test_f18_a_child_that_left_its_session_on_a_remote_node_ends_with_the_run(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})

@@ -18,7 +18,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, is_one, leaves_nothing, of_runs, tells
+from tests.cluster.runs import (
+    everyone_is_online,
+    grows,
+    is_one,
+    leaves_nothing,
+    of_runs,
+    wait_for_message,
+)
 from tests.cluster.seeding import read_only_over
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING
@@ -32,7 +39,7 @@ NODES = ("node1", "node2")
 PATIENCE_S = 3.0
 OUTAGE_S = 60.0
 LIVE = (*WORKING, JobState.STOPPING)
-NO_NEWS = re.compile(r"no news since \d\d:\d\d")
+STALE = re.compile(r"no news since \d\d:\d\d")
 Taken = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
@@ -107,11 +114,11 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
         jobs.queries.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
         update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
-        assert NO_NEWS.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.doubt)
     view = grows(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
-    tells(stocked, view.id, "")
+    wait_for_message(stocked, view.id, "")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
@@ -154,7 +161,7 @@ def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
 
 
 @pytest.mark.parametrize("taken", [unmounted, read_only])
-def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for_failed(
+def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_failed(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
     taken: Taken,
@@ -163,22 +170,22 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    # The desktop says sooner that it has no news; the run knows nothing of that time.
+    # The desktop says sooner that the run is silent; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.queries.poll(view.id)
     with without(stocked, taken):
         while not update.view.doubt:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
-        assert NO_NEWS.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.doubt)
         silent_at = update.view.step
     view = grows(stocked, view.id, silent_at + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
-    tells(stocked, view.id, "")
+    wait_for_message(stocked, view.id, "")
 
     with without(stocked, taken):
-        # The wish is heeded when the data root is back, or its checkpoint is written then.
+        # The request is obeyed when the data root is back, or its checkpoint is written then.
         jobs.lifecycle.stop(view.id)
         update = jobs.queries.poll(view.id)
         while not update.view.doubt:

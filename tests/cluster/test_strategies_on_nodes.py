@@ -22,7 +22,7 @@ from tests.cluster.runs import (
     leaves_nothing,
     makes_steps,
     stops_and_goes_on_elsewhere,
-    tells,
+    wait_for_message,
 )
 from tests.integration.tiny import MODEL
 from tests.waiting import wait_for
@@ -89,7 +89,7 @@ def test_a_job_goes_on_without_a_worker_on_another_node(
         p for p in stocked["node3"].processes() if "rank_bootstrap.py" in " ".join(p.argv)
     )
     stocked["node3"].run(["kill", "-9", str(victim.pid)])
-    lost = tells(stocked, view.id, "Rank 2 on node3 has ended; 1 of 2 workers train on.")
+    lost = wait_for_message(stocked, view.id, "Rank 2 on node3 has ended; 1 of 2 workers train on.")
     assert grows(stocked, view.id, lost.step + 2).state.is_live
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
@@ -104,7 +104,7 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     view = train(strategy, epochs=60, environment={**CALM, "PAUSED_UNTIL": str(go)})
     stocked["node3"].cut()
     began = time.monotonic()
-    lost = tells(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
+    lost = wait_for_message(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
     assert time.monotonic() - began < LOST_WITHIN_S
     assert lost.state.is_live
     leaves_nothing_on(stocked, "node3")
@@ -122,7 +122,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     view = train("downpour", epochs=60, environment={**CALM, "PAUSED_UNTIL": str(go)})
     daemon = next(p for p in stocked["node3"].processes() if "prted" in " ".join(p.argv[:1]))
     stocked["node3"].cut()
-    tells(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
+    wait_for_message(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
     leaves_nothing_on(stocked, "node3")
     stocked["node3"].repair()
     assert daemon.pid in {p.pid for p in stocked["node3"].processes()}

@@ -64,8 +64,8 @@ def stocked(
         require(ready_cluster, NODES, OWN)
         stock(ready_cluster, tmp_path_factory.mktemp("sources"))
         yield ready_cluster
-        told = require(ready_cluster, NODES, SetUpOptions())
-        assert {one.steps[4].sentence.endswith(f"{THERE_ALREADY}.") for one in told} == {True}
+        updates = require(ready_cluster, NODES, SetUpOptions())
+        assert {one.steps[4].sentence.endswith(f"{THERE_ALREADY}.") for one in updates} == {True}
         list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
     assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
 
@@ -80,7 +80,7 @@ def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
 def require(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
     newest: dict[str, SetUp] = {}
     done = ready.services.set_up.set_up(
-        names, lambda news: newest.__setitem__(news.node, news), options=options
+        names, lambda update: newest.__setitem__(update.node, update), options=options
     )
     for one in done.values():
         assert isinstance(one, NodeEntry), one
@@ -151,7 +151,7 @@ def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) 
 
 
 @pytest.mark.parametrize("odd", [("node3",), ("node1",)])
-def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
+def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""
@@ -176,14 +176,14 @@ def test_nodes_of_both_versions_are_told_in_one_sentence_each_and_made_alike(
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
-    done = stocked.services.set_up.set_up(("node3",), lambda news: None)["node3"]
+    done = stocked.services.set_up.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
     assert done.sentence.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
     assert look(stocked).passed
 
 
 def test_packages_are_fetched_once(stocked: ReadyCluster) -> None:
-    told = io.StringIO()
-    packages = debian_mpi.provide(Progress(told))
+    output = io.StringIO()
+    packages = debian_mpi.provide(Progress(output))
     assert debian_mpi.PACKAGE in debian_mpi.names(packages)
-    assert told.getvalue() == ""
+    assert output.getvalue() == ""

@@ -77,7 +77,7 @@ def test_each_node_is_a_machine_of_its_own(cluster: Cluster) -> None:
         assert float(there_s.split()[0]) < float(here_s.split()[0])
 
 
-def test_nodes_reach_each_other_and_nobody_else(cluster: Cluster) -> None:
+def test_nodes_reach_only_each_other(cluster: Cluster) -> None:
     greet = (
         "import socket, sys; print(socket.create_connection((sys.argv[1], 22)).recv(8).decode())"
     )
@@ -141,7 +141,7 @@ def is_near_again(node: Node) -> None:
     wait_for(lambda: time_to_connect_s(node) < DELAY_S, "a connection without the delay")
 
 
-def test_a_node_far_away_answers_later_and_loses_nothing(cluster: Cluster) -> None:
+def test_a_distant_node_answers_later_and_loses_nothing(cluster: Cluster) -> None:
     node = cluster["node2"]
     with connection_to(node) as connection:
         node.delay(40)
@@ -183,14 +183,14 @@ def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as session:
-        asked, told = session.stdin, session.stdout
+        asked, answered = session.stdin, session.stdout
         assert asked is not None
-        assert told is not None
+        assert answered is not None
 
         def offset_s() -> float:
             asked.write(b"\n")
             asked.flush()
-            return float(told.readline()) - time.time()
+            return float(answered.readline()) - time.time()
 
         assert offset_s() == pytest.approx(0, abs=60)
         node.set_clock(-600)
@@ -291,13 +291,13 @@ def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) ->
 def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         node.add_docker_bridge()
-        told = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
-        assert told.split() == ["docker0", "UP", "172.17.0.1/16"]
+        shown = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
+        assert shown.split() == ["docker0", "UP", "172.17.0.1/16"]
     cluster.heal()
     assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
 
 
-def test_healing_ends_what_a_test_left_and_mends_what_it_broke(cluster: Cluster) -> None:
+def test_healing_ends_what_a_test_left_and_fixes_what_it_broke(cluster: Cluster) -> None:
     node, other = cluster["node1"], cluster["node2"]
     before = set(node.processes())
     node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])

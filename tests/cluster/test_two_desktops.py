@@ -34,8 +34,8 @@ def desktops(
 
     # Counting samples takes a process with torch, and writes nothing.
     monkeypatch.setattr(tool_process, "measure", measure)
-    with remote_desktop(stocked.cluster, tmp_path / "far") as far:
-        yield stocked.services, far
+    with remote_desktop(stocked.cluster, tmp_path / "remote") as remote:
+        yield stocked.services, remote
 
 
 def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
@@ -69,7 +69,7 @@ def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
     with ThreadPoolExecutor(4) as pool:
         doing = [
             pool.submit(one, services, who)
-            for services, who in zip(desktops, ("mounted", "far"), strict=True)
+            for services, who in zip(desktops, ("mounted", "remote"), strict=True)
             for one in work
         ]
         for one in doing:
@@ -82,7 +82,7 @@ def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
         views = {view.id: view for view in services.catalogue.jobs()}
         assert set(made) <= views.keys()
         notes = Counter((views[one].name, views[one].notes) for one in made)
-        for who in ("mounted", "far"):
+        for who in ("mounted", "remote"):
             assert notes[who, f"by {who}"] == notes[f"{who} (copy)", ""] == ROUNDS
         items = {item.reference: item for item in services.catalogue.items(Kind.DATASET)}
         assert imported.keys() <= items.keys()

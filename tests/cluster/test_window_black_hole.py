@@ -1,4 +1,4 @@
-"""One node that swallows every packet, in the window: the others' news come all the same."""
+"""One node that swallows every packet, in the window: updates of the others come all the same."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from widgets.nodes.page.node_actions import CHECK, RETRY
 pytestmark = pytest.mark.slow
 
 OTHERS = ("node1", "node3")
-NEWS = 3
+UPDATES = 3
 
 
 @pytest.mark.usefixtures("soon_missed")
-def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
+def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     program: Program,
     ready_cluster: ReadyCluster,
     qtbot: QtBot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: dict[str, Presence] = {}
-    news: Counter[str] = Counter()
+    updates: Counter[str] = Counter()
     shown: dict[str, int] = {}
 
     def take(states: tuple[NodeState, ...]) -> None:
@@ -37,7 +37,7 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
             seen[state.name] = state.presence
             if state.reading is not None and shown.get(state.name) != state.reading.heartbeat:
                 shown[state.name] = state.reading.heartbeat
-                news[state.name] += 1
+                updates[state.name] += 1
 
     def swallow() -> None:
         ready_cluster["node2"].leave_the_desktop()
@@ -53,13 +53,13 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
         swallowed = elsewhere.submit(swallow)
         qtbot.waitUntil(swallowed.done)
     swallowed.result()
-    # What a person does then; each of these waits for an answer that does not come.
+    # What the user does then; each of these waits for an answer that does not come.
     program.nodes.node_actions.ask(CHECK, "node2")
     program.nodes.node_actions.ask(RETRY, "node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
     qtbot.waitUntil(lambda: "wake node2" in program._background._lanes)
-    news.clear()
-    qtbot.waitUntil(lambda: all(news[name] >= NEWS for name in OTHERS))
+    updates.clear()
+    qtbot.waitUntil(lambda: all(updates[name] >= UPDATES for name in OTHERS))
     assert "wake node2" in program._background._lanes, "it had an answer, and held up nothing"
     assert {name: seen[name] for name in OTHERS} == dict.fromkeys(OTHERS, Presence.ONLINE)
     ready_cluster["node2"].find_the_desktop()

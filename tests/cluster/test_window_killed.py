@@ -16,10 +16,10 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.context.container import open_services
-from tests.cluster.person import Person
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.remote_desktop import known_keys
 from tests.cluster.runs import CALM, ENDLESS, leaves_nothing
+from tests.cluster.user import User
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job
 from tests.programs import WINDOW_THAT_STARTS_A_JOB
@@ -68,17 +68,15 @@ def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with window_on(qapp, stocked.cluster.share, tmp_path, monkeypatch, qtbot) as program:
-        person = Person(program, qtbot, tmp_path / "pictures")
-        person.wait(lambda: program.jobs.open_id == job.id)
+        user = User(program, qtbot, tmp_path / "pictures")
+        user.wait(lambda: program.jobs.open_id == job.id)
         curve = program.jobs.detail.curves.curve
-        person.wait(lambda: len(curve("loss") or ()) > job.step + 5)
+        user.wait(lambda: len(curve("loss") or ()) > job.step + 5)
         found = curve("loss")
         assert found is not None
         steps = list(found.steps)
         assert steps == list(range(1, len(steps) + 1)), "the curve has a gap"
-        person.look("found-again")
-        person.press("Stop")
-        person.wait(
-            lambda: stocked.services.jobs.queries.show(job.id).state is JobState.INTERRUPTED
-        )
+        user.look("found-again")
+        user.press("Stop")
+        user.wait(lambda: stocked.services.jobs.queries.show(job.id).state is JobState.INTERRUPTED)
     leaves_nothing(stocked)

@@ -1,4 +1,4 @@
-"""A person and three machines that nothing of this program has touched: the whole way, from adding
+"""A user and three machines that nothing of this program has touched: the whole way, from adding
 them to the model that is taken away and to a node that is lost, all of it in the window."""
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from backend.records.nodes.reading import Presence
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import call
 from tests.cluster.hanging import hanging
-from tests.cluster.person import Person
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import LOST_LIMIT_S, leaves_nothing, makes_steps
+from tests.cluster.user import User
 from tests.cluster.windows import services, window_on
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
@@ -61,7 +61,7 @@ def program(
 ) -> Iterator[Program]:
     with window_on(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
-        # Whoever tries again begins without jobs, and with nodes that nobody has added.
+        # Another try begins without jobs, and with nodes that are not added.
         jobs = services(program).jobs
         for view in jobs.queries.list():
             jobs.lifecycle.stop(view.id)
@@ -72,8 +72,8 @@ def program(
 
 
 @pytest.fixture
-def person(program: Program, qtbot: QtBot, tmp_path: Path) -> Person:
-    return Person(program, qtbot, tmp_path / "pictures")
+def user(program: Program, qtbot: QtBot, tmp_path: Path) -> User:
+    return User(program, qtbot, tmp_path / "pictures")
 
 
 @contextmanager
@@ -90,26 +90,26 @@ def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("soon_missed")
 @pytest.mark.timeout(1500)
 def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_window(
-    program: Program, cluster: Cluster, share: Path, person: Person, tmp_path: Path
+    program: Program, cluster: Cluster, share: Path, user: User, tmp_path: Path
 ) -> None:
     seen = ReadyCluster(cluster, services(program))
-    _add_and_set_up(program, cluster, person)
-    _bring_the_example(program, person)
-    job = _start_on_three(program, person)
-    _live_through_a_cut(program, cluster, share, person, job)
-    stopped_at = _stop(program, person, job)
-    _export(program, person, tmp_path / "digits.zip")
-    _go_on_on_two(program, person, stopped_at)
-    _lose_a_node(program, seen, person, job)
+    _add_and_set_up(program, cluster, user)
+    _bring_the_example(program, user)
+    job = _start_on_three(program, user)
+    _live_through_a_cut(program, cluster, share, user, job)
+    stopped_at = _stop(program, user, job)
+    _export(program, user, tmp_path / "digits.zip")
+    _go_on_on_two(program, user, stopped_at)
+    _lose_a_node(program, seen, user, job)
     _take_everything_from_one(seen)
 
 
-def _add_and_set_up(program: Program, cluster: Cluster, person: Person) -> None:
-    person.press("Nodes")
-    news = program.nodes._set_ups
+def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
+    user.press("Nodes")
+    set_ups = program.nodes._set_ups
     for name in NODES:
-        person.press("Add a node")
-        person.press("More")
+        user.press("Add a node")
+        user.press("More")
         for field, text in (
             ("Host", cluster.address_of(name)),
             ("Name", name),
@@ -117,132 +117,132 @@ def _add_and_set_up(program: Program, cluster: Cluster, person: Person) -> None:
             ("Key file", str(cluster.identity)),
             ("Data root on the node", cluster.data_root),
         ):
-            person.write(field, text)
+            user.write(field, text)
         if name == NODES[0]:
-            person.look_everywhere("add-a-node")
-        person.press("Connect")
-        # The key was never seen: a person compares it and says yes; Enter alone does not.
+            user.look_everywhere("add-a-node")
+        user.press("Connect")
+        # The key was never seen: the user compares it and says yes; Enter alone does not.
         dialog = program._node_controller._adding
         assert isinstance(dialog, AddNodeDialog)
-        person.wait(dialog._trust.isVisible)
+        user.wait(dialog._trust.isVisible)
         assert dialog._trust.fingerprint.text() in _fingerprints(cluster)
         assert name not in {entry.name for entry in services(program).cluster.list()}
         if name == NODES[0]:
-            person.look("is-this-its-key")
-        person.press("Trust")
-        person.wait(lambda name=name: name in program._node_controller.set_ups._under_way)
-    person.wait(lambda: len(news) == len(NODES))
-    person.look_everywhere("setting-up")
-    person.wait(lambda: all(one.is_over for one in news.values()), SET_UP_MS)
-    for one in news.values():
+            user.look("is-this-its-key")
+        user.press("Trust")
+        user.wait(lambda name=name: name in program._node_controller.set_ups._under_way)
+    user.wait(lambda: len(set_ups) == len(NODES))
+    user.look_everywhere("setting-up")
+    user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
+    for one in set_ups.values():
         failed = one.failed
         assert failed is None, f"{one.node}: {failed.title}: {failed.sentence}\n{failed.output}"
         assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)
-    person.look("set-up")
-    person.press("Close")
-    person.wait(lambda: _online(program) >= set(NODES))
-    person.look_everywhere("nodes")
+    user.look("set-up")
+    user.press("Close")
+    user.wait(lambda: _online(program) >= set(NODES))
+    user.look_everywhere("nodes")
 
 
-def _bring_the_example(program: Program, person: Person) -> None:
+def _bring_the_example(program: Program, user: User) -> None:
     """As it is brought: by training it here."""
-    person.press("Jobs")
-    person.press("Train the example")
-    person.wait(lambda: _views(program) and makes_steps(_views(program)[0]))
-    person.press("Stop")
-    person.wait(lambda: _views(program)[0].state.is_over)
+    user.press("Jobs")
+    user.press("Train the example")
+    user.wait(lambda: _views(program) and makes_steps(_views(program)[0]))
+    user.press("Stop")
+    user.wait(lambda: _views(program)[0].state.is_over)
 
 
-def _start_on_three(program: Program, person: Person) -> str:
-    person.choose(program.jobs.detail.header.more, "Clone")
+def _start_on_three(program: Program, user: User) -> str:
+    user.choose(program.jobs.detail.header.more, "Clone")
     form = program._pages.form
-    person.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
+    user.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
     for field, text in (
         ("Name", "digits on three nodes"),
         ("Epochs", "100000"),
         ("Processes on this computer", "0"),
         *((f"Processes on {name}", "2") for name in NODES),
     ):
-        person.write(field, text)
-    person.look_everywhere("new-job")
-    person.press("Save draft")
-    person.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    person.choose(program.jobs.detail.header.more, "Pre-flight check…")
-    person.wait(lambda: program._job_controller._starts.talk is not None)
+        user.write(field, text)
+    user.look_everywhere("new-job")
+    user.press("Save draft")
+    user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
+    user.choose(program.jobs.detail.header.more, "Pre-flight check…")
+    user.wait(lambda: program._job_controller._starts.talk is not None)
     talk = program._job_controller._starts.talk
     assert talk is not None
-    person.wait(talk.dialog._start.isEnabled)
-    person.look_everywhere("before-the-start")
+    user.wait(talk.dialog._start.isEnabled)
+    user.look_everywhere("before-the-start")
     assert not [one for one in talk.dialog._rows if one.blocks]
-    person.press("Start on 6 processes")
+    user.press("Start on 6 processes")
     view = program.jobs.open_view
     assert view is not None
-    person.wait(lambda: _shown(program).step > 50)
+    user.wait(lambda: _shown(program).step > 50)
     assert (_shown(program).world_size, _shown(program).run) == (6, 1)
-    person.look_everywhere("training")
+    user.look_everywhere("training")
     return view.id
 
 
 def _live_through_a_cut(
-    program: Program, cluster: Cluster, share: Path, person: Person, job: str
+    program: Program, cluster: Cluster, share: Path, user: User, job: str
 ) -> None:
     with cut_off(cluster, share):
-        person.wait(lambda: _shown(program).doubt)
+        user.wait(lambda: _shown(program).doubt)
         assert _shown(program).doubt.startswith("no news since")
         assert makes_steps(_shown(program))
-        person.wait(lambda: not _online(program))
+        user.wait(lambda: not _online(program))
         silent_at = _shown(program).step
-        person.look_everywhere("cut-off")
-    person.wait(lambda: not _shown(program).doubt and _shown(program).step > silent_at)
-    person.wait(lambda: _online(program) >= set(NODES))
+        user.look_everywhere("cut-off")
+    user.wait(lambda: not _shown(program).doubt and _shown(program).step > silent_at)
+    user.wait(lambda: _online(program) >= set(NODES))
     assert makes_steps(_shown(program))
-    _has_no_gap(program, person, job)
-    person.look("back-again")
+    _has_no_gap(program, user, job)
+    user.look("back-again")
 
 
-def _stop(program: Program, person: Person, job: str) -> int:
-    person.press("Stop")
-    person.wait(lambda: _shown(program).state is JobState.INTERRUPTED)
+def _stop(program: Program, user: User, job: str) -> int:
+    user.press("Stop")
+    user.wait(lambda: _shown(program).state is JobState.INTERRUPTED)
     stopped_at = _shown(program).step
-    _has_no_gap(program, person, job)
-    person.look_everywhere("stopped")
+    _has_no_gap(program, user, job)
+    user.look_everywhere("stopped")
     return stopped_at
 
 
-def _go_on_on_two(program: Program, person: Person, stopped_at: int) -> None:
-    person.choose(program.jobs.detail.header.more, "Resume on other nodes…")
-    person.write("Processes on node1", "0")
-    person.look("resume-on-other-nodes")
-    person.press("Resume on 4 processes")
-    person.wait(lambda: _shown(program).step > stopped_at + 20)
+def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
+    user.choose(program.jobs.detail.header.more, "Resume on other nodes…")
+    user.write("Processes on node1", "0")
+    user.look("resume-on-other-nodes")
+    user.press("Resume on 4 processes")
+    user.wait(lambda: _shown(program).step > stopped_at + 20)
     assert (_shown(program).world_size, _shown(program).run) == (4, 2)
 
 
-def _export(program: Program, person: Person, to: Path) -> None:
-    person.choose(program.jobs.detail.header.more, "Export…")
-    person.write("To", str(to))
-    person.press("Export")
+def _export(program: Program, user: User, to: Path) -> None:
+    user.choose(program.jobs.detail.header.more, "Export…")
+    user.write("To", str(to))
+    user.press("Export")
     dialog = program.jobs.detail.exports.dialog.now
     assert dialog is not None
-    person.wait(lambda: dialog._answer.message.isVisible())
+    user.wait(lambda: dialog._answer.message.isVisible())
     assert dialog._answer.message.text() == f"Exported to {to}"
-    person.look("exported")
-    person.press("Close")
+    user.look("exported")
+    user.press("Close")
     names = zipfile.ZipFile(to).namelist()
     assert any(name.endswith("load.py") for name in names)
 
 
-def _lose_a_node(program: Program, seen: ReadyCluster, person: Person, job: str) -> None:
+def _lose_a_node(program: Program, seen: ReadyCluster, user: User, job: str) -> None:
     seen["node3"].cut()
-    person.wait(lambda: _shown(program).state.is_over, int(1000 * LOST_LIMIT_S))
+    user.wait(lambda: _shown(program).state.is_over, int(1000 * LOST_LIMIT_S))
     view = _shown(program)
     assert view.state is JobState.ERROR
     assert view.status.message.startswith("node3 no longer answers")
     assert view.error is not None
     assert view.error.node == "node3"
     leaves_nothing(seen)
-    person.look_everywhere("a-node-is-lost")
+    user.look_everywhere("a-node-is-lost")
     seen["node3"].repair()
 
 
@@ -257,18 +257,18 @@ def _take_everything_from_one(seen: ReadyCluster) -> None:
     assert seen.entry("node1").installation is None
 
 
-def _has_no_gap(program: Program, person: Person, job: str) -> None:
+def _has_no_gap(program: Program, user: User, job: str) -> None:
     """The curve that is seen has every step that was made."""
     steps = services(program).jobs.queries.history(job).steps
     assert list(steps) == list(range(1, len(steps) + 1))
     curve = program.jobs.detail.curves.curve("loss")
     assert curve is not None
-    person.wait(lambda: len(curve) >= len(steps))
+    user.wait(lambda: len(curve) >= len(steps))
 
 
 def _fingerprints(cluster: Cluster) -> str:
-    told = ["ssh-keygen", "-lf", str(cluster.known_hosts_file)]
-    return subprocess.run(told, capture_output=True, text=True, check=True).stdout
+    command = ["ssh-keygen", "-lf", str(cluster.known_hosts_file)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _online(program: Program) -> set[str]:

@@ -33,7 +33,7 @@ def window_on(
 
     Args:
         folder: Where it keeps what is this desktop's.
-        trusted: Host keys that somebody has accepted.
+        trusted: Host keys that the user has accepted.
     """
     for name in ("CONFIG", "DATA"):
         patch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))

@@ -1,4 +1,4 @@
-"""What stood in the window, and was said: from outside nothing else tells why a test failed."""
+"""What stood in the window, and was said: from outside nothing else shows why a test failed."""
 
 from __future__ import annotations
 

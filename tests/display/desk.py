@@ -1,4 +1,4 @@
-"""A desktop of its own: an X server that nobody sees, a window manager, a tray, and hands."""
+"""A desktop of its own: an invisible X server, a window manager, a tray, and hands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEADY = 20
 
 @dataclass(frozen=True)
 class Part:
-    """Something a person sees, with its place on the screen."""
+    """Something the user sees, with its place on the screen."""
 
     kind: str
     name: str
@@ -54,8 +54,8 @@ class Desk:
         server = ["Xvfb", "-displayfd", str(write), "-screen", "0", size, "-nolisten", "tcp"]
         self._start([*server, "-noreset", "-dpi", "96"], dict(os.environ), pass_fds=(write,))
         os.close(write)
-        with os.fdopen(read) as told:
-            self.display = f":{told.readline().strip()}"
+        with os.fdopen(read) as pipe:
+            self.display = f":{pipe.readline().strip()}"
         assert self.display != ":", "the X server did not start"
         ready = folder / "ready"
         self._start(["openbox", "--sm-disable", "--startup", f"touch {ready}"], self.environment)
@@ -71,7 +71,7 @@ class Desk:
             "DISPLAY": self.display,
             "QT_QPA_PLATFORM": "xcb",
             "HOME": str(home),
-            # Nobody's session bus: the tray is that of X.
+            # No session bus: the tray is that of X.
             "DBUS_SESSION_BUS_ADDRESS": "disabled:",
             "LC_ALL": "C.UTF-8",
         }
@@ -80,7 +80,7 @@ class Desk:
         self._start(["trayer", "--edge", "bottom", "--align", "right"], self.environment)
 
     def set_screens(self, *boxes: tuple[int, int, int, int]) -> None:
-        """Screens beside each other, as the server tells them to programs."""
+        """Screens next to each other, as the server reports them to programs."""
         listed = self._do("xrandr", "--listmonitors").splitlines()[1:]
         known = [line.split()[1].lstrip("+*") for line in listed]
         for number, (x, y, width, height) in enumerate(boxes):
@@ -116,7 +116,7 @@ class Desk:
                 return until()
 
             # Qt enters a window, leaves it 16 ms later and enters again: what is let go between
-            # falls nowhere, and its giver is told that it was copied.
+            # falls nowhere, and its source gets the answer that it was copied.
             wait_for(lambda: all(is_taken() for _ in range(_STEADY)), "what is dragged to be taken")
         finally:
             self.hands("mouseup", 1)
@@ -271,7 +271,7 @@ class Neighbour:
         """The value of the next such event; others before it are let pass."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if told["what"] == what:
-                return told["value"]
+            event = json.loads(line)
+            if event["what"] == what:
+                return event["value"]
         raise AssertionError(f"it ended without “{what}”")

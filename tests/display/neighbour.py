@@ -22,7 +22,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 
-def tell(what: str, value: object = None) -> None:
+def report(what: str, value: object = None) -> None:
     sys.stdout.write(json.dumps({"what": what, "value": value}) + "\n")
     sys.stdout.flush()
 
@@ -42,9 +42,9 @@ class Source(QLabel):
         content.setUrls([QUrl.fromLocalFile(self._path)])
         drag.setMimeData(content)
         drag.setPixmap(QPixmap(16, 16))
-        tell("dragging")
+        report("dragging")
         acts = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
-        tell("dragged", drag.exec(acts, Qt.DropAction.CopyAction).name)
+        report("dragged", drag.exec(acts, Qt.DropAction.CopyAction).name)
 
 
 class Target(QLabel):
@@ -55,14 +55,14 @@ class Target(QLabel):
         self.setAcceptDrops(True)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        tell("over", event.mimeData().hasUrls())
+        report("over", event.mimeData().hasUrls())
         if event.mimeData().hasUrls():
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         event.acceptProposedAction()
         paths = [url.toLocalFile() for url in event.mimeData().urls()]
-        tell(
+        report(
             "dropped",
             {
                 "paths": paths,
@@ -75,7 +75,7 @@ class Target(QLabel):
 
 def main() -> int:
     app = QApplication(sys.argv[:1])
-    # Whoever types is in the other window.
+    # The user types in the other window.
     window = QWidget(None, Qt.WindowType.WindowDoesNotAcceptFocus)
     window.setWindowTitle("Neighbour")
     source, target = Source(sys.argv[1]), Target()
@@ -90,10 +90,10 @@ def main() -> int:
     def obey() -> None:
         command = sys.stdin.readline().strip()
         if command == "clipboard":
-            tell("clipboard", QGuiApplication.clipboard().text())
+            report("clipboard", QGuiApplication.clipboard().text())
         elif command == "where":
             corners = [part.mapToGlobal(part.rect().center()) for part in (source, target)]
-            tell("where", [[at.x(), at.y()] for at in corners])
+            report("where", [[at.x(), at.y()] for at in corners])
         elif not command:
             app.quit()
 

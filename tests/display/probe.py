@@ -1,6 +1,6 @@
-"""Runs main.py as it is, and tells whoever asks over a socket what stands in its windows.
+"""Runs main.py as it is, and answers over a socket what stands in its windows.
 
-It tells what a person could see, and never acts: hands come through the X server.
+It says what the user could see, and never acts: hands come through the X server.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Teller(QObject):
     def __init__(self, app: QCoreApplication) -> None:
         super().__init__()
         self.moveToThread(app.thread())
-        self.asked.connect(self._tell, Qt.ConnectionType.QueuedConnection)
+        self.asked.connect(self._answer, Qt.ConnectionType.QueuedConnection)
 
     @Slot(object)
-    def _tell(self, to: socket.socket) -> None:
+    def _answer(self, to: socket.socket) -> None:
         to.sendall(json.dumps(look()).encode() + b"\n")
 
 
@@ -47,23 +47,23 @@ def look() -> dict[str, Any]:
 
 
 _SAID: list[str] = []
-"""Every toast, which whoever looks later does not see any more."""
+"""Every toast, which a later look does not show any more."""
 
 
 def _listen_to_toasts() -> None:
     from widgets.common.toast import Toast
 
-    tell = Toast.show_message
+    show_message = Toast.show_message
 
     def heard(self: Toast, text: str, **more: Any) -> None:
         _SAID.append(text)
-        tell(self, text, **more)
+        show_message(self, text, **more)
 
     Toast.show_message = heard  # type: ignore[method-assign]
 
 
 class _Tray(QSystemTrayIcon):
-    """Known by itself: whoever looks for it among all objects spoils tuples that threads build."""
+    """Known by itself: a search for it among all objects spoils tuples that threads build."""
 
     every: ClassVar[list[QSystemTrayIcon]] = []
 
@@ -96,7 +96,7 @@ def _parts(widget: QWidget) -> list[dict[str, Any]]:
     text = getattr(widget, "text", None)
     said = str(text()) if callable(text) else ""
     chosen = getattr(widget, "isChecked", None)
-    told = {
+    part = {
         "class": type(widget).__name__,
         "name": widget.accessibleName() or said,
         "text": said,
@@ -106,8 +106,8 @@ def _parts(widget: QWidget) -> list[dict[str, Any]]:
         "box": _box(QRect(widget.mapToGlobal(QPoint(0, 0)), widget.size())),
     }
     if not isinstance(widget, QAbstractItemView) or widget.model() is None:
-        return [told]
-    return [told, *_rows(widget)]
+        return [part]
+    return [part, *_rows(widget)]
 
 
 def _rows(view: QAbstractItemView) -> list[dict[str, Any]]:

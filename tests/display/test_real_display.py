@@ -1,6 +1,6 @@
 """The program on a real screen, seen and touched from outside: dragging, tray, clipboard, screens.
 
-Everything a test does goes through an X server, as a person's hand would.
+Everything a test does goes through an X server, as a user's hand would.
 """
 
 from __future__ import annotations
@@ -166,16 +166,16 @@ def test_a_checkpoint_is_dragged_out_as_what_export_writes(
     begin = (row.box[0] + 40, row.middle[1])
     ready = "“kept.zip” is ready: drop it in a folder"
     desk.drag(begin, neighbour.target, lambda: program.has_said(ready))
-    told = neighbour.hear("dropped")
+    dropped = neighbour.hear("dropped")
     written = tmp_path / "export.zip"
     services = open_services(root, catalogue)
     services.jobs.export(ids["kept"], CHECKPOINT, "zip", written)
     services.close()
-    (path,) = map(Path, told["paths"])
+    (path,) = map(Path, dropped["paths"])
     assert path.name == "kept.zip"
     assert root not in path.parents, "the checkpoint itself is not given away"
-    assert told["sha256"] == [hashlib.sha256(written.read_bytes()).hexdigest()]
-    assert told["offered"] == ["CopyAction"], "nobody may move it out of its job"
+    assert dropped["sha256"] == [hashlib.sha256(written.read_bytes()).hexdigest()]
+    assert dropped["offered"] == ["CopyAction"], "it must not be moved out of its job"
 
 
 def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, places):
@@ -280,7 +280,7 @@ def test_closed_it_stays_in_the_tray_and_a_click_there_brings_it_back(program, d
 
 
 def close(desk, program):
-    """As a person does: by the cross of the frame, that is, by what it tells the window."""
+    """As the user does: by the cross of the frame, that is, by what it sends to the window."""
     key(desk, "alt+F4")
 
 

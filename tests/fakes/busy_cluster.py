@@ -77,7 +77,7 @@ class Training:
         attempt.path.mkdir(parents=True)
         replace_json(attempt.supervisor, process_identity.own().to_dict())
         tag = run_tag(self.folder.job_id, 1)
-        # What the driver says of the job's GPUs is told apart by this process's environment.
+        # What the driver says of the job's GPUs is recognized by this process's environment.
         self.process = subprocess.Popen(
             ["sleep", "infinity"], env={"PATH": os.environ["PATH"], "RINGMASTER_RUN": tag}
         )
@@ -162,7 +162,7 @@ class BusyCluster:
     Args:
         life_s: How long a job trains. When the cluster begins its jobs are of all ages, so that
             they end one by one.
-        ended: Jobs that were over before: whoever remembers the last few has them at once.
+        ended: Jobs that were over before: a program that remembers the last few has them at once.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ def misbehave(where: str) -> None:
         error = {"sentence": "loss() got a tensor of the wrong shape (3).", "traceback": "Trace"}
         replace_json(attempt.rank_error(rank), error)
         sys.exit(1)
-    if doing == "echo":  # what Horovod tells the others when one of them is gone
+    if doing == "echo":  # what Horovod reports to the others when one of them is gone
         everyone("echo")
         error = {"sentence": "Horovod has been shut down.", "secondary": True}
         replace_json(attempt.rank_error(rank), error)

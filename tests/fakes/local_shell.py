@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 20
 class LocalShell:
     """Executes here. A test cuts the connection with `broken`, or listens with `on_run`.
 
-    ``tools`` stands first in PATH, as far as what it holds shall be found instead of the system's.
+    ``tools`` stands first in PATH, so that what it holds is found instead of the system's.
     """
 
     def __init__(self, home: Path, tools: Path | None = None) -> None:

@@ -1,7 +1,7 @@
 """A mail server that speaks enough of SMTP (RFC 5321, STARTTLS, AUTH PLAIN) for real clients.
 
 It keeps what a real one promises: a mail is taken when the dot was answered with 250 and not
-before, the connection after STARTTLS begins anew, a sign-in is offered over TLS only, and a
+before, the connection after STARTTLS begins again, a sign-in is offered over TLS only, and a
 recipient that is not known is refused by itself.
 """
 

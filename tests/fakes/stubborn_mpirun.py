@@ -1,4 +1,4 @@
-"""An mpirun that starts every rank here and then stays, whatever happens and whoever asks."""
+"""An mpirun that starts every rank here and then stays, despite every signal."""
 
 from __future__ import annotations
 

@@ -87,14 +87,14 @@ def write_steps(
     path.parent.mkdir(parents=True, exist_ok=True)
     half = STEPS_PER_EPOCH // 2
     begin = first
-    told = list(accuracies)
+    pending = list(accuracies)
     with path.open("ab") as file:
         while begin < first + len(losses):
             end = min(begin + half - (begin - 1) % half, first + len(losses))
             metrics: dict[str, Sequence[float]] = {"loss": losses[begin - first : end - first]}
-            if (end - 1) % STEPS_PER_EPOCH == 0 and told:
+            if (end - 1) % STEPS_PER_EPOCH == 0 and pending:
                 gaps = [float("nan")] * (end - begin - 1)
-                metrics["validation/accuracy"] = [*gaps, told.pop(0)]
+                metrics["validation/accuracy"] = [*gaps, pending.pop(0)]
             file.write(_block(run, begin, end, metrics, end * step_s + late_s))
             begin = end
 

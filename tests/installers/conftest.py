@@ -103,7 +103,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def said() -> io.StringIO:
-    """All that a set-up tells the user."""
+    """All that a set-up says to the user."""
     return io.StringIO()
 
 

@@ -103,13 +103,13 @@ WRONG = {
 @pytest.mark.parametrize("field", QUERY)
 def test_each_field_is_compared(field: str) -> None:
     assert dict(gpu_check.differences(SMI, {}, (GPU, GPU))) == {}
-    told = {**SMI, field: WRONG.get(field, "77")}
-    assert field in dict(gpu_check.differences(told, {}, (GPU, GPU)))
-    untold = replace(GPU, **{QUERY[field][0]: None})
-    assert field in dict(gpu_check.differences(SMI, {}, (untold, untold)))
+    changed = {**SMI, field: WRONG.get(field, "77")}
+    assert field in dict(gpu_check.differences(changed, {}, (GPU, GPU)))
+    unknown = replace(GPU, **{QUERY[field][0]: None})
+    assert field in dict(gpu_check.differences(SMI, {}, (unknown, unknown)))
 
 
-def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None:
+def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "graphics 1 4194000 40")
     gpu = fake.context.gpus(2)[1]
     line = gpu_check.ask_smi(fake.context, "gpu", ("uuid", *QUERY))[1]

@@ -1,4 +1,4 @@
-"""What setting up says: how far it is while it works, one sentence when it cannot go on."""
+"""What setting up says: its progress while it works, one sentence when it cannot continue."""
 
 from __future__ import annotations
 

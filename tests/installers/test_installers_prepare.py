@@ -51,18 +51,18 @@ print(Preparation(project, cache, "headless", Progress(), build).python())
 def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     """Start a set-up in a process of its own: its build notes that it began, and waits for `go`.
 
-    What all of them tell the user goes to the file `told`.
+    What all of them say to the user goes to the file `messages`.
     """
     arguments = [project, cache, tmp_path / "builds", tmp_path / "go"]
 
     def start() -> subprocess.Popen[str]:
-        with (tmp_path / "told").open("a") as told:
+        with (tmp_path / "messages").open("a") as messages:
             return subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *arguments],
                 cwd=REPOSITORY,
                 text=True,
                 stdout=subprocess.PIPE,
-                stderr=told,
+                stderr=messages,
             )
 
     return start
@@ -119,7 +119,7 @@ def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, read
 
 @pytest.fixture
 def without_horovod(ready: Path, cache: Path) -> Path:
-    """An environment that got as far as its packages."""
+    """An environment whose set-up ended after its packages."""
     (ready.parent.parent / "ringmaster.json").unlink()
     shutil.rmtree(cache / "wheels")
     return ready
@@ -154,18 +154,20 @@ def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
 def test_of_two_first_starts_one_works_and_the_other_waits(
     driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
+    messages = tmp_path / "messages"
     with driver() as one, driver() as other:
         # One that comes when the build has ended would not have to wait.
         wait_for(
-            lambda: "this one waits for it" in told.read_text(), "the other", hint=told.read_text
+            lambda: "this one waits for it" in messages.read_text(),
+            "the other",
+            hint=messages.read_text,
         )
         (tmp_path / "go").touch()
         pythons = [process.communicate(timeout=LIMIT_S)[0] for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], told.read_text()
+    assert [one.returncode, other.returncode] == [0, 0], messages.read_text()
     assert pythons[0] == pythons[1]
     assert (tmp_path / "builds").read_text() == "built\n"
-    assert told.read_text().count("this one waits for it") == 1
+    assert messages.read_text().count("this one waits for it") == 1
 
 
 def test_a_horovod_that_does_not_load_is_built_once_more(
@@ -177,7 +179,7 @@ def test_a_horovod_that_does_not_load_is_built_once_more(
     assert "built again, because it does not load: ImportError: libmpi.so.40" in said.getvalue()
 
 
-def test_a_horovod_that_never_loads_is_told_with_its_reason(
+def test_a_horovod_that_never_loads_is_reported_with_its_reason(
     set_up: SetUp, without_horovod: Path, cache: Path
 ) -> None:
     with pytest.raises(PreparationError, match="does not load: ImportError: libmpi"):
@@ -190,7 +192,7 @@ def _refuse(workshop: Workshop) -> Path:
     raise PreparationError("Building Horovod stopped: error: no <mpi.h> (its output is in log).")
 
 
-def test_a_horovod_that_cannot_be_built_is_told_with_the_way_without_it(
+def test_a_horovod_that_cannot_be_built_is_reported_with_the_way_without_it(
     set_up: SetUp, without_horovod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(PreparationError, match=r"no <mpi\.h> .*start with --without-horovod"):
@@ -216,7 +218,7 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
     assert set_up(build=_refuse) == ready
 
 
-def test_too_little_space_is_told_before_anything_is_written(
+def test_too_little_space_is_reported_before_anything_is_written(
     set_up: SetUp, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare, "_NEEDED_BYTES", 10**18)
@@ -238,7 +240,7 @@ def test_another_versions_half_environment_is_cleared_unless_a_start_works_on_it
     assert (cache / "environments/in-the-making").exists()
 
 
-def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
+def test_a_path_that_horovods_build_cannot_take_is_refused_at_once(
     project: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "my cache"

@@ -59,7 +59,7 @@ def test_horovod_is_left_out_by_an_argument_anywhere_and_a_node_keeps_its_own(
     assert for_a_node.stdout == "without: \n"
 
 
-def test_main_is_told_what_the_user_called(start: Start, ready: Path, project: Path) -> None:
+def test_main_gets_the_path_that_the_user_called(start: Start, ready: Path, project: Path) -> None:
     (project / "main.py").write_text("import os; print(os.environ['RINGMASTER_CALLED'])")
     assert start("doctor").stdout == f"{project / 'installers/run'}\n"
     done = subprocess.run(
@@ -136,7 +136,7 @@ def test_the_demo_needs_no_library_of_a_desktop_where_there_is_none(
     assert start("demo", RINGMASTER_PYTHON=str(python), **nowhere).stdout == "headless\n"
 
 
-def test_a_python_that_is_too_old_is_told_in_one_sentence(
+def test_a_python_that_is_too_old_is_refused_in_one_sentence(
     start: Start, project: Path, tmp_path: Path
 ) -> None:
     python = put_python(tmp_path, "", version_is_right=1)
@@ -148,7 +148,7 @@ def test_a_python_that_is_too_old_is_told_in_one_sentence(
 
 
 @pytest.mark.slow
-def test_an_unreachable_index_is_told_in_one_sentence(start: Start, project: Path) -> None:
+def test_an_unreachable_index_is_reported_in_one_sentence(start: Start, project: Path) -> None:
     nowhere = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     nowhere |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
     answer = start("doctor", **nowhere)

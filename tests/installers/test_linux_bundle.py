@@ -95,7 +95,7 @@ print("\\n".join({line.split(maxsplit=5)[5] for line in open("/proc/self/maps") 
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A bundle, unpacked in an odd place, and somebody who never had anything of ours."""
+    """A bundle, unpacked in an odd place, and a user who never had anything of ours."""
 
     folder: Path
     home: Path
@@ -160,18 +160,18 @@ def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked
     place = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
     place.mkdir()
     subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=place, check=True)
-    home = tmp_path_factory.mktemp("somebody")
+    home = tmp_path_factory.mktemp("user")
     return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
 
 
-def test_it_is_one_folder_that_tells_nothing_of_who_made_it(packed: Path) -> None:
+def test_it_is_one_folder_that_reveals_nothing_of_who_made_it(packed: Path) -> None:
     mine = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
     with tarfile.open(packed) as archive:
         members = archive.getmembers()
         for member in members:
             if (content := archive.extractfile(member)) is not None:
-                told = content.read()
-                assert not any(path in told for path in mine), member.name
+                data = content.read()
+                assert not any(path in data for path in mine), member.name
     (top,) = {member.name.partition("/")[0] for member in members}
     assert top == packed.name.removesuffix(".tar.gz")
     twice = len(members) - len({member.name for member in members})
@@ -209,10 +209,10 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
     unpacked: Unpacked, tmp_path: Path
 ) -> None:
     picture = tmp_path / "window.png"
-    told = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
+    answer = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
     if kept := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
         shutil.copy(picture, kept)
-    assert told == {"code": 0, "torch": False, "foreign": []}
+    assert answer == {"code": 0, "torch": False, "foreign": []}
     image = QImage(str(picture))
     assert (image.width(), image.height()) >= (1000, 640)
     colours = {
@@ -223,7 +223,7 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
     assert len(colours) > 50, "text and icons are drawn, not only areas"
 
 
-def test_the_window_that_somebody_starts_ends_when_it_is_told_to(unpacked: Unpacked) -> None:
+def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> None:
     catalogues = unpacked.home / ".local/share/ringmaster/catalogues"
     shutil.rmtree(catalogues, ignore_errors=True)
     window = subprocess.Popen(
@@ -352,8 +352,8 @@ def test_users_code_is_looked_at_in_an_environment_that_was_set_up(
     wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
     environment = tmp_path / "cache/ringmaster/environments/one"
     environment.mkdir(parents=True)
-    told = {"python": sys.executable, "requirements": wanted}
-    (environment / "ringmaster.json").write_text(json.dumps(told))
+    record = {"python": sys.executable, "requirements": wanted}
+    (environment / "ringmaster.json").write_text(json.dumps(record))
 
     def ringmaster(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -385,10 +385,10 @@ def test_the_menu_starts_the_program_of_the_folder(unpacked: Unpacked, tmp_path:
 
 
 def test_the_work_of_others_is_named_with_its_licence(unpacked: Unpacked) -> None:
-    told = (unpacked.folder / "THIRD-PARTY.md").read_text()
-    names = {line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")}
+    licences = (unpacked.folder / "THIRD-PARTY.md").read_text()
+    names = {line.split("|")[1].strip() for line in licences.splitlines() if line.startswith("| ")}
     assert {"Python", "PySide6_Essentials", "SQLAlchemy", "numpy", "paramiko", "pip"} <= names
-    rows = [line.split("|") for line in told.splitlines() if line.startswith("| ")][1:]
+    rows = [line.split("|") for line in licences.splitlines() if line.startswith("| ")][1:]
     assert all(row[3].strip() for row in rows), "each has a licence"
     texts = [row[4].strip().strip("`") for row in rows if row[4].strip().startswith("`")]
     assert all((unpacked.folder / text).exists() for text in texts)

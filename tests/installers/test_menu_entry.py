@@ -45,10 +45,10 @@ def test_it_starts_this_very_program(project: Path, ready: Path, home: Path) -> 
     entry = configparser.RawConfigParser()
     entry.optionxform = str  # type: ignore[assignment] # keys keep their case
     entry.read(home / "applications/ringmaster.desktop")
-    told = entry["Desktop Entry"]
-    assert told["Exec"] == f'"{project}/installers/run"'
-    assert os.access(told["Exec"].strip('"'), os.X_OK)
-    assert (home / "icons/hicolor/scalable/apps" / f"{told['Icon']}.svg").is_file()
+    section = entry["Desktop Entry"]
+    assert section["Exec"] == f'"{project}/installers/run"'
+    assert os.access(section["Exec"].strip('"'), os.X_OK)
+    assert (home / "icons/hicolor/scalable/apps" / f"{section['Icon']}.svg").is_file()
 
 
 def test_a_folder_with_odd_characters_is_quoted(project: Path, ready: Path, home: Path) -> None:

@@ -75,7 +75,7 @@ def test_root_gets_it_installed_after_the_package_lists_were_fetched(
     ]
 
 
-def test_root_without_a_network_is_told_so(
+def test_a_missing_network_is_reported_to_root(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_user(monkeypatch, 0)

@@ -53,7 +53,7 @@ def test_f61_only_its_owner_can_read_a_catalogue(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_f61_an_open_file_mode_is_mended(tmp_path: Path) -> None:
+def test_f61_an_open_file_mode_is_fixed(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     open_catalogue(path).close()
     path.chmod(0o644)
@@ -165,7 +165,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -
     assert "is a folder" in refusal(tmp_path).sentence
 
 
-def test_f42_a_catalogue_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+def test_f42_a_deleted_catalogue_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     first = open_catalogue(path)
     assert first.is_new
@@ -268,7 +268,7 @@ def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
     (tmp_path / f"c.sqlite.before-{HEAD}").write_text("an earlier copy is not replaced")
     opened = open_catalogue(path)
     assert opened.items(Kind.DATASET) == (item(version=2), item())
-    # They ran twice, and nobody wrote down on how many GPUs the first time.
+    # They ran twice, and the number of GPUs of the first run was not recorded.
     second, first = (job(number, earlier_gpu_s=None) for number in (2, 1))
     assert opened.jobs() == (second, first)
     assert opened.jobs("GRÖSSE -000002") == (second,)

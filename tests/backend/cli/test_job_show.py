@@ -152,6 +152,6 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
     )
     runs.reap(services, "j1")
     assert woken == asked
-    told = capsys.readouterr().err
-    assert said in told
-    assert bool(told) == bool(said)
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert bool(printed) == bool(said)

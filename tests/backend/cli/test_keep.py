@@ -1,4 +1,4 @@
-"""``job keep`` and ``job acts``: a checkpoint stays for ever, and who did what is told."""
+"""``job keep`` and ``job acts``: a checkpoint is kept, and the log shows who did what."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""S20: who is told of the end of a job can be said on the command line, and no secret is shown."""
+"""S20: the command line sets who is notified of the end of a job, and shows no secret."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def say(
         if typed is not None:
             monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         code = run(["notice", *words, *place, *(["--json"] if as_json else [])], lambda *_: 0)
-        told = capsys.readouterr()
-        assert SECRET not in told.out + told.err
-        return code, json.loads(told.out) if as_json else told.out
+        printed = capsys.readouterr()
+        assert SECRET not in printed.out + printed.err
+        return code, json.loads(printed.out) if as_json else printed.out
 
     return speak
 
 
-def test_a_webhook_is_kept_told_a_test_and_taken_away(say: Say, tmp_path: Path) -> None:
+def test_a_webhook_is_stored_tested_and_removed(say: Say, tmp_path: Path) -> None:
     server = WebhookServer()
     try:
         address = f"{server.url}/{SECRET}"
@@ -72,7 +72,7 @@ def test_a_webhook_is_kept_told_a_test_and_taken_away(say: Say, tmp_path: Path) 
     assert refused["error"]["sentence"] == "No webhook is set up."
 
 
-def test_the_address_of_a_webhook_can_be_typed_where_nobody_reads_along(say: Say) -> None:
+def test_the_address_of_a_webhook_can_come_from_stdin(say: Say) -> None:
     assert say("webhook", "-", typed=f"https://chat.example/{SECRET}\n")[1]["webhook"] == (
         "https://chat.example/…"
     )
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert say("show")[1] == before
 
 
-def test_what_is_told_and_by_whom_is_set(say: Say) -> None:
+def test_the_command_line_sets_what_is_sent_and_by_whom(say: Say) -> None:
     assert say("set", "--finished", "off", "--from-nodes", "on")[1]["from_nodes"] is True
     shown = say("show")[1]
     assert (shown["tells_finished"], shown["from_nodes"]) == (False, True)

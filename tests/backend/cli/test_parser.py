@@ -198,7 +198,7 @@ def test_closed_streams_change_no_result(
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
 
 
-def test_what_it_starts_was_called_by_nobody() -> None:
+def test_child_processes_do_not_inherit_the_command_name() -> None:
     code = (
         "import os; from backend.records.base.program_name import COMMAND\n"
         "print(COMMAND, *os.environ)"

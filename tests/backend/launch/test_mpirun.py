@@ -267,7 +267,7 @@ def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
         ),
     ],
 )
-def test_f51_a_placement_that_cannot_be_is_told_with_its_numbers(
+def test_f51_an_impossible_placement_is_reported_with_its_numbers(
     placement: list[dict[str, Any]], sentence: str
 ) -> None:
     with pytest.raises(BackendError) as caught:

@@ -20,7 +20,7 @@ def test_m4_the_subnet_that_all_nodes_share_is_found_whatever_the_interfaces_are
     ) == ("10.77.0.0/24", {"node1": "10.77.0.2", "node2": "10.77.0.3"})
 
 
-def test_m4_a_bridge_with_the_same_address_everywhere_connects_nobody() -> None:
+def test_m4_a_bridge_with_the_same_address_everywhere_connects_no_nodes() -> None:
     found, hosts = common_subnet(
         {"node1": (DOCKER, "10.77.0.2/24"), "node2": (DOCKER, "10.77.0.3/24")}
     )

@@ -105,13 +105,13 @@ def start_fake(place: AgentPlace) -> Sequence[str]:
 
 @dataclass
 class Node:
-    """One node: its shell, what it is said to have, and what a set-up told."""
+    """One node: its shell, what it is said to have, and the updates of a set-up."""
 
     shell: LocalShell
     house: Wheelhouse
     facts: NodeFacts
     entry: NodeEntry
-    told: list[SetUp] = field(default_factory=list)
+    updates: list[SetUp] = field(default_factory=list)
     start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
@@ -180,7 +180,7 @@ class Node:
 
     @property
     def last(self) -> SetUp:
-        return self.told[-1]
+        return self.updates[-1]
 
     @property
     def states(self) -> list[StepState]:

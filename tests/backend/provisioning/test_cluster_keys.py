@@ -68,10 +68,10 @@ def test_another_subnet_takes_the_old_line_s_place_once(before: bytes, after: by
 
 def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
     entry = NodeEntry("gpu1", NodeAddress("gpu1"), ranks_address="10.77.0.2/24")
-    far = Peer("gpu3", "10.99.0.4", 0, "", OTHER.public, ("10.77.0.9", "fd00::4"))
+    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER.public, ("10.77.0.9", "fd00::4"))
     assert cluster_key.sources(entry, [GPU1, GPU2]) == SUBNET
-    assert cluster_key.sources(entry, [GPU1, GPU2, far]) == f"{SUBNET},10.99.0.4,fd00::4"
-    line = cluster_key.authorized_line(KEY.public, cluster_key.sources(entry, [far]))
+    assert cluster_key.sources(entry, [GPU1, GPU2, outside]) == f"{SUBNET},10.99.0.4,fd00::4"
+    line = cluster_key.authorized_line(KEY.public, cluster_key.sources(entry, [outside]))
     assert line.startswith(f'restrict,from="{SUBNET},10.99.0.4/32,fd00::4/128",')
     with pytest.raises(ValueError, match=r"10\.99\.0\.4 x"):
         cluster_key.authorized_line(KEY.public, '10.77.0.0/24,10.99.0.4 x"')
@@ -210,7 +210,7 @@ def test_a_node_gets_the_key_and_lets_it_in_once(shell: LocalShell, home: NodeHo
     assert not cluster_key.install_key(shell, home, KEY, SUBNET)
 
 
-def test_a_list_that_others_may_write_to_is_mended(shell: LocalShell, home: NodeHome) -> None:
+def test_a_key_list_that_others_may_write_to_is_fixed(shell: LocalShell, home: NodeHome) -> None:
     listed = shell.home / ".ssh/authorized_keys"
     listed.parent.mkdir()
     listed.write_text(f"ssh-ed25519 AAAA me\n{LINE}\n")

@@ -75,7 +75,7 @@ def test_another_place_of_the_data_root_and_another_folder_there(
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
-def test_f44_a_clock_that_is_wrong_is_only_told(tmp_path: Path, ahead_s: float) -> None:
+def test_f44_a_wrong_clock_is_only_reported(tmp_path: Path, ahead_s: float) -> None:
     offset_s = look_through(Answers(ahead_s), tmp_path).facts.clock_offset_s
     assert offset_s == pytest.approx(ahead_s, abs=0.5)
 
@@ -86,9 +86,9 @@ def test_f52_a_node_without_python_is_named(
     sshd.stop()
     sshd.environment.append("PATH=/no/programs")
     sshd.start()
-    with pytest.raises(BackendError, match="gpu1 has no python3") as told:
+    with pytest.raises(BackendError, match="gpu1 has no python3") as caught:
         inspect(enter(sshd), "gpu1", tmp_path)
-    assert "apt-get install python3" in told.value.remedy
+    assert "apt-get install python3" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def node(tmp_path: Path, house: Wheelhouse) -> Iterator[Node]:
 
 
 def go(node: Node, cancelled: Callable[[], bool] = lambda: False, **plan: object) -> NodeEntry:
-    node.told.clear()
-    return set_up(node.entry, node.open, node.plan(**plan), node.told.append, cancelled)
+    node.updates.clear()
+    return set_up(node.entry, node.open, node.plan(**plan), node.updates.append, cancelled)
 
 
 def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
@@ -80,7 +80,7 @@ def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node)
     assert node.sentences[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
     assert not any((node.home / "environments").glob("*/lib/python*/site-packages/horovod"))
     node.horovod = True
-    assert not node.told[-1].failed
+    assert not node.updates[-1].failed
     assert go(node).installation != there
 
 
@@ -141,11 +141,11 @@ def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node)
     assert (node.home / "state/info.json").read_bytes() == agent
 
 
-def test_every_state_that_is_told_goes_forward(node: Node) -> None:
+def test_every_reported_state_goes_forward(node: Node) -> None:
     go(node)
-    assert [step.title for step in node.told[0].steps] == list(TITLES)
+    assert [step.title for step in node.updates[0].steps] == list(TITLES)
     order = list(StepState)
-    for before, after in zip(node.told, node.told[1:], strict=False):
+    for before, after in zip(node.updates, node.updates[1:], strict=False):
         for old, new in zip(before.steps, after.steps, strict=True):
             assert order.index(old.state) <= order.index(new.state)
 
@@ -164,7 +164,7 @@ def test_cancelled_before_each_step_it_goes_on_from_there(node: Node) -> None:
 
 
 def _runs(node: Node, title: str) -> bool:
-    steps = node.told[-1].steps
+    steps = node.updates[-1].steps
     return any(step.title == title and step.state is StepState.RUNNING for step in steps)
 
 
@@ -178,7 +178,7 @@ FAULTS = {
 }
 
 
-def test_each_failure_says_what_and_what_mends_it_and_repeating_goes_on(node: Node) -> None:
+def test_each_failure_shows_its_cause_and_fix_and_a_repetition_continues(node: Node) -> None:
     complaint = CommandResult(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
     for title, (command, sentence) in FAULTS.items():
         node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
@@ -215,7 +215,9 @@ def test_a_wheel_that_was_damaged_there_is_sent_again(node: Node, house: Wheelho
     assert (folder / torch.name).read_bytes() == (house.folder / torch.name).read_bytes()
 
 
-def test_a_wheel_that_is_damaged_here_is_told_and_not_installed(node: Node, tmp_path: Path) -> None:
+def test_a_wheel_that_is_damaged_here_is_named_and_not_installed(
+    node: Node, tmp_path: Path
+) -> None:
     node.house = put_house(tmp_path / "damaged")
     torch = next(node.house.folder.glob("torch-*"))
     torch.write_bytes(b"\0" * torch.stat().st_size)
@@ -316,7 +318,7 @@ def test_a_python_that_was_replaced_below_the_environment_makes_another(node: No
 def test_of_two_desktops_at_once_both_end_well_with_one_environment(
     node: Node, tmp_path: Path
 ) -> None:
-    other = replace(node, shell=type(node.shell)(node.shell.home), told=[])
+    other = replace(node, shell=type(node.shell)(node.shell.home), updates=[])
     meeting = threading.Barrier(2, timeout=60)
 
     def meet(argv: tuple[str, ...]) -> None:
@@ -363,7 +365,7 @@ def test_ranks_that_are_two_jobs_of_one_are_a_failure(node: Node) -> None:
         go(node)
 
 
-def test_other_nodes_with_another_open_mpi_are_told(node: Node) -> None:
+def test_other_nodes_with_another_open_mpi_are_named(node: Node) -> None:
     def disagree(version: str) -> None:
         raise BackendError(f"gpu1 has Open MPI {version} and gpu2 has 4.1.4.", "Use one.")
 
@@ -387,15 +389,15 @@ def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Pa
     assert not (environment / "bin/mpirun").exists()
 
 
-def test_no_secret_stands_in_what_is_told_or_run(node: Node) -> None:
+def test_no_secret_stands_in_what_is_reported_or_run(node: Node) -> None:
     go(node)
     secret = KEY.private.splitlines()[2].decode()
     assert secret in (node.home / "ssh/id_cluster").read_text()
-    assert secret not in repr(node.told)
+    assert secret not in repr(node.updates)
     assert secret not in repr(node.shell.commands)
 
 
-def test_a_node_without_an_address_for_the_ranks_is_told(node: Node) -> None:
+def test_a_node_without_an_address_for_the_ranks_is_refused(node: Node) -> None:
     node.entry = replace(node.entry, ranks_address="")
     with pytest.raises(BackendError, match="has no address for the ranks") as caught:
         go(node)

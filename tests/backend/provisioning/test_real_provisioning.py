@@ -43,7 +43,7 @@ class Built:
         self.node.choose = lambda name, facts: (pythons[0], wheel.target, wheel)  # type: ignore[method-assign]
 
     def set_up(self) -> NodeEntry:
-        return set_up(self.node.entry, self.node.open, self.node.plan(), self.node.told.append)
+        return set_up(self.node.entry, self.node.open, self.node.plan(), self.node.updates.append)
 
 
 @pytest.fixture(scope="session")

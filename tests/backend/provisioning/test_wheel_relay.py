@@ -84,10 +84,10 @@ def test_a_node_that_cannot_read_there_gets_them_sent(cluster: Cluster, house: W
 
 
 @pytest.mark.slow
-def test_a_data_root_that_cannot_take_them_keeps_nobody_from_being_set_up(
+def test_nodes_are_set_up_although_the_data_root_cannot_take_the_wheels(
     cluster: Cluster, house: Wheelhouse
 ) -> None:
-    (cluster.root.path / "shared").write_text("a file of somebody's")
+    (cluster.root.path / "shared").write_text("a file of another user")
     assert_all_ready(cluster, *NAMES)
     assert sent(cluster) >= 3 * wheel_bytes(house)
 

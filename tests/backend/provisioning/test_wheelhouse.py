@@ -121,7 +121,7 @@ def test_a_wheel_that_vanished_is_fetched_again(desk: Desk) -> None:
     assert desk.gather() == house
 
 
-def test_the_name_of_the_environment_tells_its_wheels(desk: Desk) -> None:
+def test_the_name_of_the_environment_depends_on_its_wheels(desk: Desk) -> None:
     house = desk.gather()
     name, wheels = house.environment()
     alone, fewer = house.environment(system_mpi=True)
@@ -243,7 +243,7 @@ Change = Callable[[NodeFacts], NodeFacts]
         ),
     ],
 )
-def test_a_node_that_no_wheel_fits_is_told_why(
+def test_a_node_that_no_wheel_fits_is_named_with_the_reason(
     tmp_path: Path, change: Change, sentence: str, remedy: str
 ) -> None:
     wheel = built(tmp_path, b"GLIBC_2.34\0")

@@ -73,31 +73,31 @@ class Wire:
     def _listen(self) -> None:
         while True:
             try:
-                near, _ = self._ears.accept()
+                client, _ = self._ears.accept()
             except OSError:
                 return
             if self._is_cut:
-                near.close()
+                client.close()
                 continue
             try:
-                far = socket.create_connection(("127.0.0.1", self._to))
+                server = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
                 # The server may have ended meanwhile.
-                near.close()
+                client.close()
                 continue
-            self._open += [near, far]
+            self._open += [client, server]
             self.connections += 1
-            threading.Thread(target=self._carry, args=(near, far), daemon=True).start()
+            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
 
-    def _carry(self, near: socket.socket, far: socket.socket) -> None:
-        other = {near: far, far: near}
-        with near, far, contextlib.suppress(OSError):
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        other = {client: server, server: client}
+        with client, server, contextlib.suppress(OSError):
             while True:
-                for end in select.select([near, far], [], [])[0]:
+                for end in select.select([client, server], [], [])[0]:
                     piece = end.recv(65536)
                     if not piece:
                         return
-                    self.came_bytes += len(piece) if end is far else 0
+                    self.came_bytes += len(piece) if end is server else 0
                     other[end].sendall(piece)
 
 

@@ -19,17 +19,17 @@ from tests.waiting import wait_for
 
 
 class CarriedPlace(Place):
-    """``far`` is what the node has in the place of the data root."""
+    """``remote`` is what the node has in the place of the data root."""
 
     def __init__(self, folder: Path, sshd: Sshd) -> None:
         super().__init__(folder, sshd, is_mounted=True)
-        self.far = mounted(sshd.home / ".ringmaster" / "carried" / "abcd")
-        self.far.jobs.mkdir(parents=True)
-        self.far.node(NODE).path.mkdir(parents=True)
+        self.remote = mounted(sshd.home / ".ringmaster" / "carried" / "abcd")
+        self.remote.jobs.mkdir(parents=True)
+        self.remote.node(NODE).path.mkdir(parents=True)
         self.add_blind_node()
 
     def add_blind_node(self, name: str = NODE) -> None:
-        self.add_node(self.far.path)
+        self.add_node(self.remote.path)
         seeing = entry(self.data, NODE)
         assert seeing is not None
         address = replace(self.sshd.address, port=self.wire.port)
@@ -45,7 +45,7 @@ class CarriedRun(RemoteRun):
     """What rank 0 and the supervisor write, in the node's own root."""
 
     def __init__(self, place: CarriedPlace, view: JobView) -> None:
-        self.data = place.far
+        self.data = place.remote
         super().__init__(self, view)  # type: ignore[arg-type]
 
 

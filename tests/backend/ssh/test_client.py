@@ -57,23 +57,23 @@ def test_a_key_and_a_trusted_host_get_in(sshd: Sshd) -> None:
 
 def test_f56_a_host_never_seen_is_refused_with_its_fingerprint(sshd: Sshd) -> None:
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         enter(sshd)
-    assert sshd.fingerprint in told.value.sentence
-    assert f"--accept-key {sshd.fingerprint}" in told.value.remedy
-    assert told.value.key == sshd.host_key
+    assert sshd.fingerprint in caught.value.sentence
+    assert f"--accept-key {sshd.fingerprint}" in caught.value.remedy
+    assert caught.value.key == sshd.host_key
     assert sshd.known_hosts.keys("127.0.0.1", sshd.port) == ()
-    # Refused before the login: nobody learns there who wanted in.
+    # Refused before the login: the server does not learn who wanted in.
     sshd.stop()
     assert "Accepted" not in sshd.log
     assert "Authentication" not in sshd.log
 
 
-def test_f56_what_a_person_accepts_is_accepted_from_then_on(sshd: Sshd) -> None:
+def test_f56_a_key_that_the_user_accepts_stays_accepted(sshd: Sshd) -> None:
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         enter(sshd)
-    sshd.known_hosts.add(told.value.key)
+    sshd.known_hosts.add(caught.value.key)
     assert gets_in(enter(sshd))
 
 
@@ -85,12 +85,12 @@ def test_f55_a_changed_host_key_is_refused_until_the_old_one_is_removed(
     sshd.stop()
     sshd.new_host_key(kind)
     sshd.start()
-    with pytest.raises(HostKeyChanged) as told:
+    with pytest.raises(HostKeyChanged) as caught:
         enter(sshd)
-    assert old in told.value.sentence
-    assert sshd.fingerprint in told.value.sentence
-    assert (told.value.accepted, told.value.key.fingerprint) == (old, sshd.fingerprint)
-    assert f"node forget 127.0.0.1 --port {sshd.port}" in told.value.remedy
+    assert old in caught.value.sentence
+    assert sshd.fingerprint in caught.value.sentence
+    assert (caught.value.accepted, caught.value.key.fingerprint) == (old, sshd.fingerprint)
+    assert f"node forget 127.0.0.1 --port {sshd.port}" in caught.value.remedy
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
     with pytest.raises(HostKeyUnknown):
         enter(sshd)
@@ -236,11 +236,11 @@ def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(sshd: Sshd) -> N
 
 
 def test_with_no_other_key_the_one_of_the_stick_is_named(sshd: Sshd) -> None:
-    with agent_that_signs_nothing(STICK), pytest.raises(LoginRefused) as told:
+    with agent_that_signs_nothing(STICK), pytest.raises(LoginRefused) as caught:
         enter(sshd, identity="")
-    assert "no key could be used" in told.value.sentence
-    assert "“mai@stick” of the agent, on a hardware security key" in told.value.sentence
-    assert "ssh-keygen -t ed25519" in told.value.remedy
+    assert "no key could be used" in caught.value.sentence
+    assert "“mai@stick” of the agent, on a hardware security key" in caught.value.sentence
+    assert "ssh-keygen -t ed25519" in caught.value.remedy
 
 
 def test_an_agent_of_the_settings_is_asked_and_none_is_none(sshd: Sshd) -> None:
@@ -284,10 +284,10 @@ def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out
     content, why, way_out = UNUSABLE[kind]
     (tmp_path / kind).write_bytes(content)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\n")
-    with pytest.raises(LoginRefused, match=why) as told:
+    with pytest.raises(LoginRefused, match=why) as caught:
         enter(sshd, identity="")
-    assert str(tmp_path / kind) in told.value.sentence
-    assert re.search(way_out, told.value.remedy)
+    assert str(tmp_path / kind) in caught.value.sentence
+    assert re.search(way_out, caught.value.remedy)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
 
@@ -296,9 +296,9 @@ def test_a_key_of_a_cipher_that_is_not_known_is_passed_over(sshd: Sshd, tmp_path
     key = make_key(tmp_path / "key", PASSPHRASE, cipher="chacha20-poly1305@openssh.com")
     sshd.allow(key)
     address = replace(sshd.address, identity=str(key))
-    with pytest.raises(LoginRefused, match="in a format that Ringmaster does not read") as told:
+    with pytest.raises(LoginRefused, match="in a format that Ringmaster does not read") as caught:
         connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
-    assert f"ssh-keygen -p -f {key}" in told.value.remedy
+    assert f"ssh-keygen -p -f {key}" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -348,13 +348,13 @@ def lock(sshd: Sshd) -> str:
 
 def test_f52_a_locked_key_asks_for_its_passphrase(sshd: Sshd) -> None:
     key = lock(sshd)
-    with pytest.raises(PassphraseNeeded, match="needs its passphrase") as told:
+    with pytest.raises(PassphraseNeeded, match="needs its passphrase") as caught:
         enter(sshd, identity=key)
-    assert told.value.identity == key
+    assert caught.value.identity == key
     address = replace(sshd.address, identity=key)
-    with pytest.raises(PassphraseNeeded, match="does not open") as told:
+    with pytest.raises(PassphraseNeeded, match="does not open") as caught:
         connect(address, sshd.known_hosts, passphrase="wrong", ssh_config=sshd.ssh_config)
-    assert "wrong" not in f"{told.value.sentence} {told.value.remedy}"
+    assert "wrong" not in f"{caught.value.sentence} {caught.value.remedy}"
     shell = connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
     assert gets_in(shell)
 
@@ -365,7 +365,7 @@ def test_the_cluster_s_key_runs_what_it_is_asked_for(sshd: Sshd) -> None:
     assert gets_in(enter(sshd))
 
 
-def test_a_locked_key_that_is_not_needed_asks_nobody(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_locked_key_that_is_not_needed_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", PASSPHRASE)
     sshd.ssh_config.write_text(f"IdentityFile {locked}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
@@ -381,12 +381,12 @@ def test_f60_a_passphrase_is_in_no_file_log_or_process_list(
         )
         processes = shell.run(["sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ"])
         shell.close()
-        with pytest.raises(PassphraseNeeded) as told:
+        with pytest.raises(PassphraseNeeded) as caught:
             connect(address, sshd.known_hosts, passphrase=f"{PASSPHRASE}x")
     assert caplog.records, "paramiko logs what it does, and that was looked at"
     assert PASSPHRASE not in caplog.text
     assert PASSPHRASE not in processes.out
-    assert PASSPHRASE not in f"{told.value} {told.value.remedy}"
+    assert PASSPHRASE not in f"{caught.value} {caught.value.remedy}"
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
@@ -400,12 +400,12 @@ def test_f61_the_accepted_keys_are_the_users_alone(sshd: Sshd) -> None:
 
 def test_f52_a_wrong_key_names_user_host_and_what_was_tried(sshd: Sshd, tmp_path: Path) -> None:
     wrong = make_key(tmp_path / "wrong-key")
-    with pytest.raises(LoginRefused) as told:
+    with pytest.raises(LoginRefused) as caught:
         enter(sshd, identity=str(wrong))
-    sentence = told.value.sentence
+    sentence = caught.value.sentence
     assert f"127.0.0.1 refuses {USER}" in sentence
     assert str(wrong) in sentence
-    assert "ssh-copy-id" in told.value.remedy
+    assert "ssh-copy-id" in caught.value.remedy
 
 
 def test_f52_a_wrong_user_is_named(sshd: Sshd) -> None:
@@ -534,9 +534,9 @@ def test_a_node_behind_a_jump_host(make_sshd: Callable[..., Sshd]) -> None:
     jump, node = make_sshd(), make_sshd()
     jump.allow(node.client_key)
     way = f"{USER}@127.0.0.1:{jump.port}"
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         enter(node, jump=way)
-    assert told.value.key == jump.host_key
+    assert caught.value.key == jump.host_key
     node.known_hosts.add(jump.host_key)
     node.ssh_config.write_text(f"IdentityFile {node.client_key}\n")
     assert gets_in(enter(node, jump=way))
@@ -552,9 +552,9 @@ def test_f55_a_changed_key_of_a_jump_host_is_refused(make_sshd: Callable[..., Ss
     jump.allow(node.client_key)
     node.ssh_config.write_text(f"IdentityFile {node.client_key}\n")
     node.known_hosts.add(replace(node.host_key, port=jump.port))
-    with pytest.raises(HostKeyChanged) as told:
+    with pytest.raises(HostKeyChanged) as caught:
         enter(node, jump=f"127.0.0.1:{jump.port}")
-    assert told.value.key == jump.host_key
+    assert caught.value.key == jump.host_key
 
 
 def test_f52_a_node_that_the_jump_host_does_not_reach_is_named(

@@ -98,12 +98,14 @@ def test_what_a_match_asks_a_program_is_asked_by_ssh(settings: Path) -> None:
     assert hops_of(NodeAddress("gpu1"))[0].user == "lab"
 
 
-def test_a_fault_is_told_in_the_words_of_ssh_with_file_and_line(settings: Path) -> None:
+def test_a_fault_is_shown_in_the_words_of_ssh_with_file_and_line(settings: Path) -> None:
     settings.write_text("Host gpu1\n ForwardEverything yes\n")
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as caught:
         hops_of(NodeAddress("gpu7"))
-    assert f"{settings}: line 2: Bad configuration option: forwardeverything" in told.value.sentence
-    assert "terminating" not in told.value.sentence
+    assert (
+        f"{settings}: line 2: Bad configuration option: forwardeverything" in caught.value.sentence
+    )
+    assert "terminating" not in caught.value.sentence
 
 
 def test_user_and_port_that_were_given_decide_which_blocks_match(settings: Path) -> None:

@@ -72,7 +72,7 @@ def test_input_arrives_whole(shell: Shell, size: int) -> None:
     assert (answer.out.strip(), answer.err) == (str(len(content)), "done\n")
 
 
-def test_input_that_nobody_reads_does_not_hang(shell: Shell) -> None:
+def test_input_that_is_not_read_does_not_hang(shell: Shell) -> None:
     assert shell.run(["true"], input=bytes(9_000_000), limit_s=LIMIT_S).ok
 
 
@@ -95,14 +95,14 @@ def test_lines_come_while_the_command_runs(shell: Shell, sshd: Sshd) -> None:
         seen.append(line)
         go.touch()
 
-    # It ends only when somebody has seen its first line.
+    # It ends only when its first line was read.
     script = f"echo first; while ! test -e {go}; do sleep 0.05; done; echo second >&2; printf third"
     assert shell.run(["sh", "-c", script], on_line=on_line, limit_s=LIMIT_S).ok
     assert seen[0] == "first"
     assert sorted(seen) == ["first", "second", "third"]
 
 
-def test_a_background_process_with_the_output_open_holds_nobody_up(
+def test_a_background_process_with_the_output_open_delays_no_command(
     shell: Shell, sshd: Sshd
 ) -> None:
     fifo = sshd.home / "fifo"
@@ -147,9 +147,9 @@ def test_f52_a_bashrc_that_ends_the_shell_is_named(
     (sshd.home / ".bashrc").write_text("echo 'module: no such module' >&2; exit 5\n")
     with pytest.raises(
         LoginRefused, match=r"code 5 before any command.*module: no such module"
-    ) as told:
+    ) as caught:
         enter(sshd).run(["echo", "out"])
-    assert "~/.bashrc" in told.value.remedy
+    assert "~/.bashrc" in caught.value.remedy
 
 
 def test_a_file_is_replaced_whole_and_has_its_mode(shell: Shell, sshd: Sshd) -> None:
@@ -205,7 +205,9 @@ def test_a_folder_is_listed(shell: Shell, sshd: Sshd) -> None:
         shell.listing(str(sshd.home / "c"))
 
 
-def test_files_travel_both_ways_and_tell_how_far(shell: Shell, sshd: Sshd, tmp_path: Path) -> None:
+def test_files_travel_both_ways_and_report_their_progress(
+    shell: Shell, sshd: Sshd, tmp_path: Path
+) -> None:
     content = bytes(range(256)) * 20_000
     source = tmp_path / "wheel"
     source.write_bytes(content)
@@ -289,9 +291,9 @@ def test_f52_no_permission_is_named(
 ) -> None:
     # Root may do anything, so the server itself forbids it.
     sshd = make_sshd("Subsystem sftp internal-sftp -R")
-    with pytest.raises(BackendError, match=r"may not write .*permission denied") as told:
+    with pytest.raises(BackendError, match=r"may not write .*permission denied") as caught:
         enter(sshd).write(str(sshd.home / "file"), b"content")
-    assert str(sshd.home) in told.value.remedy
+    assert str(sshd.home) in caught.value.remedy
 
 
 def test_f52_a_missing_folder_and_a_server_without_sftp_are_named(
@@ -330,9 +332,9 @@ def test_a_server_that_allows_no_session_is_named(
     monkeypatch.setattr(ssh_client, "_NEXT_SESSION_S", 0.1)
     shell = enter(make_sshd("MaxSessions 0"))
     for ask in (lambda: shell.run(["true"]), lambda: shell.listing("/")):
-        with pytest.raises(LoginRefused, match="allows no session") as told:
+        with pytest.raises(LoginRefused, match="allows no session") as caught:
             ask()
-        assert "MaxSessions 10" in told.value.remedy
+        assert "MaxSessions 10" in caught.value.remedy
 
 
 def test_a_connection_that_breaks_is_a_sentence(shell: Shell, sshd: Sshd) -> None:
@@ -351,7 +353,7 @@ def test_a_connection_that_breaks_under_a_command_is_a_sentence(shell: Shell, ss
         shell.run(["sh", "-c", "echo begun; sleep 30"], on_line=lambda _: sshd.stop())
 
 
-def test_a_node_that_stands_still_holds_nobody_up(
+def test_a_node_that_stands_still_delays_no_command(
     shell: Shell, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_client, "_GRACE_S", 0.5)

@@ -43,7 +43,7 @@ def serve(address: str) -> None:
     lazy_dynamo.postpone()
     rank._import_ahead()
     listener = socket.socket(socket.AF_UNIX)
-    # Whoever sees the address may connect at once.
+    # A process that sees the address may connect at once.
     listener.bind(f"{address}-new")
     listener.listen(64)
     os.rename(f"{address}-new", address)

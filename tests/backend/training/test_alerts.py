@@ -1,4 +1,4 @@
-"""What nobody would see before the morning is told at its step, and good weights stay (S12)."""
+"""A fault at night raises an alarm at its step, and good weights stay (S12)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spoiled(when: str, how: str) -> str:
     )
 
 
-def test_s12_nan_at_step_500_is_told_at_that_step_and_the_checkpoint_is_from_before(
+def test_s12_nan_at_step_500_is_an_alarm_at_that_step_and_the_checkpoint_is_older(
     tmp_path: Path,
 ) -> None:
     bad = spoiled("self.steps == 500", "nan")
@@ -102,7 +102,7 @@ def test_s12_noise_outliers_and_losses_below_zero_are_no_divergence() -> None:
     assert alarm_at([math.nan] * 200) == []
 
 
-def test_s12_a_rise_is_told_once_and_again_after_it_has_come_back() -> None:
+def test_s12_a_rise_raises_one_alarm_and_another_after_it_has_come_back() -> None:
     well, ill = [1.0] * 100, [5.0] * 100
     first, second = alarm_at(well + ill + well + ill)
     assert 100 < first <= 100 + WINDOW
@@ -121,7 +121,7 @@ def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_n
 def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
     now = 0.0
     watch = StandstillWatch(least_s=45, monotonic=lambda: now)
-    assert watch.check(0) is None, "nobody knows yet how long a step takes"
+    assert watch.check(0) is None, "it is unknown yet how long a step takes"
     watch.steps([6.0, 6.2, 5.8])
     now += 59
     assert watch.check(3) is None
@@ -148,19 +148,19 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
     reporter.state(state)
 
-    def told() -> RunStatus:
+    def status() -> RunStatus:
         from backend.records.base.atomic_files import read_json
 
         return RunStatus.from_dict(read_json(folder.status))
 
     reporter.step(step(1))
-    reporter.wait_for(lambda: folder.status.exists() and told().step == 1)
+    reporter.wait_for(lambda: folder.status.exists() and status().step == 1)
     now = 50.0
-    beat = told().heartbeat
-    reporter.wait_for(lambda: told().heartbeat > beat + 1)
-    kinds = [alarm.kind for alarm in told().alarms]
+    beat = status().heartbeat
+    reporter.wait_for(lambda: status().heartbeat > beat + 1)
+    kinds = [alarm.kind for alarm in status().alarms]
     assert kinds == ([STANDSTILL] if state is JobState.TRAINING else [])
     reporter.step(step(2))
-    reporter.wait_for(lambda: told().step == 2)
-    assert told().alarms == ()
+    reporter.wait_for(lambda: status().step == 2)
+    assert status().alarms == ()
     reporter.close()

@@ -49,7 +49,7 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> 
     now = 0.0
     eta = Eta(lambda: now)
     eta.plan(course.evaluation_batches)
-    told: list[tuple[float, float]] = []
+    estimates: list[tuple[float, float]] = []
     pending: list[float] = []
     done = 0
     whole = course.epochs * course.steps
@@ -60,7 +60,7 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> 
             pending.clear()
         left = eta.left(whole - done, evaluations)
         if left is not None:
-            told.append((now, left))
+            estimates.append((now, left))
 
     for epoch in range(course.epochs):
         evaluations = course.epochs - epoch if course.evaluation_batches else 0
@@ -82,7 +82,7 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> 
                 flush(evaluations)
             eta.evaluation(course.evaluation_batches * course.evaluation_batch_s)
     over = now
-    late = [(when, left) for when, left in told if 0.2 * over <= when < 0.999 * over]
+    late = [(when, left) for when, left in estimates if 0.2 * over <= when < 0.999 * over]
     assert len(late) > 10
     # In the last twentieth what counts is the share of that twentieth: a second is a second.
     worst = max(abs(left - (over - when)) / max(over - when, 0.05 * over) for when, left in late)

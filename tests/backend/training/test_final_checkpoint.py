@@ -95,7 +95,7 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
     ],
 )
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
+def test_the_first_failure_says_why_a_checkpoint_is_not_saved(
     checkpointer: Checkpointer,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
@@ -110,8 +110,8 @@ def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
     found = SimpleNamespace(
         f_bavail=bytes_free // 4096, f_frsize=4096, f_files=100, f_favail=files_free
     )
-    told: list[tuple[int, str]] = []
-    checkpointer.on_failure = lambda step, sentence: told.append((step, sentence))
+    failures: list[tuple[int, str]] = []
+    checkpointer.on_failure = lambda step, sentence: failures.append((step, sentence))
     with monkeypatch.context() as patch:
         patch.setattr(os, call, refused)
         patch.setattr(os, "statvfs", lambda _: found)
@@ -119,7 +119,7 @@ def test_why_a_checkpoint_is_not_saved_is_told_at_the_first_failure(
             save(checkpointer)
             checkpointer.wait()
     assert words in checkpointer.failure
-    ((step, sentence),) = told
+    ((step, sentence),) = failures
     assert step == 7
     assert sentence == f"{checkpointer.failure} There is no other one yet."
     assert "start the job over: it has no checkpoint" in NotSaved(checkpointer.failure).remedy
@@ -172,7 +172,7 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
     )
 
 
-def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_told() -> None:
+def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_named() -> None:
     records = [
         record_of(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
         for rank in (0, 1)
@@ -187,6 +187,6 @@ def test_f26_what_ended_a_rank_reaches_its_guard_when_no_disk_takes_it(
     monkeypatch.setenv(LAST_WORDS_VARIABLE, str(memory))
     (tmp_path / "job").write_text("no folder\n")
     Rank(JobFolder(tmp_path / "job"), 1, RankHeartbeat.inherited()).record(NotSaved("full"))
-    told = json.loads(os.pread(memory, 100_000, 0))
+    record = json.loads(os.pread(memory, 100_000, 0))
     os.close(memory)
-    assert told["sentence"].startswith("full")
+    assert record["sentence"].startswith("full")

@@ -1,4 +1,4 @@
-"""A rank starts without torch's compiler, and whoever compiles has all of it."""
+"""A rank starts without torch's compiler, and code that compiles has all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.backend.training.training_rig import MODEL, ROOT, clean_environment, new_training
 from tests.waiting import LIMIT_S
 
-_TELLS_AT_ITS_END = """
+_PRINTS_AT_ITS_END = """
 import atexit, sys
 atexit.register(lambda: print("compiler:", "torch._dynamo.utils" in sys.modules))
 """
@@ -19,7 +19,7 @@ atexit.register(lambda: print("compiler:", "torch._dynamo.utils" in sys.modules)
 
 @pytest.mark.slow
 def test_a_rank_does_not_load_the_compiler_nor_does_one_that_is_resumed(tmp_path: Path) -> None:
-    training = new_training(tmp_path, model=_TELLS_AT_ITS_END + MODEL, processes=1)
+    training = new_training(tmp_path, model=_PRINTS_AT_ITS_END + MODEL, processes=1)
     training.is_forked = False
     training.train_well()
     assert "compiler: False" in training.log()

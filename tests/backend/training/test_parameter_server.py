@@ -24,7 +24,7 @@ def served(strategy: StrategyConfig, **sgd: Any) -> tuple[nn.Linear, ParameterSe
 def pushed(
     strategy: StrategyConfig, arrivals: Sequence[int], **sgd: Any
 ) -> tuple[nn.Linear, list[int]]:
-    """Push made-up gradients in this order of workers, each of which pulls anew at once."""
+    """Push made-up gradients in this order of workers, each of which pulls again at once."""
     model, server = served(strategy, **sgd)
     for worker in set(arrivals):
         server.pull(worker)

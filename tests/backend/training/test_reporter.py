@@ -26,7 +26,7 @@ from tests.waiting import LIMIT_S
 
 
 class Watched(Reporter):
-    """Says when its thread has written, so that nobody has to look again and again."""
+    """Says when its thread has written, so that a test need not poll."""
 
     def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
@@ -107,7 +107,7 @@ def test_the_heartbeat_advances_without_steps(tmp_path: Path) -> None:
     reporter.close()
 
 
-def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_path: Path) -> None:
+def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
     figures = {"run": 1, "step": 60, "total_steps": 100, "epoch": 2, "metrics": {"loss": 0.5}}
@@ -120,14 +120,14 @@ def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_pat
     assert {name: getattr(status, name) for name in figures} == figures
     assert {name: getattr(status, name) for name in earlier} == earlier
     assert status.heartbeat > 9
-    assert not run_files.has_begun(status), "it heeds no wish to stop yet"
+    assert not run_files.has_begun(status), "it obeys no stop request yet"
     reporter.plan(step=50, epoch=2, total_steps=100, steps_per_epoch=50)
     reporter.close()
     status = RunStatus.from_dict(read_json(folder.status))
     assert (status.step, run_files.has_begun(status)) == (50, True)
 
 
-def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:
+def test_after_a_stop_request_no_other_state_is_shown(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
     reporter.stopping()

@@ -66,7 +66,7 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
 
 
 def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path: Path) -> None:
-    """The loader draws random numbers in the validation too, which begins anew in the resume."""
+    """The loader draws random numbers in the validation too, which begins again in the resume."""
     settings = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 3}
     loader = RANDOM_LOADER.replace("37, 2", "400, 2")
     model = held(MODEL, "self.judged and not self.training")

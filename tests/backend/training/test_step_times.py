@@ -50,7 +50,7 @@ def cause_of(steps: Sequence[Sequence[RankStep]], *, times_exchange: bool = True
 
 @settings(max_examples=40)
 @given(st.sampled_from(list(SLOW)), st.integers(0, 2), RANDOM)
-def test_each_cause_is_told_from_the_others(name: str, rank: int, random: Random) -> None:
+def test_each_cause_is_distinguished_from_the_others(name: str, rank: int, random: Random) -> None:
     steps = [noisy(SLOW[name](rank), random) for _ in range(STEPS)]
     for number in random.sample(range(STEPS // 10), 1):
         # Once all wait for a disk.

@@ -1,4 +1,4 @@
-"""A wish to stop: all ranks leave after the same step, with a checkpoint."""
+"""A stop request: all ranks leave after the same step, with a checkpoint."""
 
 from __future__ import annotations
 

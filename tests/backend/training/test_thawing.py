@@ -160,7 +160,7 @@ SERVED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])
-def test_what_servers_do_not_train_is_told(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_an_alarm_names_what_servers_do_not_train(tmp_path: Path, settings: dict[str, Any]) -> None:
     training = new_training(tmp_path, model=MODEL, epochs=2, **settings)
     training.train_well()
     (alarm,) = training.status()["alarms"]

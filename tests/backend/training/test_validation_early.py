@@ -36,7 +36,9 @@ def failing(when: str) -> str:
 
 
 @pytest.mark.parametrize("when", ["len(x) == 8", "len(x) == 5"], ids=["first", "smallest"])
-def test_a_validation_that_fails_is_told_before_the_first_step(tmp_path: Path, when: str) -> None:
+def test_a_validation_that_fails_is_reported_before_the_first_step(
+    tmp_path: Path, when: str
+) -> None:
     training = new_training(tmp_path, model=failing(when), processes=1, strategy={"name": "alone"})
     assert training.train() != 0
     assert "not in a validation" in training.error()["sentence"]

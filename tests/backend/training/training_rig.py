@@ -57,11 +57,11 @@ def held(model: str, moment: str = "self.steps > 4", at: str = "return self.laye
         at,
         "import os, time\n"
         "        # The thread that writes it may come after the first steps.\n"
-        "        told = lambda path: open(path).read() if os.path.exists(path) else ''\n"
+        "        content = lambda path: open(path).read() if os.path.exists(path) else ''\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        self.judged = getattr(self, 'judged', 0) or self.steps and not self.training\n"
         f"        status = {moment} and os.environ.get('STATUS')\n"
-        "        while status and 'STOPPING' not in told(status):\n"
+        "        while status and 'STOPPING' not in content(status):\n"
         "            time.sleep(0.01)\n"
         "        time.sleep(0.3 if status else 0)\n"
         f"        {at}",
@@ -138,7 +138,7 @@ class Training:
     config: JobConfig
     sources: Path
     nodes: tuple[str, ...] = ("here",)
-    """Of the ranks, in turn, as the job is told; all are processes of this computer."""
+    """Of the ranks, in turn, as the job sees them; all are processes of this computer."""
     run: int = 0
     is_forked: bool = True
     """Whether its ranks are forked from a process that has torch, and not started by itself."""
@@ -190,7 +190,7 @@ class Training:
         when: Callable[[], bool] | None = None,
         **environment: str,
     ) -> int:
-        """One run to its end. As soon as ``when`` holds, the wish to stop is made."""
+        """One run to its end. As soon as ``when`` holds, a stop is requested."""
         self.prepare(resume_from, start_from)
         process = self.start(**environment)
         try:

@@ -40,7 +40,7 @@ class FakeDriver:
         self.describe()
 
     def describe(self, *lines: str) -> None:
-        """What is true from the next reading on; `nvml.c` tells the words."""
+        """What is true from the next reading on; `nvml.c` lists the words."""
         fresh = self._state.with_suffix(".fresh")
         fresh.write_text("".join(f"{line}\n" for line in lines))
         fresh.replace(self._state)

@@ -1,6 +1,6 @@
 """Stands in for `nvidia-smi --query-…`: asks the library of `nvml.c` by itself, without the agent.
 
-FAKE_SMI_WRONG="FIELD VALUE" has it tell VALUE for FIELD of each GPU or process.
+FAKE_SMI_WRONG="FIELD VALUE" makes it print VALUE for FIELD of each GPU or process.
 """
 
 from __future__ import annotations

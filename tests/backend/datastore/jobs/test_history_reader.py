@@ -91,7 +91,7 @@ def test_f36_half_a_last_block_waits_for_its_other_half(tmp_path: Path) -> None:
         lambda b: b[:40],
     ],
 )
-def test_f36_a_damaged_block_in_the_middle_costs_only_itself_and_is_told(
+def test_f36_a_damaged_block_in_the_middle_costs_only_itself_and_is_reported(
     tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "history.toml"
@@ -126,7 +126,7 @@ def test_a_run_that_went_on_from_an_older_checkpoint_supersedes_what_came_after(
     assert together.run_starts == whole.run_starts
 
 
-def test_a_history_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_history_that_begins_again_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
     path.write_bytes(block(1, [9.0, 8.0, 7.0]))
     _, cursor = read_history(path)

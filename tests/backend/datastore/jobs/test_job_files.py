@@ -1,4 +1,4 @@
-"""A job's folder: made whole, claimed once, moved and never deleted; a wish is for one run."""
+"""A job's folder: made whole, claimed once, moved and never deleted; a request is for one run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_was_made_is_read_back(tmp_path: Path) -> None:
     assert [entry.name for entry in (tmp_path / "jobs").iterdir()] == [file.id]
 
 
-def test_a_job_file_that_somebody_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_a_replaced_job_file_is_read_again(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     assert job_files.read_job(folder).config.epochs == 2
     text = folder.config.read_bytes()
@@ -71,7 +71,7 @@ def test_a_job_file_that_somebody_replaced_is_read_anew(tmp_path: Path) -> None:
     assert job_files.read_job(folder).config.epochs == 7
 
 
-def test_a_checkpoint_whose_record_was_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_replaced_record_is_read_again(tmp_path: Path) -> None:
     file, folder = make(tmp_path)
     record = Checkpoint("one", 1, 1, 5, 0, 3, "a" * 64, "b" * 64, "2026-11-22T07:00:00Z")
     path = folder.checkpoints / "one.pt"
@@ -92,7 +92,7 @@ def test_f54_any_name_of_a_job_comes_back_as_it_was(tmp_path: Path, name: str) -
     assert read.id == file.id
 
 
-def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
+def test_a_stop_request_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     job_files.request_stop(folder, 1)
     assert not stop_requested(folder.lock, 2)
@@ -153,7 +153,7 @@ def test_one_damaged_value_of_a_change_does_not_spoil_the_others(tmp_path: Path)
     assert (found.batch_size, found.gives_way, found.quiet_minutes) == (7, False, 5.0)
 
 
-def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
+def test_a_lock_file_made_by_hand_requests_a_stop(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     folder.lock.touch()
     assert stop_requested(folder.lock, 1)
@@ -203,7 +203,7 @@ def test_removing_a_job_moves_it_to_the_trash(tmp_path: Path) -> None:
         (lambda f: shutil.rmtree(f.path), "There is no job"),
     ],
 )
-def test_a_spoiled_folder_is_told_in_a_sentence(tmp_path: Path, spoil: Any, word: str) -> None:
+def test_a_damaged_folder_is_reported_in_a_sentence(tmp_path: Path, spoil: Any, word: str) -> None:
     _, folder = make(tmp_path)
     spoil(folder)
     with pytest.raises(BackendError, match=word):
@@ -233,7 +233,7 @@ def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Pat
         folder.path.mkdir(exist_ok=True)
         (folder.path / "number").write_text(str(number))
         job_files.move_to_trash(root, folder)
-    # Somebody else's name that begins alike is none of them.
+    # A name of another job that begins alike is none of them.
     (root.trash / "jobs" / f"{file.id}x.99").mkdir()
     for number in reversed(range(11)):
         assert job_files.take_from_trash(root, file.id)

@@ -157,7 +157,7 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
         index.find("epoch", ended)
 
 
-def test_of_a_log_that_is_far_away_only_the_end_is_fetched(tmp_path: Path) -> None:
+def test_only_the_end_of_a_remote_log_is_fetched(tmp_path: Path) -> None:
     class Remote(Mounted):
         is_mounted = False
         fetched = 0

@@ -123,12 +123,12 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
     if history is not None:
         folder.history.write_bytes(history)
     epoch, step = status
-    told = with_progress(
+    shown = with_progress(
         RunStatus(JobState.ERROR, run=2 if found == (5, 50) else 1, epoch=epoch, step=step),
         folder,
         checkpoints,
     )
-    assert (told.epoch, told.step) == found
+    assert (shown.epoch, shown.step) == found
 
 
 def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
@@ -201,7 +201,7 @@ def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
     assert judge(replace(evidence, status=over)).state is JobState.FINISHED
 
 
-def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own_words() -> None:
+def test_f22_the_status_names_who_stops_a_run_until_the_run_has_its_own_message() -> None:
     evidence = RunFacts(
         run=1,
         status=TRAINING,
@@ -257,7 +257,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
-def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
+def test_f35_a_broken_status_keeps_the_last_good_values_and_is_reported(
     folder: OpenJob, content: bytes
 ) -> None:
     reader = RunStateReader(folder)
@@ -271,7 +271,9 @@ def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
-def test_f35_a_broken_status_is_told_at_the_first_look_too(folder: OpenJob, content: bytes) -> None:
+def test_f35_a_broken_status_is_reported_at_the_first_read_too(
+    folder: OpenJob, content: bytes
+) -> None:
     folder.status.write_bytes(content)
     found = RunStateReader(folder).read()
     assert found.state is JobState.STARTING
@@ -285,7 +287,7 @@ def test_a_broken_supervisor_record_ends_no_run(folder: OpenJob) -> None:
     assert "supervisor.json of run 1 cannot be read" in found.problems[0]
 
 
-def test_f32_a_data_root_that_is_away_is_no_news_and_no_failure(
+def test_f32_a_missing_data_root_makes_a_run_stale_and_not_failed(
     folder: OpenJob, tmp_path: Path
 ) -> None:
     reader = RunStateReader(folder)
@@ -327,11 +329,11 @@ def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: 
     assert not run.folder.mpirun_log.exists()
 
 
-def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: OpenJob) -> None:
+def test_each_run_start_says_how_the_run_before_ended(folder: OpenJob) -> None:
     for run, state in ((1, JobState.INTERRUPTED), (2, JobState.ERROR)):
         folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
     starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
-    told = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
-    assert [one.after for one in told] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
-    assert [one.first_step for one in told] == [20, 40, 60, 80]
+    shown = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
+    assert [one.after for one in shown] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.first_step for one in shown] == [20, 40, 60, 80]

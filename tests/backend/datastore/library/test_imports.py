@@ -81,7 +81,7 @@ def test_other_users_of_a_node_can_read_what_was_imported(root: Path, source: Pa
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
 
-def test_a_person_can_verify_a_version_with_sha256sum(root: Path, source: Path) -> None:
+def test_a_version_can_be_verified_with_sha256sum(root: Path, source: Path) -> None:
     (source / "with \\ and \" and 'ü 🦔'").write_text("odd")
     item = import_now(root, source)
     version = root / "datasets/digits/v1"
@@ -141,7 +141,7 @@ def test_f45_two_desktops_that_import_one_name_at_once_get_two_versions(
 
 
 def test_f48_a_file_that_cannot_be_read_is_named(root: Path, source: Path, tmp_path: Path) -> None:
-    # Root may read everything, so this is tried as somebody else.
+    # Root may read everything, so this is tried as another user.
     (source / "sub" / "run.sh").chmod(0)
     for place in (tmp_path, *tmp_path.parents):
         if place.stat().st_mode & 0o5 != 0o5:
@@ -345,15 +345,15 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
 # Interrupted.
 
 
-def test_progress_tells_bytes_of_bytes(root: Path, source: Path) -> None:
-    told: list[tuple[float, float, str]] = []
+def test_progress_counts_the_copied_bytes(root: Path, source: Path) -> None:
+    reports: list[tuple[float, float, str]] = []
 
     class Notes(Progress):
         def report(self, done: float, total: float, what: str) -> None:
-            told.append((done, total, what))
+            reports.append((done, total, what))
 
     item, _ = import_version(mounted(root), Kind.DATASET, source, "digits", Notes())
-    copying = [done for done, total, what in told if what == "Copying files"]
+    copying = [done for done, total, what in reports if what == "Copying files"]
     assert copying == sorted(copying)
     assert copying[-1] == item.bytes
 

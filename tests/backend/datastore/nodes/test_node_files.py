@@ -1,4 +1,4 @@
-"""What agents write is read as a stranger's, and whether they live is told without their clocks."""
+"""The files of agents are not trusted, and their clocks do not say whether they are online."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Write = Callable[..., "NodeReading | Finding"]
 
 @pytest.fixture
 def read_back(root: OpenRoot) -> Write:
-    """What is read after somebody wrote a reading with other values in it."""
+    """What is read after a reading with other values was written."""
 
     def write(**other: Any) -> NodeReading | Finding:
         raw = json.dumps({**READING.to_dict(), **other})
@@ -252,11 +252,11 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
     clock.now += 6
     assert watch.read("gpu1").presence is Presence.ONLINE
     clock.now += 0.1
-    news = watch.read("gpu1")
-    assert news.presence is Presence.OFFLINE
-    assert news.message.startswith("no news since ")
-    assert news.reading is not None
-    assert round(news.silent_s, 3) == 6.1
+    state = watch.read("gpu1")
+    assert state.presence is Presence.OFFLINE
+    assert state.message.startswith("no news since ")
+    assert state.reading is not None
+    assert round(state.silent_s, 3) == 6.1
     beat(root, 3)
     assert watch.read("gpu1").presence is Presence.ONLINE
 
@@ -267,8 +267,8 @@ def test_a_status_that_is_a_year_old_is_never_called_online(
     beat(root, 900)
     assert watch.read("gpu1").presence is None
     clock.now += 7
-    news = watch.read("gpu1")
-    assert (news.presence, news.message) == (Presence.OFFLINE, "no news")
+    state = watch.read("gpu1")
+    assert (state.presence, state.message) == (Presence.OFFLINE, "no news")
 
 
 @pytest.mark.parametrize("off_s", [600, -600, 10**9])
@@ -295,7 +295,9 @@ def test_f44_the_desktops_own_wall_clock_may_jump(
     assert watch.read("gpu1").presence is Presence.ONLINE
 
 
-def test_an_agent_that_counts_anew_lives(root: OpenRoot, watch: StatusWatch, clock: Clock) -> None:
+def test_an_agent_that_counts_from_one_again_is_online(
+    root: OpenRoot, watch: StatusWatch, clock: Clock
+) -> None:
     beat(root, 500)
     watch.read("gpu1")
     clock.now += 20
@@ -316,7 +318,7 @@ def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told(
+def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_reported(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):
@@ -324,19 +326,19 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told
         watch.read("gpu1")
     root.node("gpu1").status.write_text('{"heartbeat": NaN}')
     clock.now += 1
-    news = watch.read("gpu1")
-    assert news.problem is not None
-    assert (news.reading, news.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
+    state = watch.read("gpu1")
+    assert state.problem is not None
+    assert (state.reading, state.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
     clock.now += 6
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_a_node_that_is_set_up_anew_begins_anew(
+def test_a_node_that_is_set_up_again_starts_over(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     for number in (1, 2):
         beat(root, number)
         watch.read("gpu1")
     watch.remove("gpu1")
-    news = watch.read("gpu1")
-    assert (news.presence, news.silent_s) == (None, 0.0)
+    state = watch.read("gpu1")
+    assert (state.presence, state.silent_s) == (None, 0.0)

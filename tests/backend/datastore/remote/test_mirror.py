@@ -65,7 +65,7 @@ def test_a_steady_look_brings_little_over_the_wire(remote_place: Place, beat: Be
     assert each < 8_000 < size / 10
 
 
-def test_the_age_of_a_claim_is_told_by_one_clock(remote_place: Place, beat: Beat) -> None:
+def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: Place, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -79,7 +79,7 @@ def test_the_age_of_a_claim_is_told_by_one_clock(remote_place: Place, beat: Beat
     assert not attempt.exit.exists()
 
 
-def test_a_history_that_was_cut_or_replaced_is_read_anew(remote_place: Place, beat: Beat) -> None:
+def test_a_history_that_was_cut_or_replaced_is_read_again(remote_place: Place, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -96,7 +96,7 @@ def test_a_history_that_was_cut_or_replaced_is_read_anew(remote_place: Place, be
     assert len(services.jobs.queries.poll(view.id).history.steps) == 51
 
 
-def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
+def test_a_cut_connection_delays_updates_and_loses_none(
     remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = remote_place.desktop()
@@ -124,7 +124,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
         seen = services.jobs.queries.poll(view.id, silent.cursor)
         return None if seen.view.doubt else seen
 
-    seen = wait_for(back, "news")
+    seen = wait_for(back, "an update")
     assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
 
 
@@ -189,9 +189,9 @@ def test_this_computer_cannot_train_on_what_it_does_not_mount(remote_place: Plac
 
 def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: Place, tmp_path: Path) -> None:
     catalogue = tmp_path / "c" / "catalogue.sqlite"
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         open_services(remote_place.address, catalogue)
-    assert told.value.key.fingerprint == remote_place.sshd.fingerprint
+    assert caught.value.key.fingerprint == remote_place.sshd.fingerprint
     assert not catalogue.exists()
 
 
@@ -211,7 +211,7 @@ def test_an_account_without_a_shell_is_enough(
         place.close()
 
 
-def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(
+def test_the_remote_stop_request_decides_whether_it_is_cleared(
     remote_place: Place, beat: Beat
 ) -> None:
     services = remote_place.desktop()

@@ -1,4 +1,4 @@
-"""A mirror drops what nobody wanted for long or what is too much, never what is nowhere else."""
+"""A mirror drops what was not used for long or is too much, never what exists only in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetched(remote_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]
 
 
 def unwanted_for(path: Path, age_s: float) -> None:
-    """As if nobody had asked for it for so long."""
+    """As if it had not been requested for so long."""
     then, now = time.time() - age_s, path.stat().st_mtime
     os.utime(path, (then, then if path.is_dir() else now))
 
@@ -54,7 +54,7 @@ def weights(folder: JobFolder) -> list[str]:
     return sorted(path.name for path in folder.checkpoints.glob("*.pt"))
 
 
-def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
+def test_the_next_fetch_drops_files_unused_for_long_and_they_come_back(
     fetched: tuple[Services, JobFolder, Path],
 ) -> None:
     services, folder, source = fetched
@@ -72,7 +72,7 @@ def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
     assert (source / "bks_model.py").exists()
 
 
-def test_what_is_asked_for_is_wanted_anew(fetched: tuple[Services, JobFolder, Path]) -> None:
+def test_a_file_that_is_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
     services, folder, source = fetched
     kept = [source, *(folder.checkpoints / name for name in weights(folder))]
     for path in kept:
@@ -130,7 +130,7 @@ def test_what_is_half_fetched_goes_after_a_day(
     assert (old.exists(), staging.exists(), young.exists()) == (False, False, True)
 
 
-def test_what_keeps_the_mirror_from_making_room_keeps_nobody_from_his_work(
+def test_a_mirror_that_cannot_free_space_still_fetches(
     fetched: tuple[Services, JobFolder, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services, _, source = fetched
@@ -145,7 +145,7 @@ def test_what_keeps_the_mirror_from_making_room_keeps_nobody_from_his_work(
     assert source.exists()
 
 
-def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
+def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     fetched: tuple[Services, JobFolder, Path],
     remote_place: Place,
     capsys: pytest.CaptureFixture[str],
@@ -169,8 +169,8 @@ def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
     after = services.data_root.files.room()
     assert after is not None
     assert after.fetched_bytes == 0
-    told = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    assert "mirror clear" not in told.sentence
+    finding = next(one for one in services.nodes.doctor() if one.check == "mirror")
+    assert "mirror clear" not in finding.sentence
 
 
 def test_a_mounted_data_root_has_no_mirror(

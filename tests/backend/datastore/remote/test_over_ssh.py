@@ -45,7 +45,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
-    """A port here where somebody answers one connection."""
+    """A port here that answers one connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -59,7 +59,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
         thread.join()
 
 
-def test_f11_an_sshd_greets_whoever_knocks_and_one_that_is_stopped_is_named(
+def test_f11_an_sshd_sends_its_banner_and_a_stopped_one_is_named(
     service: NodeRegistry, sshd: Sshd
 ) -> None:
     service.check_banner(sshd.address)
@@ -151,10 +151,10 @@ def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Pat
     assert (found.name, "\x1b" in found.host) == ("gpu1", False)
 
 
-def test_f59_what_a_node_tells_of_its_processes_is_a_strangers() -> None:
-    told = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
-    (found,) = _orphans("gpu1", {"orphans": [told]})
+def test_f59_what_a_node_reports_of_its_processes_is_not_trusted() -> None:
+    record = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
+    (found,) = _orphans("gpu1", {"orphans": [record]})
     assert (found.process.pid, "\x1b" in found.command) == (7, False)
-    for said in ([], {}, {"orphans": 1}, {"orphans": [{**told, "age_s": "old"}]}):
+    for said in ([], {}, {"orphans": 1}, {"orphans": [{**record, "age_s": "old"}]}):
         with pytest.raises(BackendError, match="The answer of gpu1 about its processes"):
             _orphans("gpu1", said)

@@ -62,7 +62,7 @@ pytest_plugins = [
 def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterator[CarriedPlace]:
     """With the tiny library in its data root, and an agent that beats."""
     place = CarriedPlace(tmp_path, sshd)
-    heart = Heart(place.far.path)
+    heart = Heart(place.remote.path)
     yield place
     heart.stop()
     place.close()
@@ -80,8 +80,8 @@ def test_its_readings_and_hours_come_over_ssh(blind: CarriedPlace) -> None:
     assert state.reading.cpu.cores > 0
     beat = state.reading.heartbeat
     wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, "a beat")
-    far = blind.far.node(NODE)
-    far.past.write_bytes(b"{}\n")
+    remote = blind.remote.node(NODE)
+    remote.past.write_bytes(b"{}\n")
     services.nodes.past(NODE)
     assert blind.data.node(NODE).past.read_bytes() == b"{}\n"
 
@@ -93,9 +93,9 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     state = comes_online(services)
     assert state.reading is not None
     seen = state.reading.heartbeat
-    wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
-    (far,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
-    wait_for(lambda: not far._asking.is_alive(), "the look before")
+    wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > seen, "a beat")
+    (remote,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
+    wait_for(lambda: not remote._asking.is_alive(), "the look before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic
@@ -121,7 +121,7 @@ def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace
         comes_online(other)
 
 
-def test_a_silent_node_is_missed_and_delays_nobody(
+def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No look can wait as long as the line does.
@@ -143,16 +143,18 @@ def test_a_silent_node_is_missed_and_delays_nobody(
 def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
-    folder, far = blind.data.job(view.id), blind.far.job(view.id)
+    folder, remote = blind.data.job(view.id), blind.remote.job(view.id)
     for kind in ("models", "loaders", "datasets"):
         here = sorted(p.relative_to(blind.root) for p in (blind.root / kind).rglob("*"))
-        there = sorted(p.relative_to(blind.far.path) for p in (blind.far.path / kind).rglob("*"))
+        there = sorted(
+            p.relative_to(blind.remote.path) for p in (blind.remote.path / kind).rglob("*")
+        )
         assert here == there
-    launch = read_json(far.launch)
+    launch = read_json(remote.launch)
     assert launch == read_json(folder.launch)
-    assert Path(launch["dataset_files"]).is_relative_to(blind.far.path)
+    assert Path(launch["dataset_files"]).is_relative_to(blind.remote.path)
     assert remote_run_of(folder.attempt(1)) == RemoteRun(NODE)
-    assert (far.logs.is_dir(), far.checkpoints.is_dir(), far.attempt(1).path.is_dir()) == (
+    assert (remote.logs.is_dir(), remote.checkpoints.is_dir(), remote.attempt(1).path.is_dir()) == (
         True,
         True,
         True,
@@ -162,10 +164,10 @@ def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
 def test_what_is_there_does_not_move_again(blind: CarriedPlace) -> None:
     services = stocked(blind)
     begun(services, blind)
-    before = files_below(blind.far.datasets) | files_below(blind.far.models)
+    before = files_below(blind.remote.datasets) | files_below(blind.remote.models)
     assert before
     begun(services, blind)
-    assert files_below(blind.far.datasets) | files_below(blind.far.models) == before
+    assert files_below(blind.remote.datasets) | files_below(blind.remote.models) == before
 
 
 def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPlace) -> None:
@@ -181,7 +183,7 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPla
     with pytest.raises(Cancelled):
         services.jobs.lifecycle.start(view.id, progress=Cancelling())
     assert services.jobs.queries.show(view.id).state is JobState.CREATED
-    assert [p for p in blind.far.path.rglob("*") if p.is_file() and "nodes" not in p.parts] == []
+    assert [p for p in blind.remote.path.rglob("*") if p.is_file() and "nodes" not in p.parts] == []
 
 
 def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: CarriedPlace) -> None:
@@ -202,7 +204,7 @@ def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: Carrie
     assert Path(record.path).read_bytes() == PAYLOAD
 
 
-def test_a_wish_to_stop_goes_there_first(blind: CarriedPlace) -> None:
+def test_a_stop_request_goes_to_the_node_first(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
@@ -289,7 +291,7 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: Ca
     services.jobs.queries.wait(view.id)
     comes_home(blind.data.job(view.id))
     # Another disk was put into the node.
-    for path in sorted(blind.far.jobs.rglob("*"), reverse=True):
+    for path in sorted(blind.remote.jobs.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     view = services.jobs.lifecycle.resume(view.id, names[4])
     run = CarriedRun(blind, view)
@@ -353,7 +355,7 @@ def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: Carried
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     # Another disk was put into the node.
-    for path in sorted(blind.far.jobs.rglob("*"), reverse=True):
+    for path in sorted(blind.remote.jobs.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     view = services.jobs.lifecycle.resume(view.id)
     assert checkpoint.read_bytes() == PAYLOAD
@@ -428,7 +430,7 @@ def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlac
     view = services.jobs.lifecycle.resume(view.id)
     assert view.run == 4
     assert {p.stem for p in run.folder.checkpoints.glob("*.pt")} == {name}
-    (aside,) = blind.far.trash.iterdir()
+    (aside,) = blind.remote.trash.iterdir()
     assert (aside / "checkpoints" / f"{lost}.pt").exists()
 
 
@@ -445,7 +447,7 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> No
         services.queue.enqueue(view.id)
 
 
-def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
+def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> None:
     sees = PreflightTarget(
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )
@@ -471,9 +473,9 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
     comes_online(services)
     view = services.jobs.create(on_node())
     blind.address = RemoteRoot("lab", str(blind.root))
-    far = blind.desktop()
-    FakeHead().instead_of(far)
-    seen = (services, far)
+    remote = blind.desktop()
+    FakeHead().instead_of(remote)
+    seen = (services, remote)
     with monkeypatch.context() as patch:
         # The first look of the other desktop waits for a beat that this one has yet to fetch.
         patch.setattr(health, "_SHORTEST_S", 1.0)
@@ -482,10 +484,10 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
             "what the other one fetches",
         )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
-        far.jobs.lifecycle.start(view.id)
-    assert far.jobs.queries.show(view.id).state is JobState.CREATED
+        remote.jobs.lifecycle.start(view.id)
+    assert remote.jobs.queries.show(view.id).state is JobState.CREATED
     with pytest.raises(BackendError, match="reaches the data root over SSH itself"):
-        far.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
+        remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
 
 
 def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPlace) -> None:
@@ -493,7 +495,7 @@ def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPla
     view, _ = begun(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
         services.set_up.un_provision(NODE)
-    assert blind.far.job(view.id).path.exists()
+    assert blind.remote.job(view.id).path.exists()
 
 
 def test_what_is_kept_for_ever_is_so_where_it_is_pruned(blind: CarriedPlace) -> None:

@@ -89,7 +89,7 @@ def beats(folder: NodeFolder) -> int:
     return 0
 
 
-def wait_for_news(folder: NodeFolder, count: int = 2) -> int:
+def wait_for_heartbeats(folder: NodeFolder, count: int = 2) -> int:
     seen = beats(folder)
     wait_for(lambda: beats(folder) >= seen + count, "a heartbeat")
     return beats(folder)
@@ -103,11 +103,11 @@ def end(agent: subprocess.Popen[str]) -> str:
     return complaint
 
 
-def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
+def test_it_writes_its_identity_and_the_state_of_the_node_until_it_is_ended(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     agent = start()
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
     # Two readings of one moment know no rates.
     wait_for(lambda: reading(folder).cpu.use_percent is not None, "a rate")
     info, found = read_json(folder.info), reading(folder)
@@ -123,12 +123,12 @@ def test_the_heartbeat_goes_on_from_where_the_last_agent_left_it(
     start: Start, folder: NodeFolder
 ) -> None:
     first = start()
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
     first.kill()
     first.wait()
     replace_json(folder.status, replace(reading(folder), heartbeat=90_000).to_dict())
     start()
-    assert wait_for_news(folder) > 90_000
+    assert wait_for_heartbeats(folder) > 90_000
 
 
 @pytest.mark.parametrize("content", [b"", b"[" * 10_000, b'{"heartbeat": "seven"}', b"\xff"])
@@ -145,21 +145,21 @@ def test_what_a_killed_agent_was_writing_is_cleared_away(start: Start, folder: N
     (folder.path / ".status.json.123.abcd.tmp").write_text("half")
     (folder.path / ".node.json.123.abcd.tmp").write_text("a desktop's")
     start()
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
     assert not (folder.path / ".status.json.123.abcd.tmp").exists()
     assert (folder.path / ".node.json.123.abcd.tmp").exists()
 
 
 def test_a_second_agent_leaves_with_a_sentence(start: Start, folder: NodeFolder) -> None:
     first = start()
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
     second = start("--detach")
     _, complaint = second.communicate(timeout=LIMIT_S)
     assert second.returncode == 1
     assert complaint == (
         f"An agent (pid {first.pid}) already writes to {folder.path} on this computer.\n"
     )
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
 
 
 def test_a_detached_agent_returns_at_once_and_writes_its_failures_to_its_log(
@@ -168,7 +168,7 @@ def test_a_detached_agent_returns_at_once_and_writes_its_failures_to_its_log(
     starter = start("--detach", "--log", str(tmp_path / "agent.log"))
     starter.communicate(timeout=LIMIT_S)
     assert starter.returncode == 0
-    wait_for_news(folder)
+    wait_for_heartbeats(folder)
     agent = ProcessIdentity.from_dict(read_json(folder.info))
     assert agent.pid != starter.pid
     assert os.getsid(agent.pid) == agent.pid
@@ -182,7 +182,7 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     agent = start()
-    last = wait_for_news(folder)
+    last = wait_for_heartbeats(folder)
     away = root.path.with_name("away")
     root.path.rename(away)
     wait_for(lambda: not any(name.endswith(".tmp") for name in os.listdir(away / "nodes/gpu1")))
@@ -206,7 +206,7 @@ def test_a_share_that_hangs_holds_up_neither_the_end_nor_what_comes_after(
     start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "share"
-    os.mkfifo(fifo)  # opening it hangs until somebody opens its other end
+    os.mkfifo(fifo)  # opening it hangs until its other end is opened
     hanging = HANGING.format(fifo=str(fifo))
     first = start(code=hanging)
     wait_for(lambda: hangs(first))
@@ -214,7 +214,7 @@ def test_a_share_that_hangs_holds_up_neither_the_end_nor_what_comes_after(
     second = start(code=hanging)
     wait_for(lambda: hangs(second))
     with fifo.open("wb"):
-        wait_for_news(folder)
+        wait_for_heartbeats(folder)
     assert end(second) == ""
 
 
@@ -278,7 +278,7 @@ def test_m07_a_run_whose_supervisor_was_killed_is_closed_and_nothing_of_it_is_le
     try:
         run.start().wait_until_training()
         start()
-        wait_for_news(folder)
+        wait_for_heartbeats(folder)
         process_identity.send_signal(run.supervisor, signal.SIGKILL)
         wait_for(run.attempt.exit.exists, "the agent's record of the end")
         ended = RunExit.from_dict(read_json(run.attempt.exit))

@@ -66,7 +66,7 @@ def test_waiting_for_an_agent_ends(folder: str) -> None:
     assert check(folder, "/b/1", "--limit", "0.2") == 1
 
 
-def test_runs_that_live_from_a_folder_are_told(
+def test_runs_that_use_a_folder_are_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = str(tmp_path / "home")

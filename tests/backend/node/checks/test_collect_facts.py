@@ -68,7 +68,7 @@ def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> No
     assert imported <= sys.stdlib_module_names - {"__future__", "dataclasses"}
 
 
-def test_it_tells_what_this_machine_is(tmp_path: Path) -> None:
+def test_it_describes_this_machine(tmp_path: Path) -> None:
     found = looked(whole=True, HOME=str(tmp_path))
     assert found.pop("home_fault") == ""
     assert found.pop("reached_at") == ""
@@ -103,7 +103,7 @@ def test_the_data_root_is_known_by_what_was_just_written_to_it(tmp_path: Path) -
     assert "data_root" not in looked(str(tmp_path / "nothing"), "proof", "4711")
 
 
-def test_a_data_root_that_cannot_be_written_is_told_apart(
+def test_a_data_root_that_cannot_be_written_is_found_and_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "proof").write_text("4711")
@@ -123,7 +123,7 @@ def test_a_home_that_cannot_be_written_says_why() -> None:
     assert looked(HOME="/proc")["home_fault"] == "No such file or directory"
 
 
-def test_a_disk_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_delays_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_facts, "_DISK_LIMIT_S", 0.3)
     reading, writing = os.pipe()
     assert node_facts._in_child(lambda: os.read(reading, 1)) is None
@@ -149,7 +149,7 @@ def test_gpus_are_read_from_the_driver(tmp_path: Path, monkeypatch: pytest.Monke
     assert "gpus" not in node_facts._gpus()
 
 
-def test_rows_of_gpus_count_whatever_the_code_and_what_the_driver_cannot_tell_is_no_name(
+def test_rows_of_gpus_count_whatever_the_exit_code_and_a_missing_value_is_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smi = tmp_path / "nvidia-smi"

@@ -62,7 +62,7 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
     assert [(finding.check, finding.ok) for finding in found] == wanted, found
 
 
-def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) -> None:
+def test_m05_all_faults_are_shown_at_once_each_with_its_remedy(tmp_path: Path) -> None:
     broken = script(tmp_path / "python", "echo 'ModuleNotFoundError: no such thing' >&2; exit 1")
     script(tmp_path / "mpirun", "echo 'HYDRA build details: Version: 4.0'")
     found = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
@@ -74,7 +74,7 @@ def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) ->
     assert all(found[name].remedy for name in faults)
 
 
-def test_a_computer_without_horovod_is_told_what_trains_there_instead(tmp_path: Path) -> None:
+def test_without_horovod_it_names_the_strategy_that_jobs_use(tmp_path: Path) -> None:
     lacking = "case $2 in *horovod*) echo \"ModuleNotFoundError: No module named 'horovod'\" >&2"
     python = script(tmp_path / "python", f"{lacking}; exit 1;; esac; echo 3.11.2")
     found = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
@@ -82,7 +82,7 @@ def test_a_computer_without_horovod_is_told_what_trains_there_instead(tmp_path: 
     assert found.sentence == "Horovod is not installed; jobs use the strategy DDP."
 
 
-def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
     old = script(tmp_path / "python", "echo 3.8.10")
     found = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
     assert (found.ok, "3.8.10" in found.sentence) == (False, True)
@@ -96,7 +96,7 @@ def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     assert found["python"].ok
 
 
-def test_a_full_or_forbidden_data_root_is_told(tmp_path: Path) -> None:
+def test_a_full_or_forbidden_data_root_is_reported(tmp_path: Path) -> None:
     found = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
     assert not found.ok
     assert found.sentence.startswith("The data root /proc is not writable: ")
@@ -113,7 +113,7 @@ def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
     assert "nfs4 at /home" in found.sentence
 
 
-def test_m04_the_mpirun_beside_python_comes_first_and_tells_its_version() -> None:
+def test_m04_the_mpirun_next_to_python_comes_first_with_its_version() -> None:
     found = mpi.find_mpirun()
     assert found is not None
     assert Path(found.path).parent == Path(sys.executable).parent

@@ -117,7 +117,7 @@ def test_the_processes_of_another_user_are_not_listed(
     assert pids(root, over) == []
 
 
-def test_f32_without_the_data_root_nobody_can_say_what_is_an_orphan(
+def test_f32_orphans_cannot_be_found_without_the_data_root(
     root: DataRoot, plant: Plant, job: str
 ) -> None:
     plant(f"{job}/1")

@@ -36,7 +36,7 @@ def command(mode: str, request: dict[str, Any]) -> list[str]:
     return [sys.executable, "-I", "-", mode, json.dumps(request)]
 
 
-def tell(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
+def run_probe(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
     done = subprocess.run(
         command(mode, request),
         input=PROGRAM.encode(),
@@ -79,7 +79,7 @@ def request(
 
 
 def facts(root: Path, **changes: Any) -> dict[str, Any]:
-    return {line["name"]: line["facts"] for line in tell("check", request(root, **changes))}
+    return {line["name"]: line["facts"] for line in run_probe("check", request(root, **changes))}
 
 
 @pytest.fixture
@@ -152,10 +152,10 @@ def test_a_broken_environment_is_a_fact(root: Path) -> None:
 
 
 def test_two_nodes_meet_and_a_sample_arrives() -> None:
-    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
+    (there,) = run_probe("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
     peers = {"node2": ["127.0.0.1", there["port"]], "node3": ["127.0.0.1", 1]}
     size = 16 * preflight_probe.BLOCK_BYTES
-    met = tell(
+    met = run_probe(
         "meet",
         {
             "token": TOKEN,
@@ -206,7 +206,7 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
     ],
     ids=["sh", "fish", "csh", "runs only", "own key for runs only", "no filter", "refused"],
 )
-def test_the_far_shell_is_tried_with_what_mpirun_sends(
+def test_the_remote_shell_is_tried_with_what_mpirun_sends(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
@@ -219,7 +219,7 @@ def test_the_far_shell_is_tried_with_what_mpirun_sends(
     monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
     monkeypatch.setenv("SHELL", "/bin/bash")
     asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
-    (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
+    (met,) = run_probe("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
     assert met == {"kind": "ssh", "node": "node2", "facts": facts}
 
 
@@ -246,7 +246,7 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
     monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
     asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", True]}, "bytes": 1}
     limit_s = 0.1 if code == 124 else LIMIT_S
-    (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": limit_s})
+    (met,) = run_probe("meet", {**asked, "ssh_config": "config", "limit_s": limit_s})
     assert met["facts"]["code"] == code
     # One that had no processor before its limit has counted nothing.
     assert code == 124 or len(count.read_text().split()) == tries
@@ -257,13 +257,15 @@ def test_a_login_that_is_late_is_tried_once_more_and_no_other(
 def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
     came: int, foreigners: int
 ) -> None:
-    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS, "visitors": 3})
+    (there,) = run_probe(
+        "listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS, "visitors": 3}
+    )
     place = ("127.0.0.1", there["port"])
     for token in [TOKEN] * came + ["another"] * foreigners:
         with socket.create_connection(place) as visitor:
             visitor.sendall(token.encode())
     listener = {"address": place[0], "port": place[1], "token": TOKEN, "visitors": 3}
-    assert tell("dismiss", listener) == []
+    assert run_probe("dismiss", listener) == []
 
     def is_refused() -> bool:
         with socket.socket() as visitor:
@@ -273,7 +275,7 @@ def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
 
 
 def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
-    (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
+    (there,) = run_probe("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
     assert there["port"] == 0
     assert there["why"] == "Cannot assign requested address"
 
@@ -284,9 +286,9 @@ def environment(root: Path) -> Path:
     packages = root / "environment/lib/python3/site-packages"
     for name in ("torch", "horovod/torch"):
         (packages / name).mkdir(parents=True)
-    tells = f"open({str(root / 'imported')!r}, 'a').write('.')\n"
+    mark = f"open({str(root / 'imported')!r}, 'a').write('.')\n"
     (packages / "torch/__init__.py").write_text(
-        tells + "from torch import version\n__version__ = version.number\n"
+        mark + "from torch import version\n__version__ = version.number\n"
     )
     (packages / "torch/version.py").write_text("number = '2.0'\ncuda = None\n")
     (packages / "horovod/__init__.py").write_text("")

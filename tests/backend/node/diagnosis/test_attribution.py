@@ -20,7 +20,7 @@ OTHER = (
 )
 
 
-def told(*texts: str) -> Explanation:
+def explained(*texts: str) -> Explanation:
     log = LogPart.of("rank-0.log", "".join(texts))
     return explain(Failure(0), {0: (log,)})
 
@@ -107,7 +107,7 @@ def told(*texts: str) -> Explanation:
 def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle_it(
     lines: str, raised: str, cause: str, sentence: str
 ) -> None:
-    found = told(HEAD, lines, raised)
+    found = explained(HEAD, lines, raised)
     assert found.cause == cause
     assert found.sentence == sentence
     assert found.evidence[-1].text == raised
@@ -125,9 +125,9 @@ def test_of_several_tracebacks_at_the_end_the_first_is_the_cause_and_a_launchers
         + '  File "/opt/lib/python3.11/site-packages/torch/distributed/run.py", line 7, in run\n'
         + "subprocess.CalledProcessError: Command 'python train.py' returned exit status 1."
     )
-    found = told(text)
+    found = explained(text)
     assert (found.cause, found.evidence[-1].text) == (USER_CODE, "KeyError: 'tp_map'")
-    alone = told(text[text.rindex(HEAD) :])
+    alone = explained(text[text.rindex(HEAD) :])
     assert alone.cause == UNKNOWN
 
 
@@ -137,13 +137,13 @@ def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_sh
         "what(): Disk quota exceeded",
         "bind() failed: Address already in use",
     )
-    found = told("\n".join(lines))
+    found = explained("\n".join(lines))
     assert (found.cause, found.sentence) == (UNKNOWN, "")
     assert [line.line for line in found.evidence] == [2, 3]
 
 
 def test_a_cause_explains_what_it_brings_about_in_another_family() -> None:
-    found = told(
+    found = explained(
         "Failed to initialize NVML: Driver/library version mismatch\n"
         "NCCL WARN Connect to 10.0.0.2<45763> failed : Connection refused\n"
     )
@@ -173,20 +173,20 @@ def test_a_cause_explains_what_it_brings_about_in_another_family() -> None:
     ],
 )
 def test_numbers_and_phrases_of_the_system_and_of_cuda_are_looked_up(text: str, cause: str) -> None:
-    assert told(text).cause == cause
+    assert explained(text).cause == cause
 
 
 def test_a_crowd_of_lines_that_belong_to_the_failure_itself_does_not_hide_its_cause() -> None:
     frames = "".join(f"frame #{n}: c10::Error::Error(c10::SourceLocation)\n" for n in range(80))
     text = "NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus.\n" + frames
-    assert told(text).cause == "gpu_lost"
+    assert explained(text).cause == "gpu_lost"
     went_on = "".join(f"epoch 3, step {n}, loss 0.4\n" for n in range(80))
-    assert told(text, went_on).cause == UNKNOWN
+    assert explained(text, went_on).cause == UNKNOWN
 
 
-def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_wrappers() -> None:
+def test_an_exception_of_a_loader_worker_is_shown_in_its_own_words_not_its_wrappers() -> None:
     loader = '  File "/opt/lib/python3.11/site-packages/torch/_utils.py", line 705, in reraise\n'
-    found = told(
+    found = explained(
         HEAD,
         USER.format("for batch in loader:"),
         loader,
@@ -201,5 +201,7 @@ def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_
 def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
     # Both are of one cause, and only the first says which address it was.
     line = "[c10d] client socket has timed out after 60s while trying to connect to (gpu7, 29500)\n"
-    found = told(line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n")
+    found = explained(
+        line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n"
+    )
     assert found.sentence == "The ranks could not connect: gpu7 did not answer."

@@ -1,4 +1,4 @@
-"""What ended a run, told from real logs of public threads (``tests/data/failures``).
+"""What ended a run, found in real logs of public threads (``tests/data/failures``).
 
 The logs in the folder itself were gathered before any rule was written, and split by their names:
 of one half the rules were made, the other half only scores. Those in ``later`` were gathered
@@ -6,21 +6,20 @@ afterwards in seven lots, each scored once before it was learned from. Of the fi
 26 of 31 and 14 of 21 were explained at first sight, one was explained wrongly, and the others came
 out as unknown. Of the next four, whose causes were written down from the threads before, 22 of 30
 were right and 3 wrong, 24 of 32 and 3, 16 of 30 and 7, 17 of 25 and 3; a cause that is true and
-vaguer than the thread's counts as wrong. What no log can tell is in ``noise`` since.
+vaguer than the thread's counts as wrong. What no log can show is in ``noise`` since.
 The logs in ``lot-e``, ``lot-f`` and ``lot-g`` were scored once each, their causes written down
 before. Right, unknown, vague (true, and less than the thread knew) and wrong were, of 53: 38, 8, 5,
 2; of 47: 31, 10, 2, 4; of 41: 28, 7, 0, 6. That is 72, 66 and 68 in 100 right, and 4, 9 and 15
-wrong, far from what is wanted: 85 and 3. Where the name of the cause fitted and the sentence did
-not, it counts as wrong (three of the last). The explainer from before these lots, judged by names
-alone,
-was right in 36, 29 and 29 of them; the newer one in 38, 31 and 31. Of ``lot-e`` some ten causes are
-what the log shows, since nobody found more; in ``lot-f`` and ``lot-g`` ``settled`` says whether the
-thread did. Whoever searched for them knew the families of rules, which makes them easier than life.
+wrong; the goal is 85 and 3. Where the name of the cause fitted and the sentence did not, it counts
+as wrong (three of the last). The explainer from before these lots, judged by names alone, was right
+in 36, 29 and 29 of them; the newer one in 38, 31 and 31. Of ``lot-e`` some ten causes are what the
+log shows, since the threads found no more; in ``lot-f`` and ``lot-g`` ``settled`` says whether the
+thread did. The author of the search knew the families of rules, which makes them easier than life.
 The logs in ``lot-h`` and ``lot-i`` are of another kind: every usable thread that bare queries gave
 ("RuntimeError training", "mpirun error"), in place of threads that were searched for because a
 family of rules is about them, and mostly single lines without a traceback. Of 52, scored once: 30
 right, 7 unknown, 11 vague, 4 wrong; of 42, after the first had been learned from: 23, 7, 8, 4. That
-is 58 and 55 in 100 right, 8 and 10 wrong: it is what a stranger's log meets. One person chose and
+is 58 and 55 in 100 right, 8 and 10 wrong: it is what a stranger's log meets. One author chose and
 judged them, and had read most of the second lot, unscored, when the first was learned from; threads
 whose cause could not be judged were left out; 19 and 13 are settled. The rules from before
 both were right in 30 and 21, and unknown in 10 and 15: the help texts of the launchers, which have
@@ -31,9 +30,9 @@ two of them with the same message, none known from before; their causes were wri
 and each lot was scored once. Right, unknown, vague and wrong were, of 49: 26, 6, 16, 1; of 46,
 after the first had been learned from: 29, 3, 11, 3; of 44, after both: 26, 6, 10, 2. That is 53, 63
 and 59 in 100 right, and 2, 7 and 5 wrong (6 of 139). By the name of the cause alone 27, of which
-two are vague, 26 and 19 fitted; the others that count as right quote the line that tells it. The
+two are vague, 26 and 19 fitted; the others that count as right quote the line that shows it. The
 rules from before ``lot-j`` fitted, by names, in 26, 26 and 17: what one lot teaches hardly helps
-with the next, and more rules of this kind are not the way to 85. The same person wrote the rules,
+with the next, and more rules of this kind are not the way to 85. The same author wrote the rules,
 chose the threads and judged, some from parts of a log only; threads without a cause that could be
 judged were left out. Most of the vague ones are crashes and exceptions whose log holds no more (a
 version, an order of imports, a firewall).
@@ -74,7 +73,7 @@ def case(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def told(raw: dict[str, Any]) -> Explanation:
+def explained(raw: dict[str, Any]) -> Explanation:
     logs = {name: (LogPart.of(name, text),) for name, text in raw["logs"].items()}
     mpirun = logs.pop("mpirun.log", ())
     ranks = {int(name[len("rank-") : -len(".log")]): parts for name, parts in logs.items()}
@@ -100,7 +99,7 @@ def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() 
 @pytest.mark.parametrize("path", [*WRITING, *LATER], ids=lambda path: path.stem)
 def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     raw = case(path)
-    found = told(raw)
+    found = explained(raw)
     # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
     assert found.cause == raw.get("told", raw["cause"])
     if found.cause == UNKNOWN:
@@ -116,7 +115,7 @@ def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
 
 
 def test_at_least_85_in_100_of_the_logs_that_only_score_are_explained_rightly() -> None:
-    right = [path.stem for path in SCORING if told(case(path)).cause == case(path)["cause"]]
+    right = [path.stem for path in SCORING if explained(case(path)).cause == case(path)["cause"]]
     assert len(right) / len(SCORING) >= 0.85, sorted({p.stem for p in SCORING} - set(right))
 
 
@@ -125,7 +124,7 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     path: Path,
 ) -> None:
     raw = case(path)
-    found = told(raw)
+    found = explained(raw)
     assert found.cause == raw["cause"]
     assert raw["where"] in found.sentence
     assert found.evidence, "what was looked at is shown all the same"
@@ -140,7 +139,7 @@ def test_the_cause_wins_over_what_it_led_to() -> None:
     assert (found.cause, found.evidence[0].file) == ("gpu_memory", "rank-1.log")
 
 
-def test_a_full_disk_is_told_though_its_exception_was_followed_by_another_one() -> None:
+def test_a_full_disk_is_the_cause_though_another_exception_followed() -> None:
     text = (
         f"{TRACE}OSError: [Errno 28] No space left on device\n\n"
         "During handling of the above exception, another exception occurred:\n\n"
@@ -206,7 +205,7 @@ def test_a_file_that_is_not_there_is_named_with_the_line_that_wanted_it() -> Non
     assert found.sentence == ("/data/a.txt does not exist, at model.py, line 12.")
 
 
-def test_a_name_is_told_whichever_of_a_rules_messages_holds_it() -> None:
+def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
     for text in (
         "ImportError: libfoo.so.2: cannot open shared object file: No such file or directory",
         "ImportError: Error loading shared library libfoo.so.2: No such file or directory",

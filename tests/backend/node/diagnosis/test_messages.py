@@ -1,4 +1,4 @@
-"""What libraries and launchers say in fixed words, and the cause that is told from it.
+"""What libraries and launchers say in fixed words, and the cause that follows from it.
 
 The texts are those of the programs themselves: help files of Open MPI 4 and 5, PRRTE and PMIx,
 Python sources of PyTorch and Horovod, the shell.
@@ -187,7 +187,9 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
         ),
     ],
 )
-def test_what_the_shell_says_is_told_with_its_names(line: str, cause: str, sentence: str) -> None:
+def test_a_message_of_the_shell_is_shown_with_its_names(
+    line: str, cause: str, sentence: str
+) -> None:
     found = of_rank("starting\n", line, "\n")
     assert (found.cause, found.sentence) == (cause, sentence)
 
@@ -242,7 +244,7 @@ def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> No
     assert of_rank("step 1\n", "ValueError: 7\n", "step 2\n").cause == UNKNOWN
 
 
-def test_an_exception_that_ends_in_a_question_is_told_with_one_end_of_its_sentence() -> None:
+def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> None:
     raised = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
     assert of_rank(raised).sentence.endswith("Did you mean: 'step'.")
 
@@ -258,7 +260,9 @@ def test_an_exception_that_ends_in_a_question_is_told_with_one_end_of_its_senten
         ("ValueError: Found array with 0 sample(s) (shape=(0, 4))", "dataset_empty"),
     ],
 )
-def test_what_is_the_programs_own_is_told_from_what_the_node_lacks(raised: str, cause: str) -> None:
+def test_an_error_of_the_program_itself_is_distinguished_from_a_lack_of_the_node(
+    raised: str, cause: str
+) -> None:
     library = '  File "/opt/lib/python3.11/site-packages/yacs/config.py", line 5, in merge\n'
     own = cause == USER_CODE
     assert of_rank(TRACE, "" if own else library, raised, "\n").cause == cause
@@ -275,14 +279,14 @@ def test_what_is_the_programs_own_is_told_from_what_the_node_lacks(raised: str, 
         ),
     ],
 )
-def test_a_shared_memory_that_is_full_is_told_from_one_that_may_not_be_used(
+def test_full_shared_memory_is_distinguished_from_forbidden_shared_memory(
     text: str, cause: str
 ) -> None:
     failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
     assert of_rank(text + "\n", failed).cause == cause
 
 
-def test_a_warning_of_nccl_that_nobody_knows_counts_only_where_a_failure_follows() -> None:
+def test_an_unknown_nccl_warning_counts_only_where_a_failure_follows() -> None:
     warning = "gpu1:7:7 [0] misc/argcheck.cc:9 NCCL WARN Broadcast : sizes differ, 3 and 4\n"
     failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
     assert of_rank(warning, "epoch 1\n").cause == UNKNOWN
@@ -370,7 +374,7 @@ def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it
         "backend into two shared libraries",
     ],
 )
-def test_a_program_for_gpus_on_a_node_without_one_is_told_so(raised: str) -> None:
+def test_the_cause_says_that_a_program_needs_a_gpu(raised: str) -> None:
     # All of them from PyTorch 2.13 that was built for processors.
     found = of_rank(TRACE, raised + "\n")
     assert found.cause == "gpu_none"

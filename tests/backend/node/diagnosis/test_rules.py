@@ -42,18 +42,18 @@ def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rul
     assert min(found, key=lambda other: place(rule, other)).id == rule.id
     log = (LogPart.of("x.log", rule.example),)
     if rule.where == (Where.MPIRUN,):
-        told = explain(Failure(None), {}, log)
+        explanation = explain(Failure(None), {}, log)
     else:
-        told = explain(Failure(0), {0: log})
-    assert (told.cause, told.remedy) == (rule.cause, rule.remedy)
-    assert told.sentence.startswith(rule.said(rule.pattern.search(rule.example)).rstrip("."))  # type: ignore[arg-type]
+        explanation = explain(Failure(0), {0: log})
+    assert (explanation.cause, explanation.remedy) == (rule.cause, rule.remedy)
+    assert explanation.sentence.startswith(rule.said(rule.pattern.search(rule.example)).rstrip("."))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
 def test_a_hint_is_the_first_that_fits_its_example(hint: Rule) -> None:
     assert next(other for other in HINTS if other.pattern.search(hint.example)) is hint
-    told = explain(Failure(0), {0: (LogPart.of("x.log", hint.example),)})
-    assert told.remedy.startswith(hint.remedy)
+    explanation = explain(Failure(0), {0: (LogPart.of("x.log", hint.example),)})
+    assert explanation.remedy.startswith(hint.remedy)
 
 
 def test_rules_have_names_of_their_own_whole_sentences_and_a_source() -> None:

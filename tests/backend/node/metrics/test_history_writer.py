@@ -320,7 +320,7 @@ def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
     assert len(past_of(found).values) < 700
 
 
-def test_a_pipe_in_its_place_is_waited_for_by_nobody(
+def test_a_pipe_in_its_place_blocks_no_reader(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     os.mkfifo(folder.past)

@@ -1,4 +1,4 @@
-"""What other programs use of the processors is told apart from what a run uses itself."""
+"""What other programs use of the processors is distinguished from what a run uses itself."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_two_gpus_are_read_with_what_each_of_them_tells(
+def test_two_gpus_are_read_with_what_each_of_them_reports(
     read_gpus: Reader,
 ) -> None:
     reading = read_gpus()
@@ -118,7 +118,7 @@ def test_two_gpus_are_read_with_what_each_of_them_tells(
     assert (second.power_w, second.power_limit_w) == (312.5, 700.0)
 
 
-def test_what_a_gpu_does_not_tell_is_none_and_costs_nothing_else(
+def test_what_a_gpu_does_not_report_is_none_and_costs_no_other_value(
     read_gpus: Reader,
 ) -> None:
     first, second = read_gpus().gpus
@@ -136,7 +136,7 @@ def test_a_slowdown_for_heat_is_seen_where_the_driver_has_only_one_of_its_two_na
     assert second.clock_event_reasons == ("hardware slowdown", "hardware thermal slowdown")
 
 
-def test_what_the_driver_reserves_is_in_use_only_where_it_tells_no_other_figure(
+def test_reserved_memory_is_in_use_only_where_the_driver_reports_no_other_figure(
     watch: Callable[..., Watch], tmp_path: Path
 ) -> None:
     first, _ = watch(build(tmp_path / "library", "NO_MEMORY_V2")).read().gpus
@@ -205,7 +205,7 @@ def test_m15_without_a_driver_it_is_cpu_only(watch: Callable[..., Watch], tmp_pa
     assert (reading.gpus, reading.gpu_message) == ((), "CPU only: no NVIDIA driver was found")
 
 
-def test_a_driver_that_was_updated_under_way_is_told_in_its_words(
+def test_a_driver_that_was_updated_meanwhile_is_reported_in_its_words(
     read_gpus: Reader,
 ) -> None:
     reading = read_gpus("error 18")
@@ -223,7 +223,7 @@ def test_a_driver_that_is_updated_while_it_is_read_says_so_and_comes_back(
     assert len(here.read().gpus) == 2
 
 
-def test_everything_of_the_metric_set_is_read_from_a_gpu_that_tells_it(read_gpus: Reader) -> None:
+def test_everything_of_the_metric_set_is_read_from_a_gpu_that_reports_it(read_gpus: Reader) -> None:
     gpu = read_gpus("remap 1 3 1 1 0", "pcie 1 4 8").gpus[1]
     assert (gpu.memory_clock_mhz, gpu.max_memory_clock_mhz) == (2619, 2619)
     assert (gpu.energy_j, gpu.performance_state) == (5_000_000.5, 0)
@@ -234,7 +234,7 @@ def test_everything_of_the_metric_set_is_read_from_a_gpu_that_tells_it(read_gpus
     assert (gpu.mig_enabled, gpu.mig_instances, gpu.lost) == (False, (), False)
 
 
-def test_a_gpu_that_retires_pages_instead_of_rows_tells_of_those(read_gpus: Reader) -> None:
+def test_a_gpu_that_retires_pages_instead_of_rows_reports_those(read_gpus: Reader) -> None:
     gpu = read_gpus("pages 0 1").gpus[0]
     assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (None, True, None)
     assert (gpu.performance_state, gpu.mig_enabled) == (None, None)

@@ -1,4 +1,4 @@
-"""The end of a run is told once, by whoever is there, with its cause and its last lines (S16)."""
+"""One process reports the end of a run once, with its cause and its last lines (S16)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_s16_no_name_of_a_job_rings_a_whole_channel(hook: WebhookServer) -> None
 @pytest.mark.parametrize(
     ("code", "is_final"), [(404, True), (410, True), (429, False), (503, False)]
 )
-def test_s16_a_refusal_is_told_without_the_address(
+def test_s16_a_refusal_is_reported_without_the_address(
     hook: WebhookServer, code: int, is_final: bool
 ) -> None:
     hook.answers = [code]
@@ -122,7 +122,7 @@ def test_s16_a_redirect_is_not_followed(hook: WebhookServer) -> None:
     assert hook.paths == ["/hooks/T0-secret-B0"]
 
 
-def test_s16_a_webhook_that_is_away_is_tried_again_and_its_secret_is_not_told() -> None:
+def test_s16_an_unreachable_webhook_is_tried_again_and_its_secret_stays_hidden() -> None:
     with pytest.raises(NotSent, match=r"^The webhook at 127\.0\.0\.1 did not answer: ") as caught:
         post_webhook("http://127.0.0.1:9/hooks/T0-secret-B0", MESSAGE)
     assert not caught.value.is_final
@@ -156,7 +156,7 @@ def test_s16_mail_with_a_password_goes_over_tls(tmp_path: Path, security: str) -
         server.close()
 
 
-def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
+def test_s16_the_refusal_of_a_mail_server_is_reported() -> None:
     server = MailServer()
     mail = Mail(
         "localhost", ("a@uni.example", "b@uni.example"), "r@uni.example", server.port, PLAIN
@@ -179,9 +179,7 @@ def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
 # Once, however many there are.
 
 
-def test_s16_of_many_who_would_tell_exactly_one_does(
-    hook: WebhookServer, attempt: AttemptFolder
-) -> None:
+def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: AttemptFolder) -> None:
     both = (TARGET, NotificationTarget("webhook", "bb22"))
     start = threading.Barrier(8)
 
@@ -189,9 +187,9 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
         post_webhook(hook.url, message)
 
     def work() -> None:
-        telling = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
+        delivery = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
         start.wait()
-        telling.poll()
+        delivery.poll()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -204,7 +202,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
     assert len(hook.posts) == 2
 
 
-def test_s16_of_two_processes_exactly_one_tells(
+def test_s16_exactly_one_of_two_processes_sends(
     hook: WebhookServer, attempt: AttemptFolder
 ) -> None:
     code = (
@@ -242,14 +240,16 @@ def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: Attemp
         if answers:
             raise answers.pop()
 
-    telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock)
+    delivery = NotificationDelivery(
+        attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock
+    )
     waits = []
-    while (wait := telling.poll()) is not None:
+    while (wait := delivery.poll()) is not None:
         waits.append(wait)
-        assert telling.failure == "It is away."
-        assert telling.poll() == wait, "nothing is sent before its time"
+        assert delivery.failure == "It is away."
+        assert delivery.poll() == wait, "nothing is sent before its time"
         clock.now += wait
-    assert (waits, len(sent), telling.failure) == ([5.0, 15.0, 60.0], 4, "")
+    assert (waits, len(sent), delivery.failure) == ([5.0, 15.0, 60.0], 4, "")
     assert read_json(attempt.delivery_file("aa11", 1))["state"] == SENT
 
 
@@ -269,7 +269,7 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             count += 1
             raise error
 
-        telling = NotificationDelivery(
+        delivery = NotificationDelivery(
             attempt,
             MESSAGE,
             (NotificationTarget("webhook", key),),
@@ -277,7 +277,7 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             LocalFiles(),
             monotonic=clock,
         )
-        while (wait := telling.poll()) is not None:
+        while (wait := delivery.poll()) is not None:
             clock.now += wait
         assert count == tries
         record = read_json(attempt.delivery_file(key, 1))
@@ -294,21 +294,21 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
     sent: list[NotificationTarget] = []
     alive = process_identity.own().to_dict()
     held_by(attempt, alive)
-    telling = NotificationDelivery(
+    delivery = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
     )
-    assert telling.poll() is not None
+    assert delivery.poll() is not None
     assert sent == []
     held_by(attempt, {**alive, "start_ticks": 1})
-    assert telling.poll() is None
+    assert delivery.poll() is None
     assert len(sent) == 1
     assert read_json(attempt.delivery_file("aa11", 2))["state"] == SENT
 
 
 def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: AttemptFolder) -> None:
-    far = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
+    remote = {"host": "gpu01", "boot_id": "remote", "pid": 7, "start_ticks": 7}
     clock, sent = Clock(), []
-    telling = NotificationDelivery(
+    delivery = NotificationDelivery(
         attempt,
         MESSAGE,
         (TARGET,),
@@ -317,14 +317,14 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
         monotonic=clock,
     )
     for tries in range(3):
-        record = {"by": far, "state": "trying", "tries": tries, "why": ""}
+        record = {"by": remote, "state": "trying", "tries": tries, "why": ""}
         replace_json(attempt.delivery_file("aa11", 1), record)
-        telling.poll()
+        delivery.poll()
         clock.now += ABANDONED_S - 1
-        telling.poll()
+        delivery.poll()
     assert sent == []
     clock.now += 2
-    telling.poll()
+    delivery.poll()
     assert len(sent) == 1
 
 
@@ -337,14 +337,14 @@ def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) ->
     assert sent == []
 
 
-# What is told of a run.
+# What a message says of a run.
 
 
 def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path, environment={"HF_TOKEN": "hf_planted"})
-    error = RankError("Rank 1 said hf_planted.", 1, "this-computer", remedy="Mend it.")
+    error = RankError("Rank 1 said hf_planted.", 1, "this-computer", remedy="Fix it.")
     ended = RunExit(1, JobState.ERROR, "Rank 1 failed.", error)
     replace_json(run.attempt.exit, ended.to_dict())
     log = "── run 0, rank 1 ──\nold\n── run 1, rank 1 ──\n"
@@ -353,7 +353,7 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
     message = message_of(run.folder, 1, Channels("http://a"))
     assert message is not None
     assert message.title == "Failed: job"
-    assert (message.cause, message.remedy) == ("Rank 1 said (left out).", "Mend it.")
+    assert (message.cause, message.remedy) == ("Rank 1 said (left out).", "Fix it.")
     assert message.lines[0] == "line 10 (left out)?"
     assert (len(message.lines), message.lines[-1]) == (20, "line 29 (left out)?")
     replace_json(run.folder.notes, {"name": "night run", "notes": "", "tags": []})
@@ -362,7 +362,7 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
     assert renamed.name == "night run"
 
 
-def test_s16_a_stop_is_no_news_and_success_only_where_it_is_wished_for(tmp_path: Path) -> None:
+def test_s16_a_stop_sends_no_message_and_success_only_on_request(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
     def ended(state: JobState, tells_finished: bool) -> bool:
@@ -396,7 +396,7 @@ def test_a_log_of_nothing_has_no_last_lines() -> None:
 # The settings.
 
 
-def test_what_is_wished_for_comes_back_from_its_file_and_a_target_hides_its_address() -> None:
+def test_channels_are_read_back_from_their_file_and_a_target_hides_its_address() -> None:
     mail = Mail("smtp.lab", ("a@b", "c@d"), "r@b", user="ring")
     channels = Channels("https://hooks.example/T0-secret", mail, False, "2026-11-22T00:00:00Z")
     assert Channels.from_dict(json.loads(json.dumps(channels.to_dict()))) == channels
@@ -434,7 +434,7 @@ def test_what_cannot_be_a_mail_is_said_in_a_sentence() -> None:
 # With no desktop open.
 
 
-def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
+def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
     tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -448,7 +448,7 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
     run = Run(tmp_path, {1: "exit7"}, ranks=2).start()
     try:
         wait_for(lambda: hook.posts and server.mails, "webhook and mail")
-        wait_for(lambda: not run.leftovers(), "the end of who told it")
+        wait_for(lambda: not run.leftovers(), "the end of the sender")
         (post,) = hook.posts
         assert (post["state"], post["rank"]) == ("ERROR", 1)
         assert run.folder.job_id in server.mails[0].get_content()
@@ -458,7 +458,7 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
             if path.is_file() and home not in path.parents
         )
         assert b"T0-secret-B0" not in written, "not in the data root, not in a log"
-        assert send_notice.begin(run.folder, 1), "a second one who would tell"
+        assert send_notice.begin(run.folder, 1), "a second sender"
         wait_for(lambda: not run.leftovers(), "the end of the second one")
         assert (len(hook.posts), len(server.mails)) == (1, 1)
     finally:
@@ -466,7 +466,7 @@ def test_s16_a_run_that_fails_is_told_although_no_desktop_is_open(
         server.close()
 
 
-def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
+def test_s16_the_agent_that_closes_a_run_without_supervisor_sends_its_message(
     tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -485,7 +485,7 @@ def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
         run.clean()
 
 
-def test_where_nobody_wants_to_be_told_nothing_is_started(
+def test_without_a_usable_channel_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

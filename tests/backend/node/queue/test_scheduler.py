@@ -258,7 +258,7 @@ def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
     assert list(root.queue.iterdir()) == []
 
 
-def test_a_claim_whose_maker_lives_is_nobody_elses(
+def test_a_claim_of_a_live_process_is_not_taken_over(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -294,7 +294,7 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
     assert look(watch, clock) == ("b",)
 
 
-def test_what_is_gone_since_it_was_queued_is_told(root: DataRoot, watch: QueueWatch) -> None:
+def test_a_start_names_what_was_removed_after_queueing(root: DataRoot, watch: QueueWatch) -> None:
     gone = str(root.path / "gone")
     for job_id, change in (
         ("python", {"python": gone}),
@@ -364,7 +364,7 @@ def test_a_run_of_a_newer_version_keeps_what_it_uses_and_stops_no_other_job(
     assert look(watch, clock) == ("small",)
 
 
-def test_where_everybody_may_write_nobody_but_its_owner_starts_programs(
+def test_where_everybody_may_write_only_the_owner_starts_programs(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -404,7 +404,7 @@ def test_starting_over_keeps_what_there_was_though_it_is_done_twice(
     assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
 
 
-def test_a_run_that_goes_on_shows_how_far_it_was(
+def test_a_resumed_run_shows_its_earlier_progress(
     root: DataRoot, started: list[tuple[str, int]]
 ) -> None:
     checkpoint = root.path / "c.pt"
@@ -506,14 +506,14 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
     (found,) = live.read().running
     assert found.slots == (Slot("gpu1", processes=2),)
     folder.queued_launch.unlink()
-    # Nobody can say what it has; nothing is started beside it.
+    # It is unknown what it has; nothing is started next to it.
     assert not live.read().is_complete
     clock.now += 130.0
     assert live.read().is_complete
     assert live.read().running == ()
 
 
-def test_nothing_is_started_while_nobody_can_say_what_a_new_run_has(
+def test_nothing_is_started_while_the_gpus_of_a_new_run_are_unknown(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     (root.job("new").attempt(1).path).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A guard by itself, as on a far node, where no supervisor clears up behind it."""
+"""A guard by itself, as on a remote node, where no supervisor cleans up after it."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
     run = train(**held(gate), epochs=60, strategy="downpour", ranks=3)
     run.wait_until_training()
     run.kill("rank_bootstrap.py", 2)
-    wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
+    wait_for(lambda: "1 of 2 workers" in run.status.message, "the message", hint=lambda: run.log(0))
     assert run.status.message == "Rank 2 on this-computer has ended; 1 of 2 workers train on."
     gate.touch()
     record = run.end()
@@ -168,7 +168,7 @@ def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed
     )
     run.wait_until_training()
     run.kill("rank_bootstrap.py", 2)
-    wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
+    wait_for(lambda: "1 of 2 workers" in run.status.message, "the message", hint=lambda: run.log(0))
     gate.touch()
     record = run.end()
     assert record.state is JobState.FINISHED, record.message
@@ -196,7 +196,7 @@ def test_a_downpour_job_whose_workers_all_fail_names_the_first(train: Train) -> 
 
 
 @pytest.mark.slow
-def test_m14_the_rank_that_raised_is_told_and_not_horovods_echo(train: Train) -> None:
+def test_m14_the_rank_that_raised_is_named_and_not_horovods_echo(train: Train) -> None:
     record = train('raise ValueError("no such colour")').end()
     assert record.message.startswith("Rank 1 on this computer: ")
     assert "no such colour" in record.message

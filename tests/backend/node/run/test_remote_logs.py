@@ -71,10 +71,10 @@ def test_of_a_log_without_end_the_end_comes(
     with other.rank_log(1).open("ab") as log:
         log.write(b"x" * 90 + b"the end\n")
     remote_logs.take(remote_logs.say(other, RUN).encode(), head, RUN, [1])
-    told = head.rank_log(1).read_text()
-    assert told.startswith(EARLIER.decode())
-    assert "88 bytes of this run stayed on the node" in told
-    assert told.endswith("xxthe end\n")
+    text = head.rank_log(1).read_text()
+    assert text.startswith(EARLIER.decode())
+    assert "88 bytes of this run stayed on the node" in text
+    assert text.endswith("xxthe end\n")
 
 
 @pytest.mark.parametrize("line", ["ringmaster-words {", "ringmaster-words []", "a warning"])

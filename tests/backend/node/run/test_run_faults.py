@@ -233,7 +233,7 @@ def test_f10_a_reused_pid_or_another_boot_is_never_signalled() -> None:
         bystander.wait()
 
 
-def test_f12_an_exception_is_told_with_rank_computer_cause_and_traceback(
+def test_f12_an_exception_is_shown_with_rank_computer_cause_and_traceback(
     make_run: MakeRun,
 ) -> None:
     record = make_run({1: "raise", 0: "wait"}).start().end()
@@ -245,7 +245,7 @@ def test_f12_an_exception_is_told_with_rank_computer_cause_and_traceback(
     assert (record.error.rank, record.error.traceback) == (1, "Trace")
 
 
-def test_a_rank_that_dies_before_it_can_write_its_error_is_told_by_its_log(
+def test_the_log_says_why_a_rank_died_that_wrote_no_error(
     make_run: MakeRun,
 ) -> None:
     record = make_run({1: "traceback"}).start().end()
@@ -262,7 +262,7 @@ def test_f13_leaving_early_with_code_0_is_an_error(make_run: MakeRun) -> None:
     assert record.message.startswith("Rank 1 on this computer exited with code 0")
 
 
-def test_f14_leaving_with_another_code_is_told_with_it(make_run: MakeRun) -> None:
+def test_f14_another_exit_code_is_named(make_run: MakeRun) -> None:
     record = make_run({0: "exit7", 1: "wait"}).start().end()
     assert record.message == (
         "Rank 0 on this computer exited with code 7 in the model's step, "
@@ -270,7 +270,7 @@ def test_f14_leaving_with_another_code_is_told_with_it(make_run: MakeRun) -> Non
     )
 
 
-def test_f15_a_segfault_is_told_with_the_line_of_the_users_code(make_run: MakeRun) -> None:
+def test_f15_a_segfault_is_shown_with_the_line_of_the_users_code(make_run: MakeRun) -> None:
     record = make_run({1: "segfault"}, mpi=True).start().end()
     assert "crashed with signal 11 (SIGSEGV" in record.message
     assert record.message.endswith("at bks_model.py, line 5, in crash.")
@@ -351,7 +351,7 @@ def test_f22_stop_during_starting_and_setup_ends_at_once_as_stopped(make_run: Ma
     assert record.error is None
 
 
-def test_f22_a_stop_that_was_wished_before_the_ranks_came_up_holds(make_run: MakeRun) -> None:
+def test_f22_a_stop_requested_before_the_ranks_came_up_holds(make_run: MakeRun) -> None:
     run = make_run(steps=1_000_000)
     run.stop()
     assert run.start().end().state is JobState.INTERRUPTED
@@ -387,7 +387,7 @@ def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
     assert record.error.rank == 1
 
 
-def test_f24_a_person_need_not_wait_for_a_rank_that_hangs_after_a_stop(make_run: MakeRun) -> None:
+def test_f24_the_user_need_not_wait_for_a_rank_that_hangs_after_a_stop(make_run: MakeRun) -> None:
     run = make_run({1: "loop"}, steps=1_000_000, grace_s=600.0, model=LOOPING).start()
     run.wait_until_training()
     run.stop()
@@ -424,13 +424,13 @@ def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: Mak
     assert "there is none from before" in record.message
 
 
-def test_m07_an_mpirun_that_does_not_exist_is_told(make_run: MakeRun) -> None:
+def test_m07_an_mpirun_that_does_not_exist_is_named(make_run: MakeRun) -> None:
     record = make_run(mpirun_path="/nowhere/mpirun").start().end()
     assert record.state is JobState.ERROR
     assert record.message == ("/nowhere/mpirun could not be started: No such file or directory.")
 
 
-def test_m07_an_mpirun_that_refuses_is_told_in_its_own_words(
+def test_m07_the_refusal_of_mpirun_is_shown_in_its_own_words(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     refusing = tmp_path / "mpirun"
@@ -471,20 +471,20 @@ def test_an_mpirun_that_does_not_return_is_ended(
         assert record.state is JobState.FINISHED
 
 
-def test_m07_a_rank_module_that_is_not_there_is_told(make_run: MakeRun) -> None:
+def test_m07_a_missing_rank_module_is_named(make_run: MakeRun) -> None:
     record = make_run(module="no_such_module").start().end()
     assert record.state is JobState.ERROR
     assert "module no_such_module is missing" in record.message
 
 
-def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run) -> None:
+def test_a_supervisor_that_gets_sigterm_ends_the_run_and_says_so(endless: Run) -> None:
     process_identity.send_signal(endless.supervisor, signal.SIGTERM)
     record = endless.end()
     assert record.state is JobState.ERROR
     assert "its supervisor got SIGTERM" in record.message
 
 
-def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(
+def test_a_shutdown_is_the_cause_although_mpirun_ended_first(
     make_run: MakeRun,
 ) -> None:
     # It waits for its own signal as long as it takes to send one.

@@ -278,7 +278,7 @@ def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
     assert record.error == RankError("KeyError: 'colour'", 1, "gpu2")
 
 
-def test_an_echo_is_told_when_there_is_nothing_better() -> None:
+def test_an_echo_is_shown_when_there_is_no_better_cause() -> None:
     echo = "Another rank has gone."
     record = judge(*(ended(rank, "error", echo, secondary=True) for rank in (0, 1)))
     assert record.message == "Rank 0 on this computer: Another rank has gone."
@@ -492,14 +492,14 @@ def test_f16_a_rank_that_waits_for_others_is_an_echo_of_what_they_wait_for() -> 
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
-def test_f19_a_rank_killed_for_want_of_memory_is_told_what_to_try() -> None:
+def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
     seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, signal.SIGKILL, out_of_memory=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
     assert "ran out of memory; choose a smaller batch size" in record.error.sentence
 
 
-def test_a_rank_may_tell_of_another_one() -> None:
+def test_a_rank_may_report_the_error_of_another_one() -> None:
     error = RankError("The loss of rank 0 is not a number.", 0)
     seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, 1 << 8, error=error, error_is_secondary=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
@@ -563,7 +563,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
 @pytest.mark.parametrize(
     ("more", "own"),
     [
-        # mpirun says so itself, in words that elsewhere mean that nobody knows why.
+        # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
         ({"gave_up": "mpirun was ended: rank 1 disappeared before any rank."}, True),
         ({"launcher_code": 1}, False),
     ],

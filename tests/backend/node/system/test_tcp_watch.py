@@ -1,4 +1,4 @@
-"""A process whose words nobody takes any more is known by what its kernel sends again and again."""
+"""Repeated retransmissions show that the peer of a process does not answer any more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PID = 4711
 
 
 class Proc:
-    """What the kernel tells of one process with two connections, beside those of others."""
+    """What the kernel reports of one process with two connections, next to those of others."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ def test_what_is_sent_again_for_a_minute_is_lost(proc: Proc, name: str) -> None:
     assert lines.any(10 + LIMIT_S)
 
 
-def test_a_cut_that_was_mended_begins_anew(proc: Proc) -> None:
+def test_a_repaired_cut_restarts_the_limit(proc: Proc) -> None:
     lines = TcpStallWatch(PID, proc.folder)
     proc.say(tries=6)
     assert not lines.any(0)

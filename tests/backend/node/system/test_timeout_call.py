@@ -1,4 +1,4 @@
-"""Calls that may hang for ever are left behind, and tell what they did."""
+"""Calls that may hang without an end are left behind, and report what they did."""
 
 from __future__ import annotations
 

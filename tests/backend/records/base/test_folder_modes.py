@@ -12,9 +12,7 @@ from backend.records.base.folder_modes import make_folder
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o2775, 0o777])
-def test_whoever_may_write_to_the_data_root_may_write_to_what_is_made_in_it(
-    tmp_path: Path, mode: int
-) -> None:
+def test_a_new_folder_has_the_mode_of_the_data_root(tmp_path: Path, mode: int) -> None:
     root = tmp_path / "root"
     root.mkdir()
     root.chmod(mode)

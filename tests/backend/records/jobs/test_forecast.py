@@ -76,7 +76,7 @@ def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
     ],
     ids=["batch", "processes", "kind"],
 )
-def test_no_time_is_told_from_a_job_of_another_pace(other: dict[str, object]) -> None:
+def test_a_job_of_another_pace_predicts_no_time(other: dict[str, object]) -> None:
     assert names(job("a", **other), job("b", epochs=1)) == ["b"]
     found = forecast(config(), 64, None, None)
     assert (found.lasts_s, found.disk_bytes, found.like) == (None, None, "")

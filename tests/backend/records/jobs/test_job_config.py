@@ -362,7 +362,7 @@ def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     assert [fault.field for fault in found] == ["strategy.reduction"]
 
 
-def test_f51_all_faults_are_told_at_once() -> None:
+def test_f51_all_faults_are_shown_at_once() -> None:
     raw = changed("epochs", 0)
     del raw["model"]
     raw["optimizer"]["lr"] = -1

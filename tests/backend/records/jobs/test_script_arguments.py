@@ -53,11 +53,11 @@ def test_what_is_written_is_read_and_the_other_arguments_stay(words, name, value
 
 
 @given(words=WORDS)
-def test_every_word_is_told_once(words) -> None:
+def test_every_word_is_listed_once(words) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
-    told = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
+    listed = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
     for word in words:
-        assert any(word.endswith(one) for one in told)
+        assert any(word.endswith(one) for one in listed)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_sweep_file_has_arguments_in_its_axes() -> None:
     assert rates == ["0.1", "0.1", "0.2", "0.2"]
 
 
-def test_changed_arguments_are_told_one_by_one() -> None:
+def test_changed_arguments_are_listed_one_by_one() -> None:
     now = {**BASE, "arguments": with_value(BASE["arguments"], "lr", "0.2")}
     assert [(one.label, one.before, one.now) for one in changes(BASE, now)] == [
         ("lr", "0.1", "0.2")

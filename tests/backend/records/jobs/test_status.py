@@ -18,7 +18,7 @@ from backend.records.jobs.status import (
 def test_energy_is_that_of_all_runs_or_not_known() -> None:
     status = RunStatus(JobState.TRAINING, run=2, earlier_energy_j=1000.0)
     ended = RunExit(2, JobState.FINISHED, "", energy_j=500.0)
-    assert status.total_energy_j is None, "of a run that goes on nobody knows it"
+    assert status.total_energy_j is None, "it is unknown while a run continues"
     assert status.ended_as(ended).total_energy_j == 1500.0
     older = RunStatus(JobState.TRAINING, run=2)
     assert older.ended_as(ended).total_energy_j is None

@@ -134,7 +134,7 @@ def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: lis
 
 
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
-def test_s13_a_clock_lowered_for_heat_is_told(look: Look, reason: str) -> None:
+def test_s13_a_clock_lowered_for_heat_is_reported(look: Look, reason: str) -> None:
     (found,) = look.gpu(clock_event_reasons=("idle", reason)).findings
     assert (found.severity, found.words) == (BAD, "slowed by heat")
     assert look.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
@@ -152,7 +152,7 @@ def test_room_on_the_disk_counts_downwards(look: Look) -> None:
     assert look.at(disk_free_bytes=10**8).findings[0].sentence == "0.1 GB left for the data root."
 
 
-def test_full_memory_of_a_gpu_and_of_the_node_are_told(look: Look) -> None:
+def test_full_memory_of_a_gpu_and_of_the_node_is_reported(look: Look) -> None:
     full = replace(GPU, memory_used_bytes=80 * GIB)
     look.at(gpus=(full,), memory_used_bytes=98)
     assert look.keys == ["memory", "gpu GPU-a memory"]
@@ -172,7 +172,7 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
 
 
 @pytest.mark.parametrize(
-    ("told", "severity"),
+    ("values", "severity"),
     [
         ({"repair_pending": True, "repair_failed": None}, WARN),
         ({"repair_pending": True, "repair_failed": True}, BAD),
@@ -180,10 +180,10 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
         ({"repair_pending": None, "repair_failed": None}, ""),
     ],
 )
-def test_memory_that_waits_for_a_repair_is_told(
-    look: Look, told: dict[str, Any], severity: str
+def test_memory_that_waits_for_a_repair_is_reported(
+    look: Look, values: dict[str, Any], severity: str
 ) -> None:
-    look.gpu(**told)
+    look.gpu(**values)
     assert [finding.severity for finding in look.health.findings] == [severity] * bool(severity)
 
 
@@ -195,7 +195,7 @@ def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(look: Look) -> None:
     assert look.gpu().findings != ()
 
 
-def test_what_is_not_told_any_more_changes_nothing(look: Look) -> None:
+def test_a_value_that_is_not_reported_any_more_changes_nothing(look: Look) -> None:
     look.gpu(temperature_c=90, ecc_uncorrected=3)
     keys = look.keys
     look.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
@@ -207,14 +207,14 @@ def test_what_is_not_told_any_more_changes_nothing(look: Look) -> None:
     assert look.keys == []
 
 
-def test_a_silent_agent_is_told_and_forgiven_after_some_beats(look: Look) -> None:
+def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(look: Look) -> None:
     look.at()
     last = replace(READING, heartbeat=look.beat)
     assert look.again(last, 6.0).findings == ()
     (found,) = look.again(last, 6.5).findings
     assert (found.severity, found.sentence) == (BAD, "No heartbeat.")
     since_s = found.since_s
-    # It stays silent: that is no news.
+    # It stays silent: the finding stays.
     assert look.again(last, 60).findings == (found,)
     for _ in range(CALM_READINGS - 1):
         (found,) = look.at().findings

@@ -49,7 +49,7 @@ def test_only_the_gpus_in_trouble_are_left_out() -> None:
     assert found == (Placement("a", gpus=("1",)),)
 
 
-def test_a_warning_keeps_nobody_from_starting() -> None:
+def test_a_warning_prevents_no_start() -> None:
     found = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
     assert found.passed
     assert found.warnings
@@ -84,7 +84,7 @@ def test_what_a_fix_about_the_job_makes_of_its_place() -> None:
     assert placement_after(THREE, fewer)[1] == Placement("b", 1)
 
 
-def test_what_somebody_meant_is_not_undone_without_being_asked_for() -> None:
+def test_a_choice_of_the_user_is_undone_only_on_request() -> None:
     by_itself = {fix for fix in Fix if not fix.needs_a_person}
     assert by_itself == {
         *(Fix.SET_UP_AGAIN, Fix.INSTALL_CLUSTER_KEY, Fix.END_ORPHANS, Fix.START_AGENT),

@@ -125,7 +125,7 @@ def test_a_process_that_is_listed_is_named_first_and_its_memory_is_its_own() -> 
     assert node_view_of(reading(used), ()).hidden == {}
 
 
-def test_an_exclusive_gpu_is_shared_with_nobody() -> None:
+def test_an_exclusive_gpu_is_not_shared() -> None:
     used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
     assert used.foreign_processes("alice") == ()
     assert replace(used, compute_mode=EXCLUSIVE).foreign_processes("alice") == (ALICE,)

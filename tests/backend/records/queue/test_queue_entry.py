@@ -186,7 +186,7 @@ def test_a_job_for_which_there_is_room_waits_for_nothing():
     assert why_waiting(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
 
 
-def test_what_a_person_has_to_mend_is_told_first():
+def test_what_the_user_has_to_fix_is_shown_first():
     at = scene(
         entry("resnet", 0),
         nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0, why_down="gpu03 is off."),
@@ -236,7 +236,7 @@ def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_o
     }
 
 
-def test_nobody_waits_behind_a_job_whose_waiting_has_no_end_of_its_own():
+def test_no_job_waits_behind_one_whose_waiting_has_no_end_of_its_own():
     later = (NOW + timedelta(hours=1)).isoformat()
     jobs = [
         entry("late", 0, place=1, not_before=later),
@@ -249,12 +249,12 @@ def test_nobody_waits_behind_a_job_whose_waiting_has_no_end_of_its_own():
 def test_as_many_jobs_start_together_as_there_are_processors():
     jobs = [on_desk(name, place=n) for n, name in enumerate("abc")]
     assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
-    # More processes than cores are one job's own wish, but nobody else's burden.
+    # A job may request more processes than cores, but only for itself.
     assert causes([on_desk("a", 4)], scene()) == {"a": None}
     assert causes([on_desk("a", 4)], scene(on_desk("b"))) == {"a": Cause.BUSY}
 
 
-def test_this_computer_of_another_person_is_another_computer():
+def test_this_computer_of_another_user_is_another_computer():
     theirs = replace(on_desk("theirs", 2), machine="m2")
     assert causes([on_desk("mine", 2)], scene(theirs)) == {"mine": None}
 
@@ -314,14 +314,14 @@ def reading(*processes, memory=80 * 2**30):
     return NodeReading("gpu03", "gpu03", 1, cpu, 1, 1, 0, 0, "/", 10, 5, gpus=(gpu,))
 
 
-def test_who_has_a_gpu_is_told_from_its_processes():
+def test_the_processes_of_a_gpu_show_who_uses_it():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
     ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
     assert node_view_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
     assert node_view_of(reading(ours), {"job-1/1"}).foreign == {}
     left = node_view_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
     assert left == "a process that an earlier run left behind (pid 8)"
-    # The screen of a person's own computer lies on its GPU.
+    # The screen of a user's own computer lies on its GPU.
     assert node_view_of(reading(alice), (), is_a_desk=True).foreign == {}
     # On a node it does, too, and there it is known by what it does.
     screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
@@ -446,7 +446,7 @@ def test_s6_processors_come_free_one_run_after_the_other():
     assert forecast(jobs, *running) == {"c": 10.0, "d": 20.0}
 
 
-def test_s6_nobody_guesses_where_nobody_knows():
+def test_s6_an_unknown_start_time_is_not_guessed():
     assert forecast([entry("a", 0)], run(entry("live", 0))) == {"a": None}
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}

@@ -32,6 +32,6 @@ def test_a_date_without_a_zone_is_meant_here() -> None:
 
 
 @pytest.mark.parametrize("typed", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""])
-def test_what_is_no_time_is_told_with_how_one_is_written(typed: str) -> None:
+def test_the_error_of_a_wrong_time_says_how_one_is_written(typed: str) -> None:
     with pytest.raises(ValueError, match=r"is not a time; use 18:30, 2026-12-24 06:00, or \+2h"):
         parse_when(typed, NOW)

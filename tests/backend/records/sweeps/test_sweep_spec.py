@@ -241,7 +241,7 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
 def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:
     found = sentences(Sweep(DIGITS, axes, draws))
     unique = list(dict.fromkeys(found))
-    assert len(found) == len(unique), "each is told once, however many jobs have it"
+    assert len(found) == len(unique), "each is listed once, however many jobs have it"
     assert len(found) >= len(wanted)
     for sentence in wanted:
         assert any(sentence in one for one in found), found
@@ -252,14 +252,14 @@ def test_200_jobs_are_no_job_too_many() -> None:
     assert len(expand(Sweep(DIGITS, axes)).jobs) == MOST_JOBS
 
 
-def test_a_long_name_gives_way_to_the_values_that_tell_the_jobs_apart() -> None:
+def test_a_long_name_gives_way_to_the_values_that_distinguish_the_jobs() -> None:
     found = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
     assert found.faults == ()
     assert {len(job.name.encode()) <= 255 for job in found.jobs} == {True}
     assert [job.name.rpartition(" ")[2] for job in found.jobs] == ["lr=0.01", "lr=0.03", "lr=0.1"]
 
 
-def test_fields_of_one_word_are_told_apart_by_their_paths() -> None:
+def test_fields_of_one_word_are_distinguished_by_their_paths() -> None:
     axes = (Axis("optimizer.lr_decay", (0.1,)), Axis("environment.lr_decay", ("a", "b")))
     base = {**DIGITS, "optimizer": {"name": "adagrad", "lr": 0.1}}
     assert [job.name for job in expand(Sweep(base, axes)).jobs] == [

@@ -298,7 +298,7 @@ def test_a_changed_byte_is_refused_and_named(
 def rebuilt(
     whole: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
 ) -> Path:
-    """A bundle whose files and manifest somebody changed, with a seal that is right."""
+    """A bundle with changed files and manifest, and a seal that is right."""
     with zipfile.ZipFile(whole) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     raw = json.loads(files.pop(MANIFEST))
@@ -418,14 +418,16 @@ def test_a_live_job_is_not_bundled(
     replace_json(folder.status, replace(status, state=JobState.TRAINING).to_dict())
     replace_json(
         folder.attempt(1).supervisor,
-        {"host": "far", "boot_id": "1", "pid": 1, "start_ticks": 1},
+        {"host": "remote", "boot_id": "1", "pid": 1, "start_ticks": 1},
     )
     with pytest.raises(BackendError, match="is training"):
         other.bundles.bundle(job_id, tmp_path / "x.ringmaster")
     assert os.listdir(tmp_path) == []
 
 
-def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Services]) -> None:
+def test_a_sentence_says_whether_a_replay_has_the_same_curve(
+    whole: Path, desk: Callable[[], Services]
+) -> None:
     other = desk()
     original, again = (other.bundles.unbundle(whole).view.id for _ in range(2))
     with pytest.raises(BackendError, match="is not a replay"):
@@ -473,7 +475,7 @@ def test_the_first_step_that_differs_is_found() -> None:
     assert (lost.step, lost.now) == (2, None)
 
 
-def test_what_differs_between_two_environments_is_told_in_words() -> None:
+def test_the_differences_of_two_environments_are_shown_in_words() -> None:
     assert differences(ENVIRONMENT, ENVIRONMENT) == ()
     now = replace(ENVIRONMENT, torch="2.6.0", processes=1, seed=8, horovod="")
     assert differences(ENVIRONMENT, now) == (

@@ -1,4 +1,4 @@
-"""A report for whoever is to help: what happened, and none of what is secret."""
+"""A report for those who help: what happened, and none of what is secret."""
 
 import zipfile
 from pathlib import Path
@@ -36,7 +36,7 @@ def parts(path):
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_f60_a_report_tells_what_happened_and_holds_no_secret(services, tmp_path, monkeypatch):
+def test_f60_a_report_shows_what_happened_and_holds_no_secret(services, tmp_path, monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     finding = Finding("python", False, f"planted-key-1 is at {Path.home()}.")
@@ -57,6 +57,6 @@ def test_f60_a_report_tells_what_happened_and_holds_no_secret(services, tmp_path
     assert '"ringmaster"' in written["versions.json"]
 
 
-def test_a_report_that_cannot_be_written_is_told(services, tmp_path):
+def test_a_report_that_cannot_be_written_raises_an_error(services, tmp_path):
     with pytest.raises(BackendError, match="could not be written"):
         write_report(services, tmp_path / "gone" / "report.zip", tmp_path / "no.log")

@@ -96,16 +96,16 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
     b = trained.job(root, "b", falling(20), [0.8, 0.9])
     rows = services.comparison.compare([a, b]).results
-    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
-    assert told["Best validation accuracy"] == ((0.95, 0.9), (True, False))
-    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
-    labels = list(told)
+    metrics = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert metrics["Best validation accuracy"] == ((0.95, 0.9), (True, False))
+    assert metrics["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    labels = list(metrics)
     best = labels.index("Best validation accuracy")
     assert labels[best + 1] == "Last validation accuracy"
     assert [words for words in labels if words.startswith("Last")] == [
         *("Last validation accuracy", "Last training loss")
     ]
-    assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
+    assert not any(any(marks) for words, (_, marks) in metrics.items() if words.startswith("Last"))
 
 
 def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_no_best(
@@ -115,12 +115,12 @@ def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_n
     a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
     b = trained.job(root, "b", falling(20), [0.8, 0.9], checkpoint=lower)
     rows = services.comparison.compare([a, b]).results
-    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
-    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
-    assert "Best validation accuracy" not in told
+    metrics = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert metrics["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    assert "Best validation accuracy" not in metrics
 
 
-def test_a_setting_that_nobody_gave_is_what_it_is_anyway(services: Services, root: Path) -> None:
+def test_a_setting_that_was_not_given_has_its_default(services: Services, root: Path) -> None:
     a = trained.job(root, "a", optimizer=Optimizer("sgd", 0.01))
     b = trained.job(root, "b", optimizer=Optimizer("sgd", 0.01, {"momentum": 0.0}))
     c = trained.job(root, "c", optimizer=Optimizer("adam", 0.01))

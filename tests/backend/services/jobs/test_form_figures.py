@@ -31,7 +31,9 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servic
     opened.close()
 
 
-def test_time_and_disk_are_told_from_the_job_before(services: Services, tmp_path: Path) -> None:
+def test_time_and_disk_are_predicted_from_the_job_before(
+    services: Services, tmp_path: Path
+) -> None:
     job_id = finished_job(services, tmp_path / "sources")
     folder = services.data_root.job(job_id)
     status = RunStatus.from_dict(read_json(folder.status))
@@ -45,7 +47,7 @@ def test_time_and_disk_are_told_from_the_job_before(services: Services, tmp_path
     assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
     assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
     assert found.free_bytes is not None
-    # With another batch nobody knows how long a step takes.
+    # With another batch it is unknown how long a step takes.
     other = services.jobs.check({**raw, "batch_size": 4}).forecast
     assert (other.lasts_s, other.disk_bytes) == (None, 2100)
     sweep = services.sweeps.check(Sweep(raw, (Axis("seed", (1, 2)),)))

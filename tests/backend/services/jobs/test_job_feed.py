@@ -1,4 +1,4 @@
-"""All jobs for a window: everything once, then what is new, whoever made it so."""
+"""All jobs for a window: everything once, then what is new, from any desktop."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def create(services: Services) -> str:
 
 @pytest.fixture(autouse=True)
 def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recent is told whole with each look; here nothing is, unless a test says so."""
+    """Recent jobs are listed whole with each poll; here none is recent, unless a test says so."""
     monkeypatch.setattr(job_feed, "_RECENT_S", -3600)
 
 
-def told(listing: JobListing) -> set[str]:
+def ids_of(listing: JobListing) -> set[str]:
     return {one.id for one in (*listing.views, *listing.lines)}
 
 
-def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
+def test_recent_jobs_are_listed_whole_with_each_poll(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_RECENT_S", 3600)
     job_id = create(desktops[0])
     desktops[0].jobs.queries.show(job_id)
@@ -79,15 +79,15 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
     assert looks._announced == {}
 
 
-def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
+def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
     jobs = JobFeed(desktops[0].jobs.queries)
     first = jobs.poll()
-    assert (told(first), first.total, first.gone) == (ids, 3, ())
-    assert told(jobs.poll()) == set()
+    assert (ids_of(first), first.total, first.gone) == (ids, 3, ())
+    assert ids_of(jobs.poll()) == set()
 
 
-def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
+def test_what_the_other_desktop_made_changed_and_removed_is_listed(desktops):
     here, there = desktops
     old, going = create(there), create(there)
     jobs = JobFeed(here.jobs.queries)
@@ -95,13 +95,13 @@ def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     new = create(there)
     there.jobs.annotate(old, name="another name")
     there.jobs.remove(going)
-    news = jobs.poll()
-    assert told(news) == {old, new}
-    assert {view.name for view in news.views if view.id == old} == {"another name"}
-    assert (news.gone, news.total) == ((going,), 2)
+    listing = jobs.poll()
+    assert ids_of(listing) == {old, new}
+    assert {view.name for view in listing.views if view.id == old} == {"another name"}
+    assert (listing.gone, listing.total) == ((going,), 2)
 
 
-def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
+def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desktops):
     services = desktops[0]
     view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
@@ -119,14 +119,14 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     jobs = JobFeed(here.jobs.queries, scan_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
-    looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})
+    looks = next(n for n in range(1, 20) if ids_of(jobs.poll()) == {ids[-1]})
     assert looks <= 8
 
 
 def test_a_spoiled_folder_hides_no_other_job(desktops):
     good, bad = create(desktops[0]), create(desktops[0])
     desktops[0].data_root.job(bad).config.write_text("name = ")
-    assert told(JobFeed(desktops[0].jobs.queries).poll()) == {good}
+    assert ids_of(JobFeed(desktops[0].jobs.queries).poll()) == {good}
 
 
 # What is said about a job.

@@ -137,9 +137,9 @@ VALUES = {
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(lines(), max_size=8), max_size=4), st.sets(st.integers(0, 20)), queries)
-def test_it_finds_what_a_walk_over_all_jobs_finds(told, gone, query):
+def test_it_finds_what_a_walk_over_all_jobs_finds(updates, gone, query):
     index, there = JobIndex(), {}
-    for some in told:
+    for some in updates:
         index.find(query)
         unique = {line.id: line for line in some}
         index.take(unique.values())
@@ -197,7 +197,7 @@ def test_live_comes_first_then_the_queue_then_drafts_then_what_has_ended():
     ]
 
 
-def test_news_say_whether_a_list_has_to_be_asked_anew():
+def test_an_update_says_whether_a_list_has_to_be_queried_again():
     index = JobIndex()
     line = line_of(job(1, state=JobState.TRAINING))
     assert index.take([line]).came_or_went
@@ -230,7 +230,7 @@ def test_a_secret_in_a_variable_is_not_searched():
 
 
 @pytest.mark.parametrize("word", ["ärger", "grösse 1", "optics", "failed", "anna", "adam", "0.25"])
-def test_the_text_holds_what_a_person_would_look_for(word):
+def test_the_text_holds_what_the_user_would_search_for(word):
     line = line_of(job(1))
     assert word in f"{line.text}\n{line.settings}"
 

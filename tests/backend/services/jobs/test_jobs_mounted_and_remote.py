@@ -139,7 +139,7 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
 
 
-def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_that_is_told(
+def test_the_first_part_of_a_history_that_is_too_large_is_read_and_the_limit_is_shown(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "LIMIT_BYTES", 3_000_000)
@@ -157,8 +157,8 @@ def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_t
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert (len(update.history.steps), update.history.problems) == (0, ())
     assert place.wire.came_bytes - before < 4_000_000
-    (told,) = services.jobs.queries.history(view.id).problems
-    assert told == "The history is larger than 1 GB; the rest is not shown."
+    (problem,) = services.jobs.queries.history(view.id).problems
+    assert problem == "The history is larger than 1 GB; the rest is not shown."
 
 
 def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
@@ -173,8 +173,8 @@ def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: 
     assert services.jobs.lifecycle.resume(view.id).run == 2
     launch = read_json(run.folder.launch)
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{names[1]}.pt")
-    told = [act.what for act in services.jobs.acts(view.id)]
-    assert f"Resumed from the last good checkpoint, {names[1]}" in told
+    acts = [act.what for act in services.jobs.acts(view.id)]
+    assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
 def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
@@ -188,9 +188,9 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     run.end(JobState.INTERRUPTED)
     cursor = other.jobs.queries.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
-    with pytest.raises(BackendError, match="is damaged") as told:
+    with pytest.raises(BackendError, match="is damaged") as caught:
         services.jobs.lifecycle.resume(view.id)
-    assert name in told.value.remedy
+    assert name in caught.value.remedy
     smaller = view.config.batch_size // 2
     slower = view.config.optimizer.lr / 10
     for changes, refusal in (
@@ -379,7 +379,7 @@ def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
     assert list(run.folder.checkpoints.glob("*.keep")) == []
 
 
-def test_who_did_what_is_told_on_every_desktop(place: Place, beat: Beat) -> None:
+def test_every_desktop_shows_who_did_what(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)

@@ -100,7 +100,9 @@ def test_the_first_fault_of_all_is_the_one_that_stands_first(
     assert logs.first_error("a", "0") is None
 
 
-def test_a_log_that_begins_anew_is_another_one_for_all(folder: JobFolder, logs: LogService) -> None:
+def test_a_log_that_begins_again_is_another_one_for_all(
+    folder: JobFolder, logs: LogService
+) -> None:
     write(folder.rank_log(0), "one\ntwo\n")
     before = logs.read_size("a", "all")
     folder.rank_log(0).write_text("1\n")
@@ -109,9 +111,7 @@ def test_a_log_that_begins_anew_is_another_one_for_all(folder: JobFolder, logs: 
     assert logs.lines("a", "all", 0, 9).lines == ("1",)
 
 
-def test_a_log_that_cannot_be_read_is_told_in_a_sentence(
-    folder: JobFolder, logs: LogService
-) -> None:
+def test_a_sentence_says_that_a_log_cannot_be_read(folder: JobFolder, logs: LogService) -> None:
     folder.rank_log(0).mkdir()
     (folder.rank_log(0) / "file").write_text("one\n")
     with pytest.raises(BackendError, match=r"The log of rank 0 cannot be read: .*\.$"):

@@ -54,7 +54,7 @@ def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
     assert rows(index) == ["job-90", "sweep:lr", "job-91"]
 
 
-def test_a_short_sweep_is_unfolded_until_somebody_folds_it():
+def test_a_short_sweep_is_unfolded_until_the_user_folds_it():
     index = index_of(*SIX[:OPEN_UP_TO])
     assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
     assert rows(index, folds=Folds({"sweep:lr": True})) == ["sweep:lr"]
@@ -85,18 +85,18 @@ def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
 
 def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
     index = index_of(*SIX[:2], line(7))
-    news = index.take([line(7, "sweep:lr")])
-    assert news.moved
-    assert not news.came_or_went
+    update = index.take([line(7, "sweep:lr")])
+    assert update.moved
+    assert not update.came_or_went
     assert index.lines[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
     assert index.take([], ["job-00", "job-01"]).moved
     assert rows(index) == ["job-07"]
 
 
-def test_news_of_one_job_are_news_of_its_sweep():
+def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
-    news = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
-    assert set(news.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
+    update = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
+    assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
     head = index.lines[index.slot("sweep:lr")]
     assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
     assert head.progress == pytest.approx(5.5 / 6)
@@ -150,14 +150,14 @@ def test_folding_is_what_a_plain_walk_gives(steps, kept, text, order):
 
 
 def walked(found, every, query, kept):
-    told = set()
+    seen = set()
     for one in found:
         tag = sweep_of(one.tags)
         size = sum(sweep_of(other.tags) == tag for other in every)
         if not tag or size < 2:
             yield one.id
-        elif tag not in told:
-            told.add(tag)
+        elif tag not in seen:
+            seen.add(tag)
             yield tag
             hits = [other.id for other in found if sweep_of(other.tags) == tag]
             folded = kept.get(tag, size > OPEN_UP_TO)

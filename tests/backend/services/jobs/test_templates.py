@@ -114,10 +114,10 @@ def test_a_damaged_template_is_one_sentence_and_hides_no_other(
 ) -> None:
     templates.save("night", raw_job(1))
     (services.data_root.templates / "bad.toml").write_bytes(content)
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as caught:
         templates.load("bad")
-    assert sentence in told.value.sentence
-    assert "\n" not in told.value.sentence
+    assert sentence in caught.value.sentence
+    assert "\n" not in caught.value.sentence
     bad, night = templates.list()
     assert (bad.name, bad.sentence, night.fault) == ("bad", "", "")
     assert sentence in bad.fault
@@ -137,10 +137,10 @@ def test_a_name_that_cannot_be_a_file_is_refused(
 
 def test_one_that_is_not_there_is_named_with_the_nearest(templates: TemplateService) -> None:
     templates.save("night run", raw_job(1))
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as caught:
         templates.load("nightrun")
-    assert str(told.value) == "There is no template “nightrun”."
-    assert told.value.remedy == "Did you mean “night run”?"
+    assert str(caught.value) == "There is no template “nightrun”."
+    assert caught.value.remedy == "Did you mean “night run”?"
 
 
 def test_a_sweep_can_be_a_template_and_a_file_and_is_read_as_it_was(

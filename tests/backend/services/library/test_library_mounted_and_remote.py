@@ -225,7 +225,7 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     assert place.wire.came_bytes - before < 20_000_000
 
 
-def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
+def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
     remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(remote_place)

@@ -66,8 +66,8 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
 
     check = other.jobs.check(on_node())
     assert check.faults == ()
-    (told,) = [one.sentence for one in check.findings if one.check == "start_from"]
-    assert told.startswith("It begins with the weights of tiny@1")
+    (sentence,) = [one.sentence for one in check.findings if one.check == "start_from"]
+    assert sentence.startswith("It begins with the weights of tiny@1")
     view = other.jobs.create(on_node(name="fine"))
     assert view.config.start_from == "tiny@1/weights.pt"
     head = FakeHead()
@@ -93,9 +93,7 @@ def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> 
 
 
 @pytest.mark.slow
-def test_weights_that_somebody_laid_there_by_hand_are_found(
-    place: Place, services: Services
-) -> None:
+def test_weights_that_were_placed_by_hand_are_found(place: Place, services: Services) -> None:
     (version(place) / "weights.safetensors").write_bytes(CONTENT)
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"

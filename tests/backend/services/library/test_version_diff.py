@@ -72,7 +72,7 @@ def test_of_very_many_lines_and_files_the_first_are_shown(monkeypatch: pytest.Mo
     assert long.text.splitlines()[0] == "… 0.py is longer than 20 lines"
 
 
-def test_the_command_line_tells_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "root").mkdir()
     where = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
 

@@ -32,7 +32,7 @@ class Cluster:
     folder: Path
     house: Wheelhouse
     nodes: dict[str, Node] = field(default_factory=dict)
-    told: list[SetUp] = field(default_factory=list)
+    updates: list[SetUp] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
     gathered: int = 0
 
@@ -72,7 +72,7 @@ class Cluster:
     def set_up(
         self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
     ) -> dict[str, NodeEntry | BackendError]:
-        given = self.service(desktop).set_up(names, self.told.append, options=options)
+        given = self.service(desktop).set_up(names, self.updates.append, options=options)
         return dict(given)
 
     def entry(self, name: str) -> NodeEntry:

@@ -141,9 +141,9 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
         service.add("gpu2", sshd.address, accept=yes)
     assert service.remove_host_key("127.0.0.1", sshd.port) == 1
     assert service.host_key("gpu1") == ""
-    with pytest.raises(HostKeyUnknown) as told:
+    with pytest.raises(HostKeyUnknown) as caught:
         service.inspect("gpu1")
-    service.trust(told.value.key)
+    service.trust(caught.value.key)
     service.inspect("gpu1")
     with pytest.raises(BackendError, match=r"No host key of \[other\]:2222"):
         service.remove_host_key("other", 2222)
@@ -188,9 +188,9 @@ def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     sshd.stop()
     sshd.new_host_key()
     sshd.start()
-    with pytest.raises(HostKeyChanged) as told:
+    with pytest.raises(HostKeyChanged) as caught:
         service.open_shell("gpu1")
-    assert f"--accept-key {sshd.fingerprint}" in told.value.remedy
+    assert f"--accept-key {sshd.fingerprint}" in caught.value.remedy
     service.remove_host_key("127.0.0.1", sshd.port)
     service.open_shell("gpu1").close()
 
@@ -235,12 +235,12 @@ def test_a_name_is_taken_once(service: NodeRegistry, sshd: Sshd) -> None:
 
 def test_a_name_nearly_right_is_suggested(service: NodeRegistry, sshd: Sshd) -> None:
     service.add("gpu-one", sshd.address, accept=yes)
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as caught:
         service.remove("gpu-oen")
-    assert "gpu-one" in told.value.remedy
+    assert "gpu-one" in caught.value.remedy
 
 
-class Person:
+class User:
     """Types what was planned, and remembers for which key it was asked."""
 
     def __init__(self, *words: str) -> None:
@@ -262,9 +262,9 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
     open_service: Callable[[], NodeRegistry], sshd: Sshd
 ) -> None:
     service, address = open_service(), locked(sshd)
-    person = Person("wrong", PASSPHRASE)
-    service.add("gpu1", address, accept=yes, passphrase=person)
-    assert person.asked == [address.identity] * 2
+    user = User("wrong", PASSPHRASE)
+    service.add("gpu1", address, accept=yes, passphrase=user)
+    assert user.asked == [address.identity] * 2
     service.open_shell("gpu1").close()
     service.inspect("gpu1")
     with pytest.raises(PassphraseNeeded):
@@ -275,17 +275,17 @@ def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
     service: NodeRegistry, sshd: Sshd, root: OpenRoot
 ) -> None:
     address = locked(sshd)
-    for person, times in ((Person("a", "b", "c"), 3), (Person(""), 1), (Person("a", ""), 2)):
+    for user, times in ((User("a", "b", "c"), 3), (User(""), 1), (User("a", ""), 2)):
         with pytest.raises(PassphraseNeeded):
-            service.add("gpu1", address, accept=yes, passphrase=person)
-        assert len(person.asked) == times
+            service.add("gpu1", address, accept=yes, passphrase=user)
+        assert len(user.asked) == times
     assert everything_under(root) == []
 
 
 def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
     service: NodeRegistry, sshd: Sshd, tmp_path: Path
 ) -> None:
-    service.add("gpu1", locked(sshd), accept=yes, passphrase=Person(PASSPHRASE))
+    service.add("gpu1", locked(sshd), accept=yes, passphrase=User(PASSPHRASE))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert tmp_path / "data" / "nodes" / "gpu1" / "node.json" in files
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
@@ -380,27 +380,27 @@ def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
     held = Memory()
     use_keyring(held)
     service, address = open_service(), locked(sshd)
-    service.add("gpu1", address, accept=yes, passphrase=Person(PASSPHRASE))
-    assert held.held == {}, "nobody asked for it to be kept"
+    service.add("gpu1", address, accept=yes, passphrase=User(PASSPHRASE))
+    assert held.held == {}, "it is kept only on request"
     service.keep_passphrase(address.identity)
     assert list(held.held.values()) == [PASSPHRASE]
-    # The next start of the program asks nobody.
+    # The next start of the program does not ask.
     open_service().open_shell("gpu1").close()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
 
 
-def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
+def test_a_wrong_passphrase_in_the_keyring_is_asked_for_again(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
     use_keyring(Memory())
     address = locked(sshd)
     service = open_service()
     service.keyring.keep(address.identity, "that of last year")
-    person = Person(PASSPHRASE)
-    service.add("gpu1", address, accept=yes, passphrase=person)
-    assert person.asked == [address.identity]
+    user = User(PASSPHRASE)
+    service.add("gpu1", address, accept=yes, passphrase=user)
+    assert user.asked == [address.identity]
 
 
 def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
@@ -409,9 +409,9 @@ def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     held = Memory()
     use_keyring(held)
     service, address = open_service(), locked(sshd)
-    person = Person(PASSPHRASE)
+    user = User(PASSPHRASE)
     for name in ("gpu1", "gpu2"):
-        service.add(name, address, accept=yes, passphrase=person)
+        service.add(name, address, accept=yes, passphrase=user)
     service.keep_passphrase(address.identity)
     service.remove("gpu1")
     assert held.held, "gpu2 needs it still"
@@ -420,7 +420,7 @@ def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     assert service.remove_passphrase("gpu2") == ()
     with pytest.raises(PassphraseNeeded):
         service.open_shell("gpu2")
-    service.open_shell("gpu2", Person(PASSPHRASE)).close()
+    service.open_shell("gpu2", User(PASSPHRASE)).close()
     service.keep_passphrase(address.identity)
     service.remove("gpu2")
     assert held.held == {}

@@ -61,7 +61,7 @@ def test_nodes_are_set_up_at_once_with_one_recipe_and_one_key_and_written_down(
     assert list(done.values()) == entries
     there = [entry.installation for entry in entries]
     assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
-    assert {told.node for told in cluster.told} == set(NAMES)
+    assert {update.node for update in cluster.updates} == set(NAMES)
     assert all(entry.facts is not None for entry in entries)
     assert_they_know_each_other(cluster)
 
@@ -78,9 +78,9 @@ def assert_they_know_each_other(cluster: Cluster) -> None:
 
 def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster: Cluster) -> None:
     for number, name in enumerate(NAMES, start=2):
-        far = Interface("tailscale0", f"100.64.0.{number}/32")
+        vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
-        node.facts = replace(node.facts, interfaces=(far, Interface("lo", "127.0.0.1/8")))
+        node.facts = replace(node.facts, interfaces=(vpn, Interface("lo", "127.0.0.1/8")))
         entry = replace(cluster.entry(name), facts=node.facts, ranks_address=f"10.88.0.{number}/32")
         node_files.write_entry(cluster.root, entry)
     cluster.set_up("gpu1")
@@ -95,23 +95,23 @@ def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster:
     assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
     assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
     assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
-    told = next(one for one in cluster.told[-1].steps if one.title == "Open MPI").sentence
-    assert "accepted from 10.99.0.4/32, 10.88.0.2" in told
+    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").sentence
+    assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
 
 
-def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:
+def test_it_shows_which_key_of_the_node_the_user_accepted(cluster: Cluster) -> None:
     line = cluster.folder / "key.pub"
     line.write_text(HOST_KEY)
     shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
     cluster.set_up("gpu1")
-    assert {told.trusted for told in cluster.told} == {shown.split()[1]}
+    assert {update.trusted for update in cluster.updates} == {shown.split()[1]}
 
 
 def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> None:
     cluster.silent = {"gpu2"}
     done = cluster.set_up("gpu1", "gpu2")
     assert isinstance(done["gpu2"], Unreachable)
-    last = [told for told in cluster.told if told.node == "gpu2"][-1]
+    last = [update for update in cluster.updates if update.node == "gpu2"][-1]
     assert last.failed is not None
     assert (last.failed.title, last.failed.remedy) == ("Reach", "Look whether it is on.")
     assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, False]
@@ -146,7 +146,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
     assert isinstance(refused, BackendError)
     assert (refused.sentence, refused.remedy) == (sentence, remedy)
-    failed = [told for told in cluster.told if told.node == "gpu2"][-1].failed
+    failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed
     assert failed is not None
     assert (failed.title, failed.sentence) == ("Python", sentence)
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
@@ -227,20 +227,20 @@ def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
 
 
 def test_cancelling_ends_all_of_them(cluster: Cluster) -> None:
-    done = cluster.service().set_up(NAMES, cluster.told.append, lambda name: True)
+    done = cluster.service().set_up(NAMES, cluster.updates.append, lambda name: True)
     assert [type(one) for one in done.values()] == [Cancelled] * 3
     assert not any(cluster.entry(name).is_ready for name in NAMES)
 
 
 def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
     names = NAMES[:2]
-    done = cluster.service().set_up(names, cluster.told.append, lambda name: name == "gpu1")
+    done = cluster.service().set_up(names, cluster.updates.append, lambda name: name == "gpu1")
     assert [type(one) for one in done.values()] == [Cancelled, NodeEntry]
     assert [cluster.entry(name).is_ready for name in names] == [False, True]
 
 
 @pytest.mark.slow
-def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
+def test_un_provisioning_returns_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     service = cluster.service()
     there = cluster.entry("gpu1").installation
@@ -263,9 +263,9 @@ def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
     services = SimpleNamespace(set_up=cluster.service())
     words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
     assert call(services, *words) == FAILED
-    told = capsys.readouterr()
-    assert told.out.splitlines() == ["Removed 4.0 MB from gpu1.", "Removed 4.0 MB from gpu3."]
-    assert told.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["Removed 4.0 MB from gpu1.", "Removed 4.0 MB from gpu3."]
+    assert printed.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
     assert call(services, *words, "--json") == FAILED
     error = {"sentence": "gpu2 does not answer.", "remedy": "Look whether it is on."}
     assert json.loads(capsys.readouterr().out) == [
@@ -284,7 +284,7 @@ Act = Callable[[ProvisioningService], object]
 @pytest.mark.parametrize(
     "act",
     [
-        lambda service: service.set_up(["gpu9"], lambda told: None),
+        lambda service: service.set_up(["gpu9"], lambda update: None),
         lambda service: service.un_provision("gpu9"),
     ],
 )
@@ -355,4 +355,4 @@ def test_what_is_no_name_reaches_no_node(cluster: Cluster, name: str) -> None:
     packages = PackageService(SimpleNamespace(entry=cluster.entry), cluster.service())  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="is not the name of a package"):
         packages.install(name, ["gpu1"], Progress())
-    assert cluster.told == []
+    assert cluster.updates == []

@@ -89,7 +89,7 @@ def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
     assert len(environments(cluster)) == 1
 
 
-def test_a_node_that_does_not_write_to_the_data_root_is_told_so(cluster: Cluster) -> None:
+def test_a_node_that_cannot_write_to_the_data_root_is_refused(cluster: Cluster) -> None:
     node = cluster.nodes["gpu2"]
     node.facts = replace(node.facts, data_root_writable=False)
     done = cluster.set_up("gpu1", "gpu2", options=SHARED)
@@ -99,7 +99,7 @@ def test_a_node_that_does_not_write_to_the_data_root_is_told_so(cluster: Cluster
     assert not isinstance(done["gpu1"], BackendError)
 
 
-def test_what_serves_others_is_never_made_anew_for_a_node_on_which_it_does_not_start(
+def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_start(
     cluster: Cluster,
 ) -> None:
     cluster.set_up("gpu1", options=SHARED)

@@ -1,4 +1,4 @@
-"""Two desktops, mounted or over SFTP, tell one end once; secrets stay where they belong (S16)."""
+"""Two desktops, mounted or over SFTP, report one end once; secrets stay in their place (S16)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
 
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
+def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
     place: Place, beat: Beat, hook: WebhookServer, post: MailServer
 ) -> None:
     desks = place.desktop(), place.desktop()
@@ -91,11 +91,11 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
     job = failed_run(place, desks[0], beat)
     start = threading.Barrier(2)
 
-    def tell(desk: Services) -> None:
+    def send(desk: Services) -> None:
         start.wait()
         desk.notices.notify(job, 1)
 
-    threads = [threading.Thread(target=tell, args=(desk,)) for desk in desks]
+    threads = [threading.Thread(target=send, args=(desk,)) for desk in desks]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -113,16 +113,16 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
 
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_s16_a_server_that_is_away_is_told_and_tried_again(
+def test_s16_an_unavailable_server_is_reported_and_tried_again(
     place: Place, beat: Beat, hook: WebhookServer
 ) -> None:
     desk = place.desktop()
     desk.notices.keep(Channels(hook.url))
     job = failed_run(place, desk, beat)
     hook.answers = [503]
-    told = desk.notices.notify(job, 1)
-    assert told.wait_s is not None
-    assert told.failure == "The webhook at 127.0.0.1 answered 503."
+    delivery = desk.notices.notify(job, 1)
+    assert delivery.wait_s is not None
+    assert delivery.failure == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
     assert desk.notices.notify(job, 2).wait_s is not None, "its end is not written yet"
 
@@ -142,14 +142,14 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     with_address = [path for path in files if b"T0-planted" in path.read_bytes()]
     assert with_address == [notices.path]
-    assert place.desktop().notices.has_password(), "the next start asks nobody"
+    assert place.desktop().notices.has_password(), "the next start does not ask"
     notices.keep(replace(kept, mail=None))
     assert ring.held == {}
 
 
 @pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_only_what_ends_later_is_told_whatever_the_clock_of_a_node_says(
+def test_only_what_ends_later_is_sent_whatever_the_clock_of_a_node_says(
     place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
 ) -> None:
     desk = place.desktop()
@@ -166,7 +166,7 @@ def test_only_what_ends_later_is_told_whatever_the_clock_of_a_node_says(
     assert [post["job"] for post in hook.posts] == [after]
     assert first.is_new(seconds(ended) + 86_400)
     quiet = desk.notices.keep(replace(first, tells_finished=False))
-    assert quiet.since == first.since, "nothing new to tell to"
+    assert quiet.since == first.since, "no new target"
     assert not quiet.wants(JobState.FINISHED)
     assert not first.wants(JobState.INTERRUPTED)
 

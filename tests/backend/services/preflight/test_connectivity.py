@@ -51,7 +51,7 @@ def test_nothing_is_said_of_what_works() -> None:
     assert findings({}, {"b": (0, ""), "c": (0, "")}) == []
 
 
-def test_a_node_that_nobody_reaches_is_named_alone() -> None:
+def test_a_node_that_no_other_node_reaches_is_named_alone() -> None:
     only_to = {pair: LOST for pair in permutations(FOUR, 2) if pair[1] == "c"}
     for bad in (only_to, to_and_from("c", LOST)):
         (found,) = findings(bad)
@@ -64,7 +64,7 @@ def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
     assert set(found.nodes) == {"b", "d"}
 
 
-def test_of_two_nodes_nobody_can_tell_whose_it_is() -> None:
+def test_of_two_nodes_both_are_named() -> None:
     (found,) = findings({("a", "b"): LOST}, nodes=("a", "b"))
     assert found.nodes == ("a", "b")
 

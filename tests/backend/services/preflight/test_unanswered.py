@@ -50,11 +50,11 @@ BROKEN = Unreachable("The connection broke.", "Connect again.")
 
 
 class Nodes:
-    """Two nodes in good order; ``told`` changes the answers of gpu2, ``hangs`` is never over."""
+    """Two nodes in good order; ``answers`` changes those of gpu2, ``hangs`` is never over."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
-        self.told: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
         self.hangs = False
         self.probe_fault: Exception | None = None
         self.meet_fault: BackendError | None = None
@@ -76,7 +76,7 @@ class Nodes:
         if shell.name == "gpu2" and self.probe_fault is not None:
             raise self.probe_fault
         (self.root / request["folder"] / request["node"]).write_text(request["nonce"])
-        return {**GOOD, **(self.told if shell.name == "gpu2" else {})}
+        return {**GOOD, **(self.answers if shell.name == "gpu2" else {})}
 
     def meet(self, shell: Any, python: str, request: Any, limits: Any) -> list[dict[str, Any]]:
         if self.meet_fault is not None:
@@ -131,7 +131,7 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none told"]
+    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none probed"]
 )
 def test_listeners_end_with_the_check_and_not_before(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, fault: str
@@ -156,8 +156,8 @@ def test_listeners_end_with_the_check_and_not_before(
     if fault:
         setattr(nodes, fault, BROKEN)
     nodes.check()
-    told = sorted(ended.get(timeout=LIMIT_S) for _ in NODES)
-    assert told == [(name, "dismiss", 1, 1, True) for name in NODES]
+    results = sorted(ended.get(timeout=LIMIT_S) for _ in NODES)
+    assert results == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 
 def test_a_node_that_is_silent_blocks_in_every_view(
@@ -172,10 +172,10 @@ def test_a_node_that_is_silent_blocks_in_every_view(
     document = found.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
-    told = "\n".join(finding_lines(found))
-    assert sentence in told
-    assert "1 problem prevents the job from starting" in told
-    assert "Not checked: " in told
+    text = "\n".join(finding_lines(found))
+    assert sentence in text
+    assert "1 problem prevents the job from starting" in text
+    assert "Not checked: " in text
     assert sentence in preflight_text.report(found, None)
     assert preflight_text.heading(found) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
@@ -192,7 +192,7 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
 ) -> None:
     if late == {} and probe not in ("imports", "gpus", "leftovers"):
         log_watch.expect("gpu2 could not be judged")
-    nodes.told = {probe: late}
+    nodes.answers = {probe: late}
     found = nodes.check()
     asked = {check.name: check for check in checks.CHECKS if check.probe is PROBES[probe]}
     assert passed(found) & asked.keys() == set()
@@ -215,18 +215,18 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
 def test_what_never_prevents_a_start_is_a_warning_and_not_green(
     nodes: Nodes, question: str, answer: Any, check: str, unknown: set[str]
 ) -> None:
-    nodes.told = {question: answer}
+    nodes.answers = {question: answer}
     found = nodes.check()
     assert (found.passed, [one.check for one in found.warnings]) == (True, [check])
     assert passed(found) & {check, *unknown} == set()
 
 
 def _python_broken(nodes: Nodes) -> None:
-    nodes.told = {"imports": {"code": 1, "failed": "python", "why": "gone"}}
+    nodes.answers = {"imports": {"code": 1, "failed": "python", "why": "gone"}}
 
 
 def _root_not_seen(nodes: Nodes) -> None:
-    nodes.told = {"data_root": {"there": False, "seen": False, "why": "", "free": None}}
+    nodes.answers = {"data_root": {"there": False, "seen": False, "why": "", "free": None}}
 
 
 def _probe_ended(nodes: Nodes) -> None:

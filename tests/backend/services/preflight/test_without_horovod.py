@@ -156,7 +156,7 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
     service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
     context = PreflightContext(mounted(Path("/lab/ring")), cluster, service, lambda: "")
-    mender = PreflightFixes(context)
+    fixer = PreflightFixes(context)
     missing = findings(run("allreduce", LACKS))
-    assert mender.fix(missing, lambda news: None) == {}
+    assert fixer.fix(missing, lambda update: None) == {}
     assert asked == [(("gpu2",), SetUpOptions(limits_key=True))]

@@ -1,4 +1,4 @@
-"""A sweep in the queue: named jobs, all of them or told how many, and the way back."""
+"""A sweep in the queue: named jobs, all of them or a given number, and the way back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def services(
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
 
-    # Nothing is measured in a process with torch, and nobody starts what waits.
+    # Nothing is measured in a process with torch, and what waits is not started.
     monkeypatch.setattr(tool_process, "measure", measure)
     monkeypatch.setattr(QueueService, "keep", lambda self: None)
     opened = open_services(*places)

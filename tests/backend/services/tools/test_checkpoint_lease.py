@@ -42,11 +42,11 @@ def test_it_and_its_record_outlive_their_run_s_pruning_and_leave_nothing(
     assert not list(target.iterdir())
 
 
-def test_one_that_is_gone_already_is_told_with_what_to_do(checkpoint, target):
+def test_the_error_of_a_checkpoint_that_is_gone_says_what_to_do(checkpoint, target):
     checkpoint.unlink()
-    with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as told:
+    with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as caught:
         held(checkpoint, target).__enter__()
-    assert told.value.remedy == "Try it again."
+    assert caught.value.remedy == "Try it again."
     assert not list(target.iterdir())
 
 

@@ -190,7 +190,7 @@ class WhenWritten(Progress):
 
     def report(self, done: float, total: float, what: str) -> None:
         self.said.append(what)
-        # What is told may be older than the file, which is empty at first.
+        # What is reported may be older than the file, which is empty at first.
         if what == f"{IMPORTING}…" and self._mark.exists() and self._mark.read_text():
             self._act(self)
 

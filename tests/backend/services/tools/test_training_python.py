@@ -1,4 +1,4 @@
-"""A bundle brings no PyTorch: what it says then, what works all the same, and what mends it."""
+"""A bundle brings no PyTorch: what it says then, what works all the same, and what fixes it."""
 
 from __future__ import annotations
 

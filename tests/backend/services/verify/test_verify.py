@@ -285,7 +285,7 @@ def _no_window(*_: object) -> int:
     raise AssertionError("a command opens no window")
 
 
-def test_the_command_line_says_what_it_would_do_and_does_it_when_told(
+def test_the_command_line_says_what_it_would_do_and_does_it_with_yes(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = ["--data-root", str(rig.root), "--catalogue", str(rig.catalogue)]

@@ -1,4 +1,4 @@
-"""All that a model keeps goes on after a resume, or is told before the training."""
+"""All that a model keeps continues after a resume, or is reported before the training."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def test_extra_state_that_no_checkpoint_holds_is_named_by_the_check_and_before_a
     training = new_training(tmp_path, model=model, **ALONE)
     sources = training.sources
     request = {part: str(sources / part) for part in ("model", "loader")}
-    with pytest.raises(UserCodeError) as told:
+    with pytest.raises(UserCodeError) as caught:
         check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert sentence in told.value.sentence
-    assert "weights_only" not in told.value.sentence + told.value.remedy
+    assert sentence in caught.value.sentence
+    assert "weights_only" not in caught.value.sentence + caught.value.remedy
     assert training.train() != 0
     assert sentence in training.error()["sentence"]
     assert training.step() == 0
@@ -136,7 +136,7 @@ OWN_GENERATOR = LOADER.replace(
 
 
 @pytest.mark.parametrize(
-    ("model", "loader", "told"),
+    ("model", "loader", "expected"),
     [
         (COUNTING, LOADER, "“iterations” of the model changes during training"),
         (MODEL, OWN_GENERATOR, "“random” of the loader is its own random generator"),
@@ -144,13 +144,13 @@ OWN_GENERATOR = LOADER.replace(
     ],
     ids=["counter", "generator", "neither"],
 )
-def test_the_check_tells_what_a_resumed_job_would_lack(
-    tmp_path: Path, model: str, loader: str, told: str
+def test_the_check_names_what_a_resumed_job_would_lack(
+    tmp_path: Path, model: str, loader: str, expected: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
     request = {part: str(sources / part) for part in ("model", "loader")}
     found = check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert [told in warning for warning in found["warnings"]] == [True][: bool(told)]
+    assert [expected in warning for warning in found["warnings"]] == [True][: bool(expected)]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,6 @@ def test_what_fails_before_the_model_sees_a_batch_is_the_loaders(
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
     request = {part: str(sources / part) for part in ("model", "loader")}
-    with pytest.raises(UserCodeError) as told:
+    with pytest.raises(UserCodeError) as caught:
         check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert told.value.part == part
+    assert caught.value.part == part

@@ -84,7 +84,7 @@ class Made:
 
 @pytest.fixture(autouse=True)
 def most_exports_need_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process imports torch anew; ONNX has one, for what torch warns of on the way."""
+    """A process imports torch again; ONNX has one, for what torch warns of on the way."""
     run_tool = tool_process.run_tool
 
     def run_here(
@@ -305,7 +305,7 @@ def test_f53_a_checkpoint_of_another_model_is_refused_for_onnx(made: Made) -> No
     assert made.refused("onnx").startswith("The checkpoint does not fit the model: the model has ")
 
 
-def test_a_model_that_cannot_be_traced_is_told_so(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_traced_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "model"
     source.mkdir()
     (source / "bks_model.py").write_text(
@@ -321,7 +321,7 @@ def test_a_model_that_cannot_be_traced_is_told_so(tmp_path: Path) -> None:
     assert sentence.startswith("The model cannot be exported to ONNX")
 
 
-def test_f26_a_full_disk_is_told_so(made: Made) -> None:
+def test_f26_a_full_disk_is_reported(made: Made) -> None:
     asked = {
         "format": "pt",
         "checkpoint": str(made.path),

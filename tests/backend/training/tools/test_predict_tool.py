@@ -408,7 +408,7 @@ def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
         ("x.reshape(16, -1)", "The model takes no batches of 2 and 3 samples: the first axis "),
     ],
 )
-def test_what_cannot_be_told_apart_is_said(rig: Rig, output: str, note: str) -> None:
+def test_a_note_says_what_cannot_be_assigned_to_a_sample(rig: Rig, output: str, note: str) -> None:
     rig.forward(f"x = self.layer(data[:, :3] @ torch.eye(3, 4)); return {output}")
     notes = rig.predict(samples=list(range(16))).notes
     assert any(one.startswith(note) for one in notes), notes

@@ -241,8 +241,8 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     counts = [one.count for one in found.classes]
     assert len(counts) == 2
     assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
-    told = f"Read {count(found.examined)} of {count(1000)} samples"
-    assert found.warnings[0].startswith(told)
+    expected = f"Read {count(found.examined)} of {count(1000)} samples"
+    assert found.warnings[0].startswith(expected)
     assert found.item_time_ms == pytest.approx(100)
 
 

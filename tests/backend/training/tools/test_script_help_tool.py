@@ -69,11 +69,11 @@ def test_a_shell_script_passes_it_on(tmp_path: Path) -> None:
 )
 def test_a_program_without_help_is_one_sentence(tmp_path: Path, code: str, sentence: str) -> None:
     limit_s = 0.5 if "0.5" in sentence else 20.0
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as caught:
         help_of(tmp_path, code, limit_s=limit_s)
-    assert sentence in told.value.sentence
-    assert "\n" not in told.value.sentence
-    assert told.value.remedy == "Type its arguments."
+    assert sentence in caught.value.sentence
+    assert "\n" not in caught.value.sentence
+    assert caught.value.remedy == "Type its arguments."
 
 
 def test_a_python_that_does_not_start_is_named(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
 
 
 def test_a_users_module_has_its_own_name_for_pickles_and_importlib(tmp_path: Path) -> None:
-    """Also in a subfolder, also after loading, also for whoever calls pickle."""
+    """Also in a subfolder, also after loading, also for code that calls pickle."""
     write(
         tmp_path,
         bks_dataset="import importlib, pickle\nfrom words.kept import Words\n"
@@ -372,7 +372,7 @@ def test_f49_no_loss(tmp_path: Path) -> None:
     assert refused(tmp_path).sentence == "UserModel has no method loss."
 
 
-def test_f49_a_syntax_error_is_told_with_file_and_line(tmp_path: Path) -> None:
+def test_f49_a_syntax_error_is_shown_with_file_and_line(tmp_path: Path) -> None:
     write(tmp_path, bks_model="from parts.net import Net\n" + MODEL, parts__net="x = 1\ny = = 2\n")
     assert refused(tmp_path).sentence == "parts/net.py, line 2: invalid syntax."
 
@@ -448,13 +448,13 @@ def test_f49_an_import_that_leads_out_of_the_files(tmp_path: Path) -> None:
     ],
     ids=["forward", "loss", "loader", "model", "item", "target", "data"],
 )
-def test_f49_a_wrong_signature_or_type_is_told_with_the_right_one(
+def test_f49_a_wrong_signature_or_type_is_shown_with_the_right_one(
     tmp_path: Path, model: str, loader: str, remedy: str
 ) -> None:
     write(tmp_path, bks_model=model, bks_dataset=loader)
     request = {"model": tmp_path, "loader": tmp_path, "dataset": tmp_path}
     with pytest.raises(UserCodeError) as caught:
-        check_model(request, lambda *_: None)  # type: ignore[arg-type]  # reports to nobody
+        check_model(request, lambda *_: None)  # type: ignore[arg-type]  # reports nothing
     assert remedy in caught.value.remedy
 
 
@@ -489,14 +489,14 @@ def test_f49_an_exception_in_init(tmp_path: Path) -> None:
     assert "user_code.py" not in error.traceback
 
 
-def test_a_broken_model_can_be_mended_and_loaded_in_the_same_process(tmp_path: Path) -> None:
+def test_a_broken_model_can_be_fixed_and_loaded_in_the_same_process(tmp_path: Path) -> None:
     write(tmp_path, bks_model="import parts\n" + MODEL, parts="1 / 0")
     refused(tmp_path)
     write(tmp_path, parts="")
     load_model(tmp_path)
 
 
-def test_running_out_of_memory_is_not_told_as_the_users_bug(tmp_path: Path) -> None:
+def test_running_out_of_memory_is_not_shown_as_the_users_bug(tmp_path: Path) -> None:
     write(
         tmp_path,
         bks_model=MODEL.replace("return self.layer(data)", "return torch.empty(1 << 50)"),

@@ -1,4 +1,4 @@
-"""Somebody at the window who only presses, types and looks; and pictures of what there was to see.
+"""A user of the window who only presses, types and looks; and pictures of what was to be seen.
 
 With ``CLUSTER_PICTURES`` set to a folder the pictures go there, some of them dark and small, too.
 """
@@ -31,7 +31,7 @@ _LEFT = Qt.MouseButton.LeftButton
 _Widget = TypeVar("_Widget", bound=QWidget)
 
 
-class Person:
+class User:
     """Knows things by what is written on them, and waits until they can be used.
 
     Attributes:
@@ -42,10 +42,10 @@ class Person:
         self._program = program
         self._window = program.window
         self._qtbot = qtbot
-        told = os.environ.get("CLUSTER_PICTURES", "")
-        self._folder = Path(told) if told else folder
+        chosen = os.environ.get("CLUSTER_PICTURES", "")
+        self._folder = Path(chosen) if chosen else folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._also_small = bool(told)
+        self._also_small = bool(chosen)
         self._count = 0
         self.clicks = 0
 
@@ -135,7 +135,7 @@ class Person:
         self._save(f"{self._count:02d}-{name}")
 
     def look_everywhere(self, name: str) -> None:
-        """`look`, and in a small dark window where somebody asked for pictures."""
+        """`look`, and in a small dark window where pictures are requested."""
         self.look(name)
         if not self._also_small:
             return
@@ -194,7 +194,7 @@ class Person:
             self.wait(is_there, limit_ms)
         except TimeoutError as error:
             self.look("not-found")
-            raise AssertionError(f"Nobody sees “{what}”") from error
+            raise AssertionError(f"“{what}” is not in the window") from error
         return found[0]
 
 
