@@ -17,10 +17,8 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Kind
 from backend.services.context.container import open_services
-from backend.services.context.example import EXAMPLE, NAME
-from backend.services.jobs.job_file import read_job_file
+from backend.services.context.example import create_example
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.history import blocks
 
@@ -177,10 +175,7 @@ def _fill(data_root: Path, catalogue: Path) -> None:
 def _demo(data_root: Path, catalogue: Path) -> None:
     """The example's job as it is after training, with a history of 440 steps."""
     services = open_services(data_root, catalogue)
-    raw = read_job_file(EXAMPLE / "job.toml")
-    for kind in Kind:
-        services.library.import_item(kind, EXAMPLE / kind.value, NAME)
-    view = services.jobs.create(raw)
+    view = create_example(services)
     folder = data_root / "jobs" / view.id
     (folder / "output").mkdir(exist_ok=True)
     (folder / "output" / "history.toml").write_bytes(blocks(1, 440))
