@@ -123,7 +123,7 @@ def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, remote):
     assert len(remote.asked) <= 3
 
 
-def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):
+def test_few_of_many_nodes_are_asked_at_once_and_none_is_forgotten(clock):
     under_way, asked = [], set()
 
     class Later:

@@ -74,7 +74,7 @@ def words(widget):
     return [one.text() for one in widget.findChildren(Label) if one.isVisible()]
 
 
-def test_it_asks_for_two_checkpoints_and_a_sample(dialog, qtbot):
+def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
     dialog._against.choose("epoch-2")
     the(SpinBox, dialog).setValue(7)
     with qtbot.waitSignal(dialog.requested) as asked:

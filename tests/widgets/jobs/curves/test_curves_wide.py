@@ -22,7 +22,7 @@ ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
 
 @pytest.fixture
-def tab(qtbot: QtBot, look: ThemeManager) -> CurvesTab:
+def tab(qtbot: QtBot, theme_manager: ThemeManager) -> CurvesTab:
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.resize(ONE, 460)

@@ -34,7 +34,7 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     assert not detail.header.act.isEnabled()
 
 
-def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot) -> None:
+def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: QtBot) -> None:
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     able = {}
@@ -49,7 +49,7 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     assert requested.args == ["a"]
 
 
-def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) -> None:
+def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(qtbot: QtBot) -> None:
     form = JobForm()
     qtbot.addWidget(form)
     form.show_check(JobCheck(global_batch=16))

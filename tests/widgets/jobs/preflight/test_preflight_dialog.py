@@ -23,7 +23,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(look: ThemeManager, qtbot: QtBot) -> MainWindow:
+def window(theme_manager: ThemeManager, qtbot: QtBot) -> MainWindow:
     window = MainWindow()
     window.resize(1440, 900)
     qtbot.addWidget(window)
@@ -177,7 +177,7 @@ def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDia
     assert not any(one.startswith("Start on") for one in texts(dialog))
 
 
-def test_a_look_can_be_cancelled_and_nothing_is_pressed_meanwhile(
+def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(MPI), PLACEMENT)
