@@ -272,7 +272,7 @@ class World:
         Raises:
             AssertionError: It does not come.
         """
-        for _ in looks(_REST_S):
+        for _ in polls(_REST_S):
             self.tick()
             if fact():
                 return
@@ -305,7 +305,7 @@ class World:
         )
 
 
-def looks(limit_s: float) -> Iterator[None]:
+def polls(limit_s: float) -> Iterator[None]:
     """Yield until the time is over in which a machine that does nothing else does as much."""
     cores = os.cpu_count() or 1
     while True:

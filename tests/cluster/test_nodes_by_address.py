@@ -44,7 +44,7 @@ def alone(stocked: ReadyCluster) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-def test_nodes_without_a_subnet_pass_the_look_and_train_together(
+def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
     stocked: ReadyCluster, alone: list[str], run: Callable[..., JobView]
 ) -> None:
     assert as_now(stocked) == alone

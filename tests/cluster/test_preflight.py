@@ -253,7 +253,7 @@ def test_only_what_was_fixed_is_checked_again(ready_cluster: ReadyCluster) -> No
 
 
 @slow
-def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: ReadyCluster) -> None:
+def test_the_preflight_check_writes_missing_ssh_settings(ready_cluster: ReadyCluster) -> None:
     with ssh_settings_missing(ready_cluster, "node1"):
         found = ready_cluster.services.preflight.run(config())
     assert found.passed, found.faults

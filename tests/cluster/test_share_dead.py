@@ -56,7 +56,7 @@ def services(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     made.close()
 
 
-def test_f32_whatever_is_asked_of_a_share_that_died_is_answered_in_words(
+def test_f32_every_request_to_a_dead_share_is_answered_with_a_sentence(
     services: Services, root: Path
 ) -> None:
     job = services.jobs.create(raw_job(2))

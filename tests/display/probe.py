@@ -32,10 +32,10 @@ class Teller(QObject):
 
     @Slot(object)
     def _answer(self, to: socket.socket) -> None:
-        to.sendall(json.dumps(look()).encode() + b"\n")
+        to.sendall(json.dumps(read_windows()).encode() + b"\n")
 
 
-def look() -> dict[str, Any]:
+def read_windows() -> dict[str, Any]:
     windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
     return {
         "windows": [_window(window) for window in windows],

@@ -240,7 +240,7 @@ def test_the_lines_of_a_recorded_traceback_are_found_in_the_log() -> None:
     ]
 
 
-def test_of_a_huge_log_only_the_beginning_and_the_end_are_read_and_numbers_are_right(
+def test_only_both_ends_of_a_huge_log_are_read_with_correct_line_numbers(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "rank-0.log"

@@ -88,7 +88,7 @@ LEFT = "gpu01 gpu03"
         ({"shrink": True, "at_least": 3, "retries": 1}, LOST, ["gpu02"], {}, ALL),
     ],
 )
-def test_where_a_job_continues(
+def test_a_retry_chooses_the_nodes_of_the_job(
     tmp_path: Path,
     settings: dict[str, Any],
     error: RankError,

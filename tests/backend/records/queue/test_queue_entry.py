@@ -265,7 +265,7 @@ placements = st.tuples(
 
 
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
-def test_whatever_waits_no_gpu_is_given_twice_and_the_first_is_never_passed(wanted, running):
+def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
     jobs = [
         entry(f"j{n}", *gpus, node=node, priority=priority, place=n)
         for n, ((node, gpus), priority) in enumerate(wanted)
@@ -389,7 +389,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
 
 
 @pytest.mark.parametrize("lasted_s", [1, 22, 60, 150, 299, 300, 301, 4000])
-def test_a_short_use_that_no_look_has_seen_is_followed_by_the_whole_quiet_time(lasted_s):
+def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(lasted_s):
     quiet = QuietTimes()
     waits_for_quiet(quiet, 1000)
     assert waits_for_quiet(quiet, 1300) is None

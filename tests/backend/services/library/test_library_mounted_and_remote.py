@@ -262,7 +262,7 @@ def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None
         open_services(address(tmp_path / "file"), catalogue)
 
 
-def test_the_look_before_a_start_proves_that_all_see_one_data_root(
+def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
     place: Place, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine answers late, and what is not answered is no proof.

@@ -172,7 +172,7 @@ def test_what_was_verified_is_not_hashed_again(
     assert hashed == ["The dataset digits@1"]
 
 
-def test_what_a_failing_disk_did_is_found_by_a_thorough_look(
+def test_a_thorough_check_finds_the_damage_of_a_failing_disk(
     library: LibraryService, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")

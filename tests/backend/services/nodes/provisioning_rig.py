@@ -56,7 +56,7 @@ class Cluster:
                 horovod=[self.folder / "horovod"],
             ),
             self.open,
-            self.look,
+            self.inspect,
             lambda entry: HOST_KEY,
             start_fake,
         )
@@ -66,7 +66,7 @@ class Cluster:
             raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
         return self.nodes[entry.name].open(entry)
 
-    def look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
         return self.nodes[entry.name].facts
 
     def set_up(

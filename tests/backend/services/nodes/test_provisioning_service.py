@@ -99,7 +99,7 @@ def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster:
     assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
 
 
-def test_it_shows_which_key_of_the_node_the_user_accepted(cluster: Cluster) -> None:
+def test_the_set_up_shows_the_accepted_key_of_the_node(cluster: Cluster) -> None:
     line = cluster.folder / "key.pub"
     line.write_text(HOST_KEY)
     shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
@@ -180,7 +180,7 @@ def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> 
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_it_makes_no_second_key_while_those_who_have_it_are_silent(cluster: Cluster) -> None:
+def test_the_set_up_makes_no_second_key_while_its_holders_are_silent(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     cluster.silent = {"gpu1"}
     with pytest.raises(BackendError, match="none of them returned it: gpu1 did not answer"):
