@@ -108,7 +108,7 @@ def table(hands, program):
     hands.press("Space")
     view = program.jobs.table.view
     hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
-    # A look that began before a job was renamed back shows its other name for a moment.
+    # A poll that began before a job was renamed back shows its other name for a moment.
     hands.wait(lambda: {"fast", "slow"} <= set(rows(view)))
     assert hands.focus() is view
     yield view

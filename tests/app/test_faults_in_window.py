@@ -68,7 +68,7 @@ class Seen:
         self.wait(lambda: not poller._under_way and poller._listing_since is None)
 
     def refresh(self):
-        """Once at everything."""
+        """Poll everything once."""
         self.program._poller.poll_list()
         self.program._poller.poll()
 
@@ -220,7 +220,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     run.train(500)
 
     remote_place.wire.repair()
-    # Until its host is found; the look that finds it brings everything.
+    # Until its host is found; the poll that finds it brings everything.
     while window.said:
         assert window.step == 6
         window.refresh()

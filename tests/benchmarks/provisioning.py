@@ -138,7 +138,7 @@ class Bench:
 
     def _inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
         time.sleep(_INSPECT_S)
-        assert self._entry.facts is not None, "it was looked at when it was added"
+        assert self._entry.facts is not None, "it was inspected when it was added"
         return self._entry.facts
 
     def set_up(self, count: int) -> tuple[float, float]:

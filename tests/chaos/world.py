@@ -187,7 +187,7 @@ class World:
         return OpenJob(self.root.job(job).path, MOUNTED)
 
     def views(self, desktop: int = 0) -> list[JobView]:
-        """As a window shows them: only who looks again and again knows who is silent."""
+        """As a window shows them: only repeated polls find a silent node."""
         services = self.desktops[desktop]
         found = []
         for job in self.jobs():

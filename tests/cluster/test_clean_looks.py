@@ -1,4 +1,4 @@
-"""Looks at nodes that are well, several at once, as when many start at the same hour.
+"""Checks of healthy nodes, several at once, as when many jobs start at the same hour.
 
 Fifty of them are ``./installers/bench clean_looks``: each imports PyTorch on every node.
 """

@@ -18,7 +18,7 @@ NODES = ("node1", "node2")
 
 
 def as_now(ready: ReadyCluster) -> list[str]:
-    """Look at the nodes again and let the cluster's key in; their addresses for the ranks."""
+    """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
     found = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
     ready.services.set_up.let_in_again()
     return found

@@ -1,4 +1,4 @@
-"""The look before a start, against real nodes: each seeded fault is found, by name, and no other.
+"""The preflight check of real nodes: it finds each seeded fault by name, and no other.
 
 Faults of different nodes are seeded side by side, because all are to be found at once; those that
 touch what is between the nodes come alone.

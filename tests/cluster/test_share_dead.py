@@ -18,7 +18,7 @@ from tests.cluster.hanging import dead
 from tests.integration.tiny import raw_job, write_sources
 
 ASKED: dict[str, Callable[[Services, JobView], object]] = {
-    "look": lambda services, job: services.jobs.queries.poll(job.id),
+    "poll": lambda services, job: services.jobs.queries.poll(job.id),
     "show": lambda services, job: services.jobs.queries.show(job.id),
     "list": lambda services, job: services.jobs.queries.list(),
     "checkpoints": lambda services, job: services.jobs.queries.checkpoints(job.id),

@@ -1,4 +1,4 @@
-"""A user of the window who only presses, types and looks; and pictures of what was to be seen.
+"""A user of the window who only presses, types and reads; and pictures of the windows.
 
 With ``CLUSTER_PICTURES`` set to a folder the pictures go there, some of them dark and small, too.
 """
@@ -135,7 +135,7 @@ class User:
         self._save(f"{self._count:02d}-{name}")
 
     def take_pictures(self, name: str) -> None:
-        """`look`, and in a small dark window where pictures are requested."""
+        """`take_picture`, also of a small dark window where pictures are requested."""
         self.take_picture(name)
         if not self._also_small:
             return

@@ -178,7 +178,7 @@ class Program:
         self._line: Any = None
 
     def read_windows(self) -> dict[str, Any]:
-        """What stands in its windows now; {} while it begins."""
+        """The content of its windows now; {} while it begins."""
         assert self.process.poll() is None, f"it ended with {self.process.returncode}"
         if self._line is None:
             if not self._path.exists():

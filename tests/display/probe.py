@@ -47,7 +47,7 @@ def read_windows() -> dict[str, Any]:
 
 
 _SAID: list[str] = []
-"""Every toast, which a later look does not show any more."""
+"""Every toast, which a later read does not show any more."""
 
 
 def _listen_to_toasts() -> None:

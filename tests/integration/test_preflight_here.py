@@ -170,7 +170,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     with pytest.raises(PreflightFailed):
         services.jobs.lifecycle.start(job.id)
     assert services.jobs.queries.show(job.id).run == 0
-    # The look that one asks for, and the queue, know it as well.
+    # A requested check and the queue find it as well.
     assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
     assert services.preflight.run(job.config).faults[0].sentence.endswith(need)
     one_only = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)

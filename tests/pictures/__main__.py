@@ -1,4 +1,4 @@
-"""``python -m tests.pictures [FOLDER]``: a picture of every screen and state, to be looked at.
+"""``python -m tests.pictures [FOLDER]``: a picture of every screen and state, for review.
 
     FOLDER/100/jobs-light.png …     each screen in its sizes, both themes, at 100 and 150 %
     FOLDER/100/jobs-high-light.png  with ``--contrast high``

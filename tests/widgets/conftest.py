@@ -10,7 +10,7 @@ from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 @pytest.fixture
 def theme_manager(qapp: QApplication) -> Iterator[ThemeManager]:
-    """The window's own looks; without them sizes are those of a bare Qt."""
+    """The window's theme; without it sizes are those of a bare Qt."""
     theme_manager = ThemeManager(qapp, ThemeChoice.LIGHT)
     yield theme_manager
     # At once: one that lives on would follow the system's choice in the tests after it.

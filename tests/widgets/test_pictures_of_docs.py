@@ -34,7 +34,7 @@ def test_no_picture_is_made_that_no_document_shows() -> None:
     assert {*OF_PROGRAM, *published()} <= _shown() | {"stopped-1000x640-light"}
 
 
-# What they show is what the window looks like
+# They show the window as it is
 
 _GRID = QSize(120, 75)
 """A picture in so many pieces: letters blur, and with them fonts and times of day; what is left is

@@ -1,4 +1,4 @@
-"""Compare in the window: who is compared, what is looked at when, and what is taken along."""
+"""Comparison in the window: the compared jobs, when each is read, and what is exported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Service:
     def poll(self, job_id, cursor=None):
         self.asked.append((job_id, cursor))
         if job_id not in self.updates:
-            raise BackendError(f"There is no job “{job_id}”.", "Look again.")
+            raise BackendError(f"There is no job “{job_id}”.", "Try again.")
         return replace(self.updates[job_id], cursor=f"after {job_id}")
 
     def find(self, query, then):
@@ -157,7 +157,7 @@ def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, 
 def test_a_missing_job_is_reported_and_not_compared(controller, page):
     controller.compare(("id0", "gone"))
     assert page.ids == ("id0",)
-    assert controller.heard == ["There is no job “gone”. Look again."]
+    assert controller.heard == ["There is no job “gone”. Try again."]
 
 
 def test_a_late_update_is_not_shown(service, page, monkeypatch):

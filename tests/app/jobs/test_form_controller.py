@@ -30,7 +30,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["places", "services"]
 
-MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Look at line 9.")
+MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Check line 9.")
 
 
 class InTurn(Immediately):

@@ -106,7 +106,7 @@ class Requested:
         )
 
     def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
-        progress.step(0, 0, "Looking at 2 nodes")
+        progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes.found(config)
         if not found.passed:
@@ -166,7 +166,7 @@ def test_what_passes_shows_no_dialog(made: Make) -> None:
     controller.start(requested.request)
     assert requested.began == [CREATED]
     assert controller.talk is None
-    assert requested.busy == ["Starting…", "Looking at 2 nodes…", ""]
+    assert requested.busy == ["Starting…", "Checking 2 nodes…", ""]
 
 
 def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
@@ -333,7 +333,7 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     requested = Requested(Nodes())
 
     def check_nodes(placement: tuple[Placement, ...], progress: Progress) -> JobView:
-        progress.report(0, 0, "Looking at 2 nodes")
+        progress.report(0, 0, "Checking 2 nodes")
         wait_for(lambda: progress.is_cancelled)
         raise Cancelled
 
@@ -341,7 +341,7 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
         "a", check_nodes, requested.busy.append, requested.began.append, requested.refused.append
     )
     controller.start(request)
-    qtbot.waitUntil(lambda: "Looking at 2 nodes…" in requested.busy)
+    qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.busy)
     controller.cancel("a")
     qtbot.waitUntil(lambda: requested.busy[-1] == "")
     assert (requested.began, requested.refused, controller.talk) == ([], [], None)
@@ -357,6 +357,6 @@ def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
     talk.dialog.reject()
     assert controller.talk is None
     assert [str(error) for error in requested.refused] == [MPI.sentence], "it stays to be read"
-    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
-    assert immediately.heard == ["gpu12 did not answer. Look at it."]
+    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
+    assert immediately.heard == ["gpu12 did not answer. Check it."]
     assert requested.nodes.asked == []

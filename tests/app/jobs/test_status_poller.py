@@ -19,7 +19,7 @@ from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 from tests.job_views import changed
 
-NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
+NEVER = 3_600_000  # ms: a test polls by itself, without a timer
 
 CONFIG = parse_job(
     {
@@ -82,7 +82,7 @@ def poller(qapp, jobs, immediately):
 
 
 def poll_all(poller):
-    """Jobs that are not open are looked at each second time."""
+    """Jobs that are not open are polled every second time."""
     poller.poll()
     poller.poll()
 
@@ -228,7 +228,7 @@ def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, pol
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
 def test_what_was_read_before_a_change_here_does_not_undo_it(qapp, jobs, state):
-    """A name that is back for a moment would also make a second change look like none."""
+    """A name that is back for a moment would also hide a second change."""
     jobs.view = before = changed(LIVE, state=state)
     answers = []
 

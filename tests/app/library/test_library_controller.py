@@ -460,7 +460,7 @@ def test_a_requested_check_does_not_disturb_the_copying_of_weights(
 
 
 def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
-    """A drop opens the model, which looks at it, in a process that may be slow to end."""
+    """A drop opens the model, which tries it in a process that may be slow to end."""
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))

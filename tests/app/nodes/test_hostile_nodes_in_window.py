@@ -1,4 +1,4 @@
-"""F59: what a node's agent writes is a stranger's, and the window shows it as such."""
+"""F59: the window does not trust what a node's agent writes."""
 
 from dataclasses import replace
 from itertools import count
@@ -59,7 +59,7 @@ def say(root, reading, heartbeat):
 
 
 def wait_for_node(qtbot, program, is_so):
-    """Looks again and again, as the window does, and sooner."""
+    """Refresh repeatedly, as the window does, but more often."""
 
     def seen():
         program._node_controller.refresh()

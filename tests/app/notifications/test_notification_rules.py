@@ -250,7 +250,7 @@ def of_jobs(*views):
 
 
 class Window:
-    """One that is opened, looks, and is closed; the book is the file of the one before."""
+    """A window that opens, polls and closes; it reads the notification file of the last one."""
 
     def __init__(self, tmp_path, monkeypatch, window, immediately, tells_finished=True):
         monkeypatch.setattr(

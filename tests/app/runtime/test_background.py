@@ -259,6 +259,6 @@ def test_a_callback_that_runs_the_event_loop_holds_nothing_back(qtbot):
         loop.quit()
 
     background.run("dialog", lambda: 1, ask, pytest.fail)
-    background.run("look", lambda: 2, answer, pytest.fail)
+    background.run("read", lambda: 2, answer, pytest.fail)
     background._pool.shutdown()
     qtbot.waitUntil(lambda: order == ["answered", "asked"])

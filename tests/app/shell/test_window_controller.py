@@ -367,11 +367,11 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
 
 def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
     def refuse():
-        raise BackendError("The accepted host keys cannot be read.", "Look at their file.")
+        raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
     monkeypatch.setattr(services_of(program).cluster, "ssh_facts", refuse)
     program.window.go("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
-    said = "The accepted host keys cannot be read. Look at their file."
+    said = "The accepted host keys cannot be read. Check their file."
     qtbot.waitUntil(lambda: said in texts(page.ssh))

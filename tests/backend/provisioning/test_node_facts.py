@@ -1,4 +1,4 @@
-"""Looks through a shell: at a real sshd, and at answers that no machine here gives."""
+"""Inspections through a shell: of a real sshd, and of answers that no machine here gives."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ def test_f60_a_passphrase_is_in_no_file_log_or_process_list(
         shell.close()
         with pytest.raises(PassphraseNeeded) as caught:
             connect(address, sshd.known_hosts, passphrase=f"{PASSPHRASE}x")
-    assert caplog.records, "paramiko logs what it does, and that was looked at"
+    assert caplog.records, "paramiko logs what it does, and the log was checked"
     assert PASSPHRASE not in caplog.text
     assert PASSPHRASE not in processes.out
     assert PASSPHRASE not in f"{caught.value} {caught.value.remedy}"

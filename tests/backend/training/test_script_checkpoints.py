@@ -42,7 +42,7 @@ class Rig:
         self.checkpoints = ScriptCheckpoints(self.folder, self.launch, self.work, lambda _: None)
 
     def poll(self, **how: bool) -> list[str]:
-        """The files of the checkpoints after a look, oldest first, each as it was verified."""
+        """The files of the checkpoints after a poll, oldest first, each as it was verified."""
         self.checkpoints.update(lambda _: (0, self.step), self.metrics, **how)
         found = read_checkpoints(self.folder.checkpoints, ".json")
         assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
@@ -102,7 +102,7 @@ def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
 
 
 def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
-    # Lightning keeps one file of each epoch: it may be gone before the next look.
+    # Lightning keeps one file of each epoch: it may be gone before the next poll.
     zipped(rig.output / "cut.ckpt", cut=30)
     zipped(rig.output / "epoch=1.ckpt")
     assert rig.poll() == ["epoch=1.ckpt"]

@@ -41,7 +41,7 @@ screen("preflight", (LARGE, SMALL, SMALLEST))(
         stage, checks.found(checks.MPI, checks.BUSY, checks.ROOT, checks.CLOCK)
     )
 )
-screen("preflight-looking")(lambda stage: _preflight(stage, None))
+screen("preflight-checking")(lambda stage: _preflight(stage, None))
 screen("preflight-fixing")(
     lambda stage: _preflight(
         stage, checks.found(checks.MPI, checks.AGENT, checks.BUSY)

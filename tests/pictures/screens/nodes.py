@@ -263,7 +263,7 @@ def _add(
 
 screen("add-node")(lambda stage: _add(stage, connect=False))
 screen("add-node-fault")(lambda stage: _add(stage, "gpu07", connect=False))
-screen("add-node-looking")(_add)
+screen("add-node-connecting")(_add)
 screen("add-node-more")(lambda stage: _add(stage, connect=False)._more.click())
 
 

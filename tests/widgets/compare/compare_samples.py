@@ -1,4 +1,4 @@
-"""Jobs to compare, with curves that look like some."""
+"""Jobs to compare, with plausible curves."""
 
 from __future__ import annotations
 

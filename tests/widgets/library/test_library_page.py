@@ -1,4 +1,4 @@
-"""Datasets, Models, Loaders: what is chosen is looked at, and late answers do not mix things up."""
+"""Datasets, Models, Loaders: the chosen item is previewed, and late answers confuse nothing."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
 
 
 def test_hundreds_of_versions_delay_nothing(page, qtbot):
-    """Neither while another tab is open nor when they are looked at: every test here is timed."""
+    """Neither while another tab is open nor when they are shown: every test here is timed."""
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
     qtbot.waitUntil(lambda: "digits" in texts(page.detail))
@@ -434,7 +434,7 @@ def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
     assert page.detail.isVisible()
     page.begin_reading()
     elapse(page)
-    assert page.detail.isVisible(), "what is shown stays while it is looked at again"
+    assert page.detail.isVisible(), "the shown preview stays while it is read again"
 
 
 def test_a_page_that_cannot_be_read_says_why_and_reads_again(page, qtbot):

@@ -1,4 +1,4 @@
-"""What it costs to paint a plot, and that the cheaper way looks the same."""
+"""The cost of painting a plot; the cheaper way paints the same pixels."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > seen, "a beat")
     (remote,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
-    wait_for(lambda: not remote._asking.is_alive(), "the look before")
+    wait_for(lambda: not remote._asking.is_alive(), "the read before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic
@@ -124,7 +124,7 @@ def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace
 def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No look can wait as long as the line does.
+    # No poll can wait as long as the line does.
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 10 * LIMIT_S)
     services = blind.desktop()
     comes_online(services)
@@ -334,7 +334,7 @@ def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: Carrie
     for name in (first, second):
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / name).with_suffix(suffix).unlink()
-    # The folder changes within the second in which it was looked at, which a look knows.
+    # The folder changes within the second in which it was read; a read knows that.
     assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
 
 
@@ -479,7 +479,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
     FakeHead().instead_of(remote)
     seen = (services, remote)
     with monkeypatch.context() as patch:
-        # The first look of the other desktop waits for a beat that this one has yet to fetch.
+        # The first poll of the other desktop waits for a heartbeat that this one has yet to fetch.
         patch.setattr(health, "_SHORTEST_S", 1.0)
         wait_for(
             lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},

@@ -1,4 +1,4 @@
-"""The look that is sent to a node, run here as it is run there."""
+"""The inspection program that is sent to a node, run here as it is run on the node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collect(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
-    """Look as a node does; only a ``whole`` look asks each Python of this computer."""
+    """Collect facts as a node does; only a ``whole`` run asks each Python of this computer."""
     source = node_facts_source().decode()
     for name in LIMITS:
         source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")

@@ -1,4 +1,4 @@
-"""The look of one node, as the desktop starts it: a program of its own, one fact in each line."""
+"""The preflight probe of one node, as the desktop starts it: a program with one fact a line."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
     with begun(run) as guard:
         rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
         process_identity.send_signal(rank, signal.SIGTERM)
-        wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the guard's look at its end")
+        wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the end of the rank")
         process_identity.send_signal(watcher, signal.SIGTERM)
         assert guard.parent.wait(LIMIT_S) == 1
         assert run.exit_of(0).secondary

@@ -1,4 +1,4 @@
-"""What does not fit is known before anything is installed, from what a look at the nodes found."""
+"""An inspection of the nodes finds options that do not fit before anything is installed."""
 
 from __future__ import annotations
 

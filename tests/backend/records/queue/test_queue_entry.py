@@ -381,7 +381,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
     assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
     assert why_waiting(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
-    # What was not looked at for long, or was away, may have been in use.
+    # A node that was not checked for long, or was away, may have been in use.
     assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
     assert waits_for_quiet(quiet, 2200) is None
@@ -393,7 +393,7 @@ def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(last
     quiet = QuietTimes()
     waits_for_quiet(quiet, 1000)
     assert waits_for_quiet(quiet, 1300) is None
-    # Run 2 gave way, and the other user is gone when the queue looks again.
+    # Run 2 gave way, and the other user is gone at the next check of the queue.
     again = 1300 + lasted_s
     assert waits_for_quiet(quiet, again, run=3) is Cause.QUIET
     assert waits_for_quiet(quiet, again + 299, run=3) is Cause.QUIET

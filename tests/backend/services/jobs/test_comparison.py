@@ -294,7 +294,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     def watched(job_id: str) -> RunUpdate:
         nonlocal most
         update = poll(job_id)
-        # A copy that only the table holds; the looks keep what they like.
+        # A copy that only the table holds; the polls may keep theirs.
         mine = replace(update.history)
         held.add(mine)
         gc.collect()

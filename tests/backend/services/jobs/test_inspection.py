@@ -1,4 +1,4 @@
-"""Looking into a model as the window and the command line do: processes, limits and the cache."""
+"""Inspection of a model by the window and the command line: processes, limits and the cache."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Cluster:
 
     def open(self, entry: NodeEntry) -> Shell:
         if entry.name in self.silent:
-            raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
+            raise Unreachable(f"{entry.name} did not answer.", "Check whether it is on.")
         return self.nodes[entry.name].open(entry)
 
     def inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:

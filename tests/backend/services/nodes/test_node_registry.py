@@ -1,4 +1,4 @@
-"""Adding, looking at and removing nodes, with a real sshd at the other end."""
+"""Adding, inspecting and removing nodes, with a real sshd at the other end."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     assert carried.parent == sshd.home / ".ringmaster" / "carried"
     other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
     assert other.data_root == one.data_root
-    # It goes on being so, though the look sees the data root, as both are this machine.
+    # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == one.data_root
     shell = open_service().open_shell("gpu1")
     assert open_service().facts(one, shell).data_root == one.data_root

@@ -12,7 +12,7 @@ from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllR
 
 
 class Wire:
-    """Horovod as far as a strategy sends with it: notes the bytes of each message."""
+    """The part of Horovod with which a strategy sends: records the bytes of each message."""
 
     Average = Sum = None
 

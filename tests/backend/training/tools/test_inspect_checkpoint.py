@@ -45,7 +45,7 @@ InspectModel = Callable[..., CheckpointInspection]
 
 @pytest.fixture
 def inspect_model(tmp_path: Path) -> InspectModel:
-    """Look into weights of a model, which are the first checkpoint; the second is compared."""
+    """Inspect weights of a model, which are the first checkpoint; the second is compared."""
 
     def inspect(body: str, *weights: dict[str, torch.Tensor], **request: Any) -> Any:
         model = tmp_path / "model"

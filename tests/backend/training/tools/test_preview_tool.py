@@ -227,7 +227,7 @@ def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -
 
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by 0.1 s whenever it is looked at."""
+    """A clock that advances by 0.1 s at each read."""
     ticks = (tick / 10 for tick in itertools.count())
     clock = SimpleNamespace(monotonic=lambda: next(ticks), perf_counter=lambda: next(ticks))
     monkeypatch.setattr(preview_module, "time", clock)
@@ -240,7 +240,7 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     assert not found.is_complete
     counts = [one.count for one in found.classes]
     assert len(counts) == 2
-    assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
+    assert min(counts) > found.examined / 3, "the read samples lie over the whole set"
     expected = f"Read {count(found.examined)} of {count(1000)} samples"
     assert found.warnings[0].startswith(expected)
     assert found.item_time_ms == pytest.approx(100)

@@ -1,4 +1,4 @@
-"""Look inside a checkpoint: what is asked, what is shown, and what a late answer does."""
+"""The dialog “Look inside”: its requests, its content, and the effect of a late answer."""
 
 import base64
 from dataclasses import replace

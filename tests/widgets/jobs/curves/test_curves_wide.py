@@ -1,4 +1,4 @@
-"""In a wide window the curves stand in two columns, and what one looks at stays in sight."""
+"""In a wide window the curves stand in two columns, and the visible part stays in sight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a job: a list behind the number in its head, and an earlier one to be looked at."""
+"""The runs of a job: a list behind the number in its header, and the view of an earlier run."""
 
 from datetime import UTC, datetime
 

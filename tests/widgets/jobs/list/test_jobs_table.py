@@ -1,4 +1,4 @@
-"""The wide table: found, sorted, filtered, changed and acted on, and nice to look at."""
+"""The wide table: search, sorting, filters, changes, actions and layout."""
 
 import time
 from dataclasses import astuple, replace

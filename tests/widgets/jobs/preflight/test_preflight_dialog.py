@@ -103,9 +103,7 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     row = row_of(dialog, MPI)
     assert "Horovod…" in texts(row)
     assert not row.button.isVisible()
-    assert not button(dialog, "Check again").isEnabled(), (
-        "a look beside it would find what is half done"
-    )
+    assert not button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
     assert row_of(dialog, AGENT).button.isEnabled()
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
@@ -181,7 +179,7 @@ def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(MPI), PLACEMENT)
-    dialog.show_busy("Looking at gpu12")
+    dialog.show_busy("Checking gpu12")
     assert not button(dialog, "Check again").isEnabled()
     assert not row_of(dialog, MPI).button.isEnabled()
     with qtbot.waitSignal(dialog.cancel_requested):

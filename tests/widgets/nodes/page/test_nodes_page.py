@@ -133,7 +133,7 @@ def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "look"]
+    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "retry"]
 )
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))

@@ -143,7 +143,7 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting,
     assert the(TrustPage, connecting).fingerprint.text() == KEY.fingerprint
     assert the(TrustPage, connecting).fingerprint.isVisible()
     assert default(connecting).text() == "Do not trust"
-    # A button with the focus is the default for that time; so look without one, too.
+    # A button with the focus is the default for that time; so check without one, too.
     the(TrustPage, connecting).fingerprint.setFocus()
     assert default(connecting).text() == "Do not trust"
     with (
