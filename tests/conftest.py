@@ -1,4 +1,4 @@
-"""What every test stands on: no display is needed, and no verdict depends on a clock."""
+"""The base of every test: no display is needed, and no result depends on a clock."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
 program.show()
 
-def look():
+def start():
     if program._services is not None:
         ready.stop()
         program._job_controller.start(sys.argv[3])
 
 ready = QTimer()
-ready.timeout.connect(look)
+ready.timeout.connect(start)
 ready.start(50)
 sys.exit(app.exec())
 """

@@ -143,7 +143,7 @@ def all_fields(form: QWidget) -> dict[str, Field]:
 
 
 def side_of(form: QWidget) -> FormSide:
-    """Return the side of a form: its verdict, figures and findings."""
+    """Return the side of a form: its result, figures and findings."""
     return the(FormSide, form)
 
 

@@ -108,7 +108,7 @@ def table(hands, program):
     hands.press("Space")
     view = program.jobs.table.view
     hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
-    # A look that began before a job was renamed back shows its other name for a moment.
+    # A poll that began before a job was renamed back shows its other name for a moment.
     hands.wait(lambda: {"fast", "slow"} <= set(rows(view)))
     assert hands.focus() is view
     yield view
@@ -123,15 +123,15 @@ def answer_file_dialog(path):
 
     Call it before that key is pressed. A list of completions takes the first Return.
     """
-    looking = QTimer()
+    timer = QTimer()
 
-    def look():
+    def answer():
         dialog = QApplication.activeModalWidget()
         if not isinstance(dialog, QFileDialog):
-            if look.has_begun:
-                looking.stop()
+            if answer.has_begun:
+                timer.stop()
             return
-        look.has_begun = True
+        answer.has_begun = True
         edit = dialog.focusWidget()
         if not isinstance(edit, QLineEdit):
             # As the letter that is underlined before the field.
@@ -142,7 +142,7 @@ def answer_file_dialog(path):
             QTest.keyClicks(edit, str(path))
         QTest.keyClick(edit, Qt.Key.Key_Return)
 
-    look.has_begun = False
-    looking.timeout.connect(look)
-    looking.start(50)
-    return looking
+    answer.has_begun = False
+    timer.timeout.connect(answer)
+    timer.start(50)
+    return timer

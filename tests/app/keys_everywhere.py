@@ -58,7 +58,7 @@ def _(desk, press):
 
 @presses("Refresh")
 def _(desk, press):
-    """What another desktop made is there, though no look was due."""
+    """A job of another desktop is listed, though no poll was due."""
     poller = desk.program._poller
     poller.stop()
     try:

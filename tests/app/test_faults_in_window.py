@@ -67,8 +67,8 @@ class Seen:
         poller.stop()
         self.wait(lambda: not poller._under_way and poller._listing_since is None)
 
-    def look(self):
-        """Once at everything."""
+    def refresh(self):
+        """Poll everything once."""
         self.program._poller.poll_list()
         self.program._poller.poll()
 
@@ -188,7 +188,7 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
 
 
 @pytest.mark.usefixtures("uncounted")
-def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look(
+def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll(
     remote_place, beat, open_window, tmp_path, monkeypatch
 ):
     desktop = remote_place.desktop()
@@ -220,17 +220,17 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     run.train(500)
 
     remote_place.wire.repair()
-    # Until its host is found; the look that finds it brings everything.
+    # Until its host is found; the poll that finds it brings everything.
     while window.said:
         assert window.step == 6
-        window.look()
+        window.refresh()
         window.wait(lambda: not window.program._poller._under_way)
     assert (window.step, window.word) == (506, "Training")
     curve = window.program.jobs.detail.curves.curve("loss")
     assert len(curve) == 506
     # The list may have been asked for just before.
     while window.failure:
-        window.look()
+        window.refresh()
         window.wait(lambda: window.program._poller._listing_since is None)
     assert window.figure_tone == "text"
 
@@ -368,9 +368,7 @@ def test_a_run_that_failed_before_a_checkpoint_is_started_over_from_its_page(tra
     assert (training.path / "runs" / "1" / "status.json").exists(), "the earlier run is kept"
 
 
-def test_a_look_before_the_start_asks_for_what_the_page_would_do(
-    training, open_window, monkeypatch
-):
+def test_a_preflight_check_requests_the_same_start_as_the_page(training, open_window, monkeypatch):
     replace_json(training.status, replace(TRAINING, state=JobState.ERROR).to_dict())
     window = open_window()
     window.open(training.job_id)

@@ -32,7 +32,7 @@ from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
-look = ThemeManager(app, ThemeChoice.LIGHT)
+theme_manager = ThemeManager(app, ThemeChoice.LIGHT)
 runs, points, frames, pairs = map(int, sys.argv[1:])
 steps = np.arange(float(points))
 rng = np.random.default_rng(0)
@@ -133,7 +133,7 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
-look = ThemeManager(app, ThemeChoice.LIGHT)
+theme_manager = ThemeManager(app, ThemeChoice.LIGHT)
 
 def least(call):
     took = []

@@ -1,7 +1,7 @@
 """P10: 100,000 jobs in the window: search, sort, filter, stalls of the GUI thread, memory.
 
 The other sides: SQLite for the same jobs, which finds the words of a text by its own index of
-trigrams (FTS5) or by looking at each (LIKE), and sorts by a column without an index, in memory and
+trigrams (FTS5) or by reading each (LIKE), and sorts by a column without an index, in memory and
 warm; for stalls, the same heartbeat in a process that does nothing. FTS5 finds a rare word some
 twenty times sooner, in 1 ms instead of 20; it neither sorts nor filters, and would be a second copy
 of every text to keep in step with jobs that move twice a second.
@@ -135,7 +135,7 @@ end = time.perf_counter() + 9
 wait(lambda: time.perf_counter() > end)
 figures["idle stall"] = 1000 * longest
 
-# Four runs of a million points beside all that, smoothed and looked at.
+# Four runs of a million points in addition, smoothed and shown.
 import numpy as np
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
@@ -236,7 +236,7 @@ def _ratio(
 
 
 def _fill(data_root: Path, catalogue: Path) -> None:
-    """Jobs that are over, in the catalogue and as folders: what a look asks of each is there."""
+    """Jobs that are over, in the catalogue and as folders, with all that a poll asks for."""
     base = job(1)
     services = open_services(data_root, catalogue)
     for first in range(0, JOBS, _BATCH):

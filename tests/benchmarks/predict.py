@@ -131,10 +131,10 @@ def measure() -> list[Figure]:
 def _begin(folder: Path, checkpoint: Path) -> Figure:
     """Return how long the tools of the window take until they begin."""
     parts = {part: str(folder / part) for part in ("model", "loader", "dataset")}
-    look = {**parts, "checkpoint": str(checkpoint), "sample": 0, "batch_size": _BATCH}
+    inspection = {**parts, "checkpoint": str(checkpoint), "sample": 0, "batch_size": _BATCH}
     asked = {
         "Try it": ("predict", _request(folder, checkpoint)),
-        "Look inside": ("inspect_checkpoint", look),
+        "Look inside": ("inspect_checkpoint", inspection),
         "layers": ("layers", {**parts, "batch_size": 1}),
         "preview": ("preview", {**parts, "split": "training", "samples": 4}),
     }

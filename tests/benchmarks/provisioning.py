@@ -39,7 +39,7 @@ PAIRS = 5
 MANY = 8
 _CONSTRAINTS = Path(__file__).parents[2] / "installers/constraints.txt"
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
-_LOOK_S = 0.5
+_INSPECT_S = 0.5
 
 
 @dataclass
@@ -129,16 +129,16 @@ class Bench:
         places = replace(default_places("benchmark", _CONSTRAINTS), keys=folder / "keys")
         host_key = cluster_key.make_key().public
         self._service = ProvisioningService(
-            root, places, self._open, self._look, lambda one: host_key
+            root, places, self._open, self._inspect, lambda one: host_key
         )
 
     def _open(self, entry: NodeEntry) -> Shell:
         shell = self._real.cluster.open_shell(self._entry.name)
         return Recorded(shell, self._record, self._is_new)
 
-    def _look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
-        time.sleep(_LOOK_S)
-        assert self._entry.facts is not None, "it was looked at when it was added"
+    def _inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+        time.sleep(_INSPECT_S)
+        assert self._entry.facts is not None, "it was inspected when it was added"
         return self._entry.facts
 
     def set_up(self, count: int) -> tuple[float, float]:

@@ -86,7 +86,7 @@ class Presses(QObject):
         self.last, self._ready_s = time.perf_counter(), self.ready_s()
 
     def ready_s(self) -> float:
-        """For how long the thread stood ready with no processor free, so far."""
+        """The time that the thread has been ready with no processor free."""
         return int(os.pread(self._schedule, 100, 0).split()[1]) / 1e9
 
     def _press(self) -> None:

@@ -91,13 +91,13 @@ def report():
     print(kib / 1024, flush=True)
     app.quit()
 
-def look():
+def poll():
     if program.is_built and program.jobs.open_id:
         ready.stop()
         QTimer.singleShot(3000, report)
 
 ready = QTimer()
-ready.timeout.connect(look)
+ready.timeout.connect(poll)
 ready.start(50)
 app.exec()
 program.close()

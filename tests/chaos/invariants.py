@@ -23,7 +23,7 @@ from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import START_LIMIT_S
-from tests.chaos.world import World, looks
+from tests.chaos.world import World, polls
 
 _VERIFIED_EVERY = 20
 """Acts; it reads everything."""
@@ -60,7 +60,7 @@ def require(world: World) -> None:
         world.harm()
     world.acts += 1
     for invariant in INVARIANTS:
-        for _ in looks(invariant.limit_s):
+        for _ in polls(invariant.limit_s):
             wrong = _broken(invariant, world)
             if not wrong:
                 break

@@ -187,7 +187,7 @@ class World:
         return OpenJob(self.root.job(job).path, MOUNTED)
 
     def views(self, desktop: int = 0) -> list[JobView]:
-        """As a window shows them: only who looks again and again knows who is silent."""
+        """As a window shows them: only repeated polls find a silent node."""
         services = self.desktops[desktop]
         found = []
         for job in self.jobs():
@@ -272,7 +272,7 @@ class World:
         Raises:
             AssertionError: It does not come.
         """
-        for _ in looks(_REST_S):
+        for _ in polls(_REST_S):
             self.tick()
             if fact():
                 return
@@ -305,7 +305,7 @@ class World:
         )
 
 
-def looks(limit_s: float) -> Iterator[None]:
+def polls(limit_s: float) -> Iterator[None]:
     """Yield until the time is over in which a machine that does nothing else does as much."""
     cores = os.cpu_count() or 1
     while True:

@@ -83,22 +83,22 @@ class Cable:
 
     def delay(self, round_trip_s: float) -> None:
         """Make it so long that a word and its answer take that much longer; 0 for a short one."""
-        near, far = self._relay_links
+        relay_end, bridge_end = self._relay_links
         if self._relay is not None:
             self.end_relay()
-            ip([f"link delete {near}", f"link set {self._link} master {self._slot.bridge}"])
+            ip([f"link delete {relay_end}", f"link set {self._link} master {self._slot.bridge}"])
         if not round_trip_s:
             return
         ip(
             [
                 f"link set {self._link} nomaster",
-                f"link add {near} type veth peer name {far}",
-                f"link set {near} arp off addrgenmode none up",
-                f"link set {far} master {self._slot.bridge}",
+                f"link add {relay_end} type veth peer name {bridge_end}",
+                f"link set {relay_end} arp off addrgenmode none up",
+                f"link set {bridge_end} master {self._slot.bridge}",
             ]
         )
         self._relay = subprocess.Popen(
-            [sys.executable, "-I", "-S", _RELAY, self._link, near, str(round_trip_s / 2)],
+            [sys.executable, "-I", "-S", _RELAY, self._link, relay_end, str(round_trip_s / 2)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -107,7 +107,7 @@ class Cable:
         assert self._relay.stdout is not None
         if self._relay.stdout.readline() != "carrying\n":
             raise ClusterError(f"The relay for {self.namespace} did not start")
-        ip([f"link set {far} up"])
+        ip([f"link set {bridge_end} up"])
 
     @property
     def is_delayed(self) -> bool:

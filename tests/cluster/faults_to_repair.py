@@ -62,7 +62,7 @@ def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @fault(names.DATA_ROOT)
 def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
-    """It was not mounted when the node was looked at, and is now."""
+    """It was not mounted when the node was inspected, and is now."""
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.facts is not None

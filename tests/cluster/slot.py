@@ -131,7 +131,7 @@ def _guarded(slot: Slot, lock: int) -> Iterator[None]:
         pass_fds=(lock,),
         start_new_session=True,
     ):
-        yield  # the end of the block closes the guard's input, its sign to look and leave
+        yield  # the end of the block closes the guard's input, its sign to check and leave
 
 
 def take_down(slot: Slot) -> None:

@@ -160,7 +160,7 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
 
 
 @pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
-def test_what_a_script_wrote_comes_home_and_goes_to_another_node(
+def test_files_of_a_script_are_copied_back_and_staged_to_another_node(
     carried: ReadyCluster, tmp_path: Path, out: str
 ) -> None:
     job_id = job_of(carried.services, tmp_path, out).id

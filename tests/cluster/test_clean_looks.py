@@ -1,4 +1,4 @@
-"""Looks at nodes that are well, several at once, as when many start at the same hour.
+"""Checks of healthy nodes, several at once, as when many jobs start at the same hour.
 
 Fifty of them are ``./installers/bench clean_looks``: each imports PyTorch on every node.
 """
@@ -20,18 +20,18 @@ AT_ONCE = 3
 SHAPES = (("node1",), ("node2",), ("node3",), ("node2", "node1"), ("node3", "node1", "node2"))
 
 
-def looks(ready: ReadyCluster, count: int) -> list[Preflight]:
+def run_checks(ready: ReadyCluster, count: int) -> list[Preflight]:
     """At one, two and all of the nodes."""
 
-    def look(nodes: tuple[str, ...]) -> Preflight:
+    def check(nodes: tuple[str, ...]) -> Preflight:
         return ready.services.preflight.run(config(*nodes))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(look, islice(cycle(SHAPES), count)))
+        return list(pool.map(check, islice(cycle(SHAPES), count)))
 
 
 def test_x1_checks_of_healthy_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
-    found = looks(ready_cluster, 2 * len(SHAPES))
+    found = run_checks(ready_cluster, 2 * len(SHAPES))
     assert [fault.sentence for one in found for fault in one.faults] == []
     assert all(one.passed for one in found)
     assert not list(ready_cluster.cluster.share.glob("jobs/.*")), "something was left behind"

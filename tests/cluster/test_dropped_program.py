@@ -102,7 +102,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     user.wait(lambda: shown(program).state.is_over)
     assert shown(program).state is JobState.INTERRUPTED, shown(program).error
     stopped_at = shown(program).step
-    user.look_everywhere("stopped")
+    user.take_pictures("stopped")
     user.press("Resume")
     user.wait(lambda: shown(program).run == 2)
     sees(program, user, "loss", stopped_at + 3)
@@ -112,7 +112,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     user.choose(program.jobs.detail.header.more, "Bundle…")
     bundle = tmp_path / "mine.ringmaster"
     user.write("To", str(bundle))
-    user.look_everywhere("bundle")
+    user.take_pictures("bundle")
     user.press("Bundle")
     user.wait(bundle.exists)
     user.press("Close")
@@ -132,7 +132,7 @@ def _sweep(program: Program, user: User) -> None:
         user.key("Ctrl+A")
         user.type(values)
         user.press("Use 2 values")
-    user.look_everywhere("sweep")
+    user.take_pictures("sweep")
     user.press("Queue 4 jobs")
 
     def swept() -> list[JobView]:
@@ -140,7 +140,7 @@ def _sweep(program: Program, user: User) -> None:
         return [view for view in found if view.id not in before]
 
     user.wait(lambda: len(swept()) == 4)
-    user.look_everywhere("swept")
+    user.take_pictures("swept")
     user.wait(lambda: all(view.state.is_over for view in swept()), 600_000)
     assert {view.state for view in swept()} == {JobState.FINISHED}, [v.error for v in swept()]
     lines = {" ".join(view.config.arguments) for view in swept()}
@@ -160,7 +160,7 @@ def shown(program: Program) -> JobView:
 def to_the_form(program: Program, user: User, folder: Path) -> None:
     user.drop(folder)
     user.wait(lambda: user.windows(ImportDialog))
-    user.look_everywhere("dropped")
+    user.take_pictures("dropped")
     user.press("Import")
     user.press("New job with it")
     form = program._pages.form
@@ -172,12 +172,12 @@ def start(program: Program, user: User) -> None:
     before = {view.id for view in services(program).jobs.queries.list()}
     user.press("Select 3 nodes for me")
     user.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
-    user.look_everywhere("new-job")
+    user.take_pictures("new-job")
     user.press("Start on 3 processes")
     user.wait(lambda: (view := program.jobs.open_view) and view.id not in before)
     user.wait(lambda: shown(program).state is JobState.TRAINING or shown(program).state.is_over)
     assert shown(program).state is JobState.TRAINING, shown(program).error
-    user.look_everywhere("training")
+    user.take_pictures("training")
 
 
 def mark(program: Program, user: User, name: str) -> None:
@@ -186,11 +186,11 @@ def mark(program: Program, user: User, name: str) -> None:
     view = the(LogView, program.jobs.detail)
 
     user.wait(lambda: name in (view.text_of(view.top) or ""))
-    user.look_everywhere("log")
+    user.take_pictures("log")
     user.wait(lambda: name in (view.text_of(view.top) or ""))
     user.open_menu(view.viewport(), QPoint(80, 2))
     user.pick(f"Draw .*{name}.*")
-    user.look_everywhere("number")
+    user.take_pictures("number")
     user.press("Draw")
 
 
@@ -203,4 +203,4 @@ def sees(program: Program, user: User, curve: str, points: int = 3) -> None:
 
     user.wait(is_seen, 600_000)
     assert not shown(program).state.is_over, shown(program).error
-    user.look_everywhere(f"curve-{curve.replace('/', '-')}")
+    user.take_pictures(f"curve-{curve.replace('/', '-')}")

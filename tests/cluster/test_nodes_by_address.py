@@ -18,7 +18,7 @@ NODES = ("node1", "node2")
 
 
 def as_now(ready: ReadyCluster) -> list[str]:
-    """Look at the nodes again and let the cluster's key in; their addresses for the ranks."""
+    """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
     found = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
     ready.services.set_up.let_in_again()
     return found
@@ -44,7 +44,7 @@ def alone(stocked: ReadyCluster) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-def test_nodes_without_a_subnet_pass_the_look_and_train_together(
+def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
     stocked: ReadyCluster, alone: list[str], run: Callable[..., JobView]
 ) -> None:
     assert as_now(stocked) == alone

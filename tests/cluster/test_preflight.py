@@ -1,4 +1,4 @@
-"""The look before a start, against real nodes: each seeded fault is found, by name, and no other.
+"""The preflight check of real nodes: it finds each seeded fault by name, and no other.
 
 Faults of different nodes are seeded side by side, because all are to be found at once; those that
 touch what is between the nodes come alone.
@@ -253,7 +253,7 @@ def test_only_what_was_fixed_is_checked_again(ready_cluster: ReadyCluster) -> No
 
 
 @slow
-def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: ReadyCluster) -> None:
+def test_the_preflight_check_writes_missing_ssh_settings(ready_cluster: ReadyCluster) -> None:
     with ssh_settings_missing(ready_cluster, "node1"):
         found = ready_cluster.services.preflight.run(config())
     assert found.passed, found.faults

@@ -103,7 +103,7 @@ def one_on_node3(ready: ReadyCluster, program: Program) -> Process:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_trains_names_a_killed_process_resumes_and_stops(
+def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     ready_cluster: ReadyCluster, tmp_path: Path, name: str, python: str
 ) -> None:
     jobs, program = ready_cluster.services.jobs, PROGRAMS[name]

@@ -101,7 +101,7 @@ def test_f18_a_child_that_left_its_session_on_a_remote_node_ends_with_the_run(
         pytest.param("backend.node.run.supervisor", "node1", marks=slow),
     ],
 )
-def test_f02_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
+def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
     # Open MPI ends what it started; what left its session is found by the guards and the sweep.
@@ -147,10 +147,10 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
 ) -> None:
     jobs = stocked.services.jobs
     view = jobs.create(raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2")]))
-    look = stocked.services.preflight.require
+    check = stocked.services.preflight.require
 
-    def look_and_lose(*given: Any) -> None:
-        look(*given)
+    def check_and_cut(*given: Any) -> None:
+        check(*given)
         stocked["node2"].cut()
 
     if late:
@@ -164,7 +164,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
         )
         stocked["node2"].cut()
     else:
-        monkeypatch.setattr(stocked.services.preflight, "require", look_and_lose)
+        monkeypatch.setattr(stocked.services.preflight, "require", check_and_cut)
         jobs.lifecycle.start(view.id)
     view = is_over(stocked, view.id)
     assert (view.state, view.step) == (JobState.ERROR, 0)

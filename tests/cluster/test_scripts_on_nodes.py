@@ -67,7 +67,7 @@ def job(ready_cluster: ReadyCluster, tmp_path: Path) -> JobView:
     return services.jobs.create(raw)
 
 
-def test_it_trains_on_three_nodes_stops_resumes_and_names_the_process_that_was_killed(
+def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_process(
     ready_cluster: ReadyCluster, job: JobView
 ) -> None:
     jobs = ready_cluster.services.jobs

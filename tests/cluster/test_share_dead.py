@@ -18,7 +18,7 @@ from tests.cluster.hanging import dead
 from tests.integration.tiny import raw_job, write_sources
 
 ASKED: dict[str, Callable[[Services, JobView], object]] = {
-    "look": lambda services, job: services.jobs.queries.poll(job.id),
+    "poll": lambda services, job: services.jobs.queries.poll(job.id),
     "show": lambda services, job: services.jobs.queries.show(job.id),
     "list": lambda services, job: services.jobs.queries.list(),
     "checkpoints": lambda services, job: services.jobs.queries.checkpoints(job.id),
@@ -56,7 +56,7 @@ def services(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     made.close()
 
 
-def test_f32_whatever_is_asked_of_a_share_that_died_is_answered_in_words(
+def test_f32_every_request_to_a_dead_share_is_answered_with_a_sentence(
     services: Services, root: Path
 ) -> None:
     job = services.jobs.create(raw_job(2))

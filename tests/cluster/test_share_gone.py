@@ -102,7 +102,7 @@ def written(ready: ReadyCluster) -> set[str]:
     return found
 
 
-def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
+def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     jobs = stocked.services.jobs

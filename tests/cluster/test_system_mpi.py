@@ -93,7 +93,7 @@ def config() -> JobConfig:
     return parsed.config
 
 
-def look(ready: ReadyCluster) -> Preflight:
+def check(ready: ReadyCluster) -> Preflight:
     return ready.services.preflight.run(config())
 
 
@@ -103,7 +103,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     there = stocked.entry("node3").installation
     assert there is not None
     assert (there.mpirun, there.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
-    found = look(stocked)
+    found = check(stocked)
     assert found.passed, found.faults
     assert names.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
 
@@ -118,7 +118,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
 @pytest.mark.parametrize(
     ("victim", "name"), [("rank_bootstrap.py", "node2"), ("mpirun", "node1"), ("orted", "node2")]
 )
-def test_f02_f03_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
+def test_f02_f03_a_run_names_any_killed_process_and_leaves_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
     error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
@@ -143,7 +143,7 @@ def test_f62_a_key_that_was_limited_starts_debians_daemon_and_nothing_else(
 def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) -> None:
     stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
     try:
-        (fault,) = look(stocked).faults
+        (fault,) = check(stocked).faults
     finally:
         stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
     assert (fault.check, fault.nodes) == (names.OPEN_MPI, ("node2",))
@@ -158,7 +158,7 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     root = mounted(stocked.cluster.share)
     for name in odd:
         node_files.write_entry(root, entries_before[name])
-    found = look(stocked)
+    found = check(stocked)
     faults = [fault for fault in found.faults if fault.check == names.OPEN_MPI]
     assert faults == list(found.faults)
     versions = {name: BROUGHT if name in odd else DEBIANS for name in NODES}
@@ -172,14 +172,14 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
         assert fault.remedy == f"Set up node1 and {name} again together."
     assert not stocked.services.preflight.fix_all(faults[:1])
     assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
-    assert look(stocked).passed
+    assert check(stocked).passed
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
     done = stocked.services.set_up.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
     assert done.sentence.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
-    assert look(stocked).passed
+    assert check(stocked).passed
 
 
 def test_packages_are_fetched_once(stocked: ReadyCluster) -> None:

@@ -89,8 +89,8 @@ def test_nodes_reach_only_each_other(cluster: Cluster) -> None:
 
 
 def test_only_the_bare_node_cannot_make_environments(cluster: Cluster) -> None:
-    look = ["python3", "-c", "import ensurepip"]
-    codes = {name: node.run(look).returncode for name, node in cluster.nodes.items()}
+    command = ["python3", "-c", "import ensurepip"]
+    codes = {name: node.run(command).returncode for name, node in cluster.nodes.items()}
     assert codes == {"node1": 0, "node2": 0, "node3": 1}
     assert cluster["node1"].run(["python3", "-m", "venv", "try"]).returncode == 0
     assert cluster["node3"].run(["python3", "-c", "print(1)"]).stdout == "1\n"

@@ -76,7 +76,7 @@ def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
         assert found is not None
         steps = list(found.steps)
         assert steps == list(range(1, len(steps) + 1)), "the curve has a gap"
-        user.look("found-again")
+        user.take_picture("found-again")
         user.press("Stop")
         user.wait(lambda: stocked.services.jobs.queries.show(job.id).state is JobState.INTERRUPTED)
     leaves_nothing(stocked)

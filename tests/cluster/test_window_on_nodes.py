@@ -119,7 +119,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         ):
             user.write(field, text)
         if name == NODES[0]:
-            user.look_everywhere("add-a-node")
+            user.take_pictures("add-a-node")
         user.press("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
         dialog = program._node_controller._adding
@@ -128,21 +128,21 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         assert dialog._trust.fingerprint.text() in _fingerprints(cluster)
         assert name not in {entry.name for entry in services(program).cluster.list()}
         if name == NODES[0]:
-            user.look("is-this-its-key")
+            user.take_picture("is-this-its-key")
         user.press("Trust")
         user.wait(lambda name=name: name in program._node_controller.set_ups._under_way)
     user.wait(lambda: len(set_ups) == len(NODES))
-    user.look_everywhere("setting-up")
+    user.take_pictures("setting-up")
     user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
     for one in set_ups.values():
         failed = one.failed
         assert failed is None, f"{one.node}: {failed.title}: {failed.sentence}\n{failed.output}"
         assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)
-    user.look("set-up")
+    user.take_picture("set-up")
     user.press("Close")
     user.wait(lambda: _online(program) >= set(NODES))
-    user.look_everywhere("nodes")
+    user.take_pictures("nodes")
 
 
 def _bring_the_example(program: Program, user: User) -> None:
@@ -165,7 +165,7 @@ def _start_on_three(program: Program, user: User) -> str:
         *((f"Processes on {name}", "2") for name in NODES),
     ):
         user.write(field, text)
-    user.look_everywhere("new-job")
+    user.take_pictures("new-job")
     user.press("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
     user.choose(program.jobs.detail.header.more, "Pre-flight check…")
@@ -173,14 +173,14 @@ def _start_on_three(program: Program, user: User) -> str:
     talk = program._job_controller._starts.talk
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
-    user.look_everywhere("before-the-start")
+    user.take_pictures("before-the-start")
     assert not [one for one in talk.dialog._rows if one.blocks]
     user.press("Start on 6 processes")
     view = program.jobs.open_view
     assert view is not None
     user.wait(lambda: _shown(program).step > 50)
     assert (_shown(program).world_size, _shown(program).run) == (6, 1)
-    user.look_everywhere("training")
+    user.take_pictures("training")
     return view.id
 
 
@@ -193,12 +193,12 @@ def _live_through_a_cut(
         assert makes_steps(_shown(program))
         user.wait(lambda: not _online(program))
         silent_at = _shown(program).step
-        user.look_everywhere("cut-off")
+        user.take_pictures("cut-off")
     user.wait(lambda: not _shown(program).doubt and _shown(program).step > silent_at)
     user.wait(lambda: _online(program) >= set(NODES))
     assert makes_steps(_shown(program))
     _has_no_gap(program, user, job)
-    user.look("back-again")
+    user.take_picture("back-again")
 
 
 def _stop(program: Program, user: User, job: str) -> int:
@@ -206,14 +206,14 @@ def _stop(program: Program, user: User, job: str) -> int:
     user.wait(lambda: _shown(program).state is JobState.INTERRUPTED)
     stopped_at = _shown(program).step
     _has_no_gap(program, user, job)
-    user.look_everywhere("stopped")
+    user.take_pictures("stopped")
     return stopped_at
 
 
 def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
     user.choose(program.jobs.detail.header.more, "Resume on other nodes…")
     user.write("Processes on node1", "0")
-    user.look("resume-on-other-nodes")
+    user.take_picture("resume-on-other-nodes")
     user.press("Resume on 4 processes")
     user.wait(lambda: _shown(program).step > stopped_at + 20)
     assert (_shown(program).world_size, _shown(program).run) == (4, 2)
@@ -227,7 +227,7 @@ def _export(program: Program, user: User, to: Path) -> None:
     assert dialog is not None
     user.wait(lambda: dialog._answer.message.isVisible())
     assert dialog._answer.message.text() == f"Exported to {to}"
-    user.look("exported")
+    user.take_picture("exported")
     user.press("Close")
     names = zipfile.ZipFile(to).namelist()
     assert any(name.endswith("load.py") for name in names)
@@ -242,7 +242,7 @@ def _lose_a_node(program: Program, seen: ReadyCluster, user: User, job: str) -> 
     assert view.error is not None
     assert view.error.node == "node3"
     leaves_nothing(seen)
-    user.look_everywhere("a-node-is-lost")
+    user.take_pictures("a-node-is-lost")
     seen["node3"].repair()
 
 

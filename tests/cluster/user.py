@@ -1,4 +1,4 @@
-"""A user of the window who only presses, types and looks; and pictures of what was to be seen.
+"""A user of the window who only presses, types and reads; and pictures of the windows.
 
 With ``CLUSTER_PICTURES`` set to a folder the pictures go there, some of them dark and small, too.
 """
@@ -127,16 +127,16 @@ class User:
         """Those of a kind that are open."""
         return [one for one in self._dialogs() if isinstance(one, kind)]
 
-    def look(self, name: str) -> None:
+    def take_picture(self, name: str) -> None:
         """Take a picture of the window and the dialogs before it."""
         self._count += 1
         if self._also_small:
             self._settle()
         self._save(f"{self._count:02d}-{name}")
 
-    def look_everywhere(self, name: str) -> None:
-        """`look`, and in a small dark window where pictures are requested."""
-        self.look(name)
+    def take_pictures(self, name: str) -> None:
+        """`take_picture`, also of a small dark window where pictures are requested."""
+        self.take_picture(name)
         if not self._also_small:
             return
         size = self._window.size()
@@ -193,7 +193,7 @@ class User:
         try:
             self.wait(is_there, limit_ms)
         except TimeoutError as error:
-            self.look("not-found")
+            self.take_picture("not-found")
             raise AssertionError(f"“{what}” is not in the window") from error
         return found[0]
 

@@ -17,6 +17,6 @@ def pytest_runtest_makereport(
     program = getattr(item, "funcargs", {}).get("program")
     if report.failed and isinstance(program, Program) and program.process.poll() is None:
         words = [f"{part.kind}: {part.name}" for part in program.parts() if part.name]
-        words += [f"Toast before: {text}" for text in program.look().get("said", ())]
+        words += [f"Toast before: {text}" for text in program.read_windows().get("said", ())]
         report.sections.append(("What stood in the window", "\n".join(words)))
     return report

@@ -177,8 +177,8 @@ class Program:
         self._path = path
         self._line: Any = None
 
-    def look(self) -> dict[str, Any]:
-        """What stands in its windows now; {} while it begins."""
+    def read_windows(self) -> dict[str, Any]:
+        """The content of its windows now; {} while it begins."""
         assert self.process.poll() is None, f"it ended with {self.process.returncode}"
         if self._line is None:
             if not self._path.exists():
@@ -199,14 +199,14 @@ class Program:
         return found
 
     def windows(self, kind: str) -> list[dict[str, Any]]:
-        return [each for each in self.look().get("windows", ()) if each["class"] == kind]
+        return [each for each in self.read_windows().get("windows", ()) if each["class"] == kind]
 
     def window(self, kind: str = "MainWindow") -> dict[str, Any]:
         """The one window of this kind, as soon as it is there."""
         return wait_for(lambda: self.windows(kind), f"a {kind}")[0]
 
     def parts(self) -> Iterator[Part]:
-        for window in self.look().get("windows", ()):
+        for window in self.read_windows().get("windows", ()):
             for part in window["parts"]:
                 yield Part(
                     part["class"],
@@ -246,7 +246,7 @@ class Program:
 
     def has_said(self, text: str) -> bool:
         """Whether a toast said it, which is gone after some seconds."""
-        return text in self.look().get("said", ())
+        return text in self.read_windows().get("said", ())
 
     def hang_up(self) -> None:
         if self._line is not None:

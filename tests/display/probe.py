@@ -32,10 +32,10 @@ class Teller(QObject):
 
     @Slot(object)
     def _answer(self, to: socket.socket) -> None:
-        to.sendall(json.dumps(look()).encode() + b"\n")
+        to.sendall(json.dumps(read_windows()).encode() + b"\n")
 
 
-def look() -> dict[str, Any]:
+def read_windows() -> dict[str, Any]:
     windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
     return {
         "windows": [_window(window) for window in windows],
@@ -47,7 +47,7 @@ def look() -> dict[str, Any]:
 
 
 _SAID: list[str] = []
-"""Every toast, which a later look does not show any more."""
+"""Every toast, which a later read does not show any more."""
 
 
 def _listen_to_toasts() -> None:

@@ -131,7 +131,7 @@ def open_job(desk, program, name):
     wait_for(lambda: not program.has("Command palette", "LineEdit"), "the palette to close")
 
 
-def test_it_stands_where_it_was_left(program):
+def test_the_window_opens_where_it_was_closed(program):
     x, y, _, height = program.window()["frame"]
     assert (x, y) == (40, 30)
     assert program.window()["box"][2:] == [1200, 800]
@@ -270,7 +270,7 @@ def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbo
 
 
 def test_closed_it_stays_in_the_tray_and_a_click_there_brings_it_back(program, desk):
-    (icon,) = wait_for(lambda: program.look()["tray"], "the icon in the tray")
+    (icon,) = wait_for(lambda: program.read_windows()["tray"], "the icon in the tray")
     close(desk, program)
     wait_for(lambda: not program.windows("MainWindow"), "the window to go")
     assert program.process.poll() is None

@@ -49,10 +49,10 @@ class LocalShell:
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
-        self._look()
+        self._check()
         self.commands.append(tuple(argv))
         given = self.on_run(tuple(argv))
-        self._look()
+        self._check()
         if given is not None:
             return given
         try:
@@ -101,18 +101,18 @@ class LocalShell:
         return CommandResult(code, "".join(lines), b"".join(complaint).decode("utf-8", "replace"))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        self._look()
+        self._check()
         self.sent_bytes += len(content)
         replace_bytes(Path(path), content, mode)
 
     def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
-        self._look()
+        self._check()
         with open(path, "rb") as file:
             file.seek(offset)
             return file.read(limit_bytes)
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
-        self._look()
+        self._check()
         with os.scandir(path) as found:
             return tuple(
                 RemoteFile(one.path, of.st_size, one.is_dir(), mtime_s=int(of.st_mtime))
@@ -134,14 +134,14 @@ class LocalShell:
     def close(self) -> None:
         self.broken = True
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.broken:
             raise Unreachable("The connection is gone.", "Try again.")
 
     def _copy(
         self, source: Path, target: Path, on_bytes: Callable[[int, int], None] | None
     ) -> None:
-        self._look()
+        self._check()
         total, done = source.stat().st_size, 0
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
@@ -149,7 +149,7 @@ class LocalShell:
                 while piece := reading.read(_PIECE_BYTES):
                     writing.write(piece)
                     done += len(piece)
-                    self._look()
+                    self._check()
                     if on_bytes is not None:
                         on_bytes(done, total)
             shutil.move(fresh, target)

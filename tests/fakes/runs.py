@@ -224,13 +224,13 @@ class Run:
     def find(self, part: str, rank: int | None = None) -> ProcessIdentity:
         """The process of this run with ``part`` on its command line, of one rank if given."""
 
-        def look() -> ProcessIdentity | None:
+        def search() -> ProcessIdentity | None:
             for one in self.leftovers():
                 if part in command_of(one.pid) and (rank is None or _rank(one.pid) == rank):
                     return one
             return None
 
-        found = wait_for(look, f"a process with {part}")
+        found = wait_for(search, f"a process with {part}")
         assert isinstance(found, ProcessIdentity)
         return found
 

@@ -1,4 +1,4 @@
-"""Jobs that look as if they had trained: real folders, real histories, nothing was computed."""
+"""Jobs with the files of a training: real folders, real histories, nothing was computed."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_pat
         assert sum(one.numel() for one in found.parameters()) == parameters + pyramid + heads
 
 
-def test_it_learns_to_find_a_box(tmp_path: Path) -> None:
+def test_a_small_retinanet_learns_to_find_a_box(tmp_path: Path) -> None:
     torch.manual_seed(3)
     model = built(tmp_path, **{**SMALL, "width": 16, "first": 16}, classes=2, anchor=16)
     pictures = torch.rand(4, 3, 64, 64) * 0.2

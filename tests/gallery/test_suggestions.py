@@ -134,14 +134,14 @@ _NAMES = st.sampled_from(
     ["train-images-idx3-ubyte", "a.csv", "a.csv.gz", "x.npz", "x.npy", "a/1.png", "b/2.jpg",
      "a.json", "1.xml", "a/gt_1.txt", "c.tar.gz", "test_batch.bin", "train", "meta", "t.parquet"]
 )  # fmt: skip
-_HEADS = st.sampled_from(
+_FIRST_BYTES = st.sampled_from(
     [b"", b"\x1f\x8b", b"\0\0\x08\x03", b"\0\0\x08\x01", b"PK\3\4", b"\x89PNG\r\n\x1a\n", b"{",
      b"\xff\xd8\xff\xe0", b"<annotation", b"1,2,3,4,", b"\x93NUMPY", b"PAR1", b'{"categories":',
      b'"\n', b"a,b\n1,2\n", b"PK\3\4" + b"\0\0\0\0\x08\0" + b"\xff" * 40]
 )  # fmt: skip
 
 
-@given(held=st.dictionaries(_NAMES, st.tuples(_HEADS, st.binary(max_size=80)), max_size=6))
+@given(held=st.dictionaries(_NAMES, st.tuples(_FIRST_BYTES, st.binary(max_size=80)), max_size=6))
 @settings(max_examples=300, deadline=None)
 def test_odd_data_never_raises(held: dict[str, tuple[bytes, bytes]]) -> None:
     suggested({name: head + rest for name, (head, rest) in held.items()})

@@ -61,7 +61,7 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put_uv(cache: Path) -> None:
-    """Put the uv of these tests where a set-up looks for its own; the small index has none."""
+    """Put the uv of these tests where a set-up searches its own; the small index has none."""
     programs = cache / f"tools/uv-{version('uv')}/bin"
     programs.mkdir(parents=True)
     (programs / "uv").symlink_to(Path(sys.executable).with_name("uv"))

@@ -151,7 +151,7 @@ def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
     assert is_whole(set_up().parent.parent)
 
 
-def test_of_two_first_starts_one_works_and_the_other_waits(
+def test_one_of_two_first_starts_works_and_the_other_waits(
     driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
     messages = tmp_path / "messages"
@@ -382,7 +382,7 @@ def test_one_build_at_a_time_runs_in_the_background(
     assert begun == []
 
 
-def test_where_the_wheel_is_at_hand_nothing_is_left_for_later(
+def test_an_available_wheel_leaves_nothing_for_later(
     later: Callable[[], int], cache: Path, made_once: Path
 ) -> None:
     subprocess.run(["cp", "--archive", made_once / "wheels", cache], check=True)

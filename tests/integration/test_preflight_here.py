@@ -32,7 +32,7 @@ from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import ALONE, raw_job
 
 
-def test_it_passes_and_leaves_nothing(services: Services) -> None:
+def test_the_preflight_check_passes_and_leaves_nothing(services: Services) -> None:
     job = services.jobs.create(raw_job())
     found = services.preflight.run(job.config, job.id)
     assert found.passed, found.faults
@@ -91,7 +91,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     assert "trial" not in out
 
 
-def test_no_run_begins_without_a_look(services: Services) -> None:
+def test_no_run_begins_without_a_preflight_check(services: Services) -> None:
     job = services.jobs.create(raw_job())
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),))
@@ -101,7 +101,7 @@ def test_no_run_begins_without_a_look(services: Services) -> None:
     assert (view.run, view.config.placement) == (0, job.config.placement)
 
 
-def test_a_look_that_was_cancelled_starts_nothing(services: Services) -> None:
+def test_a_cancelled_check_starts_nothing(services: Services) -> None:
     job = services.jobs.create(raw_job())
     progress = Progress()
     progress.cancel()
@@ -170,7 +170,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     with pytest.raises(PreflightFailed):
         services.jobs.lifecycle.start(job.id)
     assert services.jobs.queries.show(job.id).run == 0
-    # The look that one asks for, and the queue, know it as well.
+    # A requested check and the queue find it as well.
     assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
     assert services.preflight.run(job.config).faults[0].sentence.endswith(need)
     one_only = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)

@@ -182,7 +182,7 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     queue.jobs.lifecycle.stop(running.id)
     queue.jobs.queries.wait(running.id)
     assert queue.queue.dequeue(second.id).state is JobState.CREATED
-    # The second look of the keeper finds the way free, and the queue paused.
+    # The second poll of the keeper finds free GPUs, and the queue paused.
     assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
     # The first may be started before the rest is listed.
     assert [one["name"] for one in cli.json("queue", "resume")["jobs"]][-1] == "late"
@@ -280,7 +280,7 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
     killed = next(ranks) if is_rank else ProcessIdentity.from_dict(read_json(supervisor))
     process_identity.send_signal(killed, signal.SIGKILL)
     if not is_rank:
-        # What any desktop does that looks at its jobs.
+        # Any desktop that polls its jobs does this.
         wait_for(lambda: queue.reaper.reap(view.id), "the end of the run")
 
     view = queries.wait(view.id, until=lambda v: v.run == 2 and v.step > 15)

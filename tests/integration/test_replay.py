@@ -46,11 +46,11 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     assert run.threads
     found = cli.json("job", "unbundle", bundle)
     assert found["view"]["state"] == "FINISHED"
-    verdict = cli.json("job", "replay", found["view"]["id"], "--wait")
-    assert verdict["is_same"], verdict
-    assert verdict["steps"] == found["view"]["total_steps"]
-    assert verdict["differences"] == []
-    assert "The same curve" in verdict["sentence"]
-    again = cli.json("job", "replayed", verdict["replay"])
-    assert again == verdict
+    comparison = cli.json("job", "replay", found["view"]["id"], "--wait")
+    assert comparison["is_same"], comparison
+    assert comparison["steps"] == found["view"]["total_steps"]
+    assert comparison["differences"] == []
+    assert "The same curve" in comparison["sentence"]
+    again = cli.json("job", "replayed", comparison["replay"])
+    assert again == comparison
     assert "is not a replay" in cli.error("job", "replayed", found["view"]["id"])

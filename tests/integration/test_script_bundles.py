@@ -34,9 +34,9 @@ def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
     assert found["state"] == "FINISHED"
     (checkpoint,) = (one for one in cli.json("job", "checkpoints", found["id"]) if one["is_latest"])
     assert Path(checkpoint["path"]).read_text() == "3"
-    verdict = cli.json("job", "replay", found["id"], "--wait")
-    assert verdict["is_same"], verdict
-    assert verdict["steps"] == 3
+    comparison = cli.json("job", "replay", found["id"], "--wait")
+    assert comparison["is_same"], comparison
+    assert comparison["steps"] == 3
 
 
 def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_root(

@@ -276,7 +276,7 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
         ("import not_there_at_all", "not_there_at_all"),
     ],
 )
-def test_how_a_program_failed_is_said_in_one_sentence(
+def test_one_sentence_says_how_a_program_failed(
     services: Services, tmp_path: Path, code: str, words: str
 ) -> None:
     view = ended(services, job_of(services, tmp_path, code, arguments=[]))

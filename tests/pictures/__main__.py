@@ -1,4 +1,4 @@
-"""``python -m tests.pictures [FOLDER]``: a picture of every screen and state, to be looked at.
+"""``python -m tests.pictures [FOLDER]``: a picture of every screen and state, for review.
 
     FOLDER/100/jobs-light.png …     each screen in its sizes, both themes, at 100 and 150 %
     FOLDER/100/jobs-high-light.png  with ``--contrast high``
@@ -67,14 +67,14 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast
 
     app = QApplication([])
     is_high = contrast == "high"
-    look = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True, high_contrast=is_high)
+    theme_manager = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True, high_contrast=is_high)
     kind = "high-" if is_high else ""
     target = folder / scale
     target.mkdir(parents=True, exist_ok=True)
     chosen = [one for one in SCREENS.values() if any(fnmatch(one.name, p) for p in only)]
     found = 0
     for theme in themes:
-        look.choose(ThemeChoice(theme))
+        theme_manager.choose(ThemeChoice(theme))
         by_size = defaultdict(list)
         for one in chosen:
             for size in one.sizes:
@@ -104,10 +104,10 @@ def _make_docs() -> int:
     app = QApplication([])
     DOCS.mkdir(exist_ok=True)
     take_program(app, DOCS)
-    look = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True)
+    theme_manager = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True)
     for one in SCREENS.values():
         for theme in one.published:
-            look.choose(ThemeChoice(theme))
+            theme_manager.choose(ThemeChoice(theme))
             with drawn(one, one.sizes[0]) as stage:
                 stage.picture().save(str(DOCS / f"{one.picture(one.sizes[0], theme)}.png"))
     return 0

@@ -260,7 +260,7 @@ def _end_s(view: JobView) -> float:
 
 
 def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
-    """The curves of a run as far as it came; with ``rises_at`` the loss diverges from there."""
+    """The curves of a run up to its last step; with ``rises_at`` the loss diverges from there."""
     chance = np.random.default_rng(seed)
     count = max(view.step, 1)
     steps = np.arange(1, count + 1)

@@ -1,4 +1,4 @@
-"""Pictures of the real program with a real job: the example, trained here while one looks on."""
+"""Pictures of the real program with a real job: the example, while it trains here."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
 @pytest.fixture
-def look(qapp: QApplication) -> Iterator[ThemeManager]:
-    """The window's own looks; without them sizes are those of a bare Qt."""
-    look = ThemeManager(qapp, ThemeChoice.LIGHT)
-    yield look
+def theme_manager(qapp: QApplication) -> Iterator[ThemeManager]:
+    """The window's theme; without it sizes are those of a bare Qt."""
+    theme_manager = ThemeManager(qapp, ThemeChoice.LIGHT)
+    yield theme_manager
     # At once: one that lives on would follow the system's choice in the tests after it.
-    shiboken6.delete(look)
+    shiboken6.delete(theme_manager)
     qapp.setStyleSheet("")
     theme.use(theme.LIGHT)
     theme.reduce_motion(False)

@@ -33,7 +33,7 @@ def _some_fast(screens: Iterable[str]) -> list[object]:
 
 
 @pytest.mark.parametrize("name", _some_fast(SCREENS))
-def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: ThemeManager) -> None:
+def test_nothing_is_cut_overlaps_or_is_blank(name: str, theme_manager: ThemeManager) -> None:
     """A window without a dialog is resized from size to size, as a user does it."""
     screen = SCREENS[name]
     found: list[str] = []
@@ -68,7 +68,7 @@ def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, look: ThemeManager) -> QWidget:
+def page(qtbot: QtBot, theme_manager: ThemeManager) -> QWidget:
     page = QWidget()
     qtbot.addWidget(page)
     page.resize(200, 100)

@@ -21,7 +21,7 @@ LISTS = {
         "checkpoints-empty", "checkpoints-reading", "checkpoints-unreadable", "checkpoints-huge"
     ),
     "a log": ("log-empty", "log-reading", "log-unreadable", "log-huge"),
-    "samples": ("dataset-no-numbers", "dataset-looking", "dataset-refused", "dataset-classes-100"),
+    "samples": ("dataset-no-numbers", "dataset-reading", "dataset-refused", "dataset-classes-100"),
     "checks of a model": ("models-empty", "models-reading", "model-refused", "model"),
     "jobs compared": ("compare-empty", "compare-reading", "compare-gone", "compare-8"),
     # Notices, keys and what the palette finds are in memory: nothing is read, nothing can fail.

@@ -30,7 +30,7 @@ from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
 from widgets.shell.overlay import RecordList
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
 """What is shown one after the other: fewer, others, none, in another order, all again."""
 

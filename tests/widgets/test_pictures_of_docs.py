@@ -24,7 +24,7 @@ def _shown() -> set[str]:
     return {name for page in pages for name in _SHOWN.findall(page.read_text(encoding="utf-8"))}
 
 
-def test_whatever_picture_a_document_names_the_command_makes() -> None:
+def test_the_command_makes_every_picture_that_a_document_names() -> None:
     made = {*OF_PROGRAM, *published()}
     assert _shown() <= made
     assert {path.stem for path in DOCS.glob("*.png")} == made, "installers/pictures --docs"
@@ -34,7 +34,7 @@ def test_no_picture_is_made_that_no_document_shows() -> None:
     assert {*OF_PROGRAM, *published()} <= _shown() | {"stopped-1000x640-light"}
 
 
-# What they show is what the window looks like
+# They show the window as it is
 
 _GRID = QSize(120, 75)
 """A picture in so many pieces: letters blur, and with them fonts and times of day; what is left is
@@ -71,23 +71,23 @@ PUBLISHED = [
 ]
 
 
-def _drawn(screen: Screen, theme: str, look: ThemeManager) -> QImage:
-    look.choose(ThemeChoice(theme))
+def _drawn(screen: Screen, theme: str, theme_manager: ThemeManager) -> QImage:
+    theme_manager.choose(ThemeChoice(theme))
     with drawn(screen, screen.sizes[0]) as stage:
         return stage.picture()
 
 
 @pytest.mark.parametrize(("screen", "theme"), PUBLISHED)
 def test_a_picture_of_the_documents_is_not_old(
-    screen: Screen, theme: str, look: ThemeManager
+    screen: Screen, theme: str, theme_manager: ThemeManager
 ) -> None:
     name = screen.picture(screen.sizes[0], theme)
     kept = QImage(str(DOCS / f"{name}.png"))
-    share = _changed(kept, _drawn(screen, theme, look))
+    share = _changed(kept, _drawn(screen, theme, theme_manager))
     assert share < _MOST_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
 
 
-def test_what_changed_visibly_is_found(look: ThemeManager) -> None:
+def test_what_changed_visibly_is_found(theme_manager: ThemeManager) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
     screen = SCREENS[_FAST]
     kept = QImage(str(DOCS / "provision-light.png"))

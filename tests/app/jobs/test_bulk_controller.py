@@ -191,7 +191,7 @@ def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, 
     assert real_page.list.bar.isVisible()
 
 
-def test_of_those_that_cannot_be_cloned_it_is_said_why(acts, real_page, real_ids, ids):
+def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids):
     # Of the others there is no model.
     real_page.job_actions.ask(do.CLONE_ALL, (ids[0], real_ids[0]))
     (sentence,) = acts.sentences

@@ -119,7 +119,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     dialog.reject()
 
 
-def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
+def test_the_page_shows_the_result_of_a_replay(controller, origin, page, tmp_path):
     services, job_id = origin
     press(page.detail, "Show replay result")
     assert "is not a replay" in page.detail._error[0]

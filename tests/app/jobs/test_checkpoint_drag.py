@@ -101,7 +101,7 @@ def dropped(promise):
     return [Path(url.toLocalFile()) for url in PromisedFile(promise).urls()]
 
 
-def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, detail, jobs):
+def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(carry, detail, jobs):
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     kinds = []

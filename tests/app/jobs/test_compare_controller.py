@@ -1,4 +1,4 @@
-"""Compare in the window: who is compared, what is looked at when, and what is taken along."""
+"""Comparison in the window: the compared jobs, when each is read, and what is exported."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from widgets.jobs.list.job_rows import JobRows
 class Service:
     """Returns the samples, and records what it was asked for."""
 
-    def __init__(self, looks):
-        self.looks = {each.view.id: each for each in looks}
+    def __init__(self, updates):
+        self.updates = {each.view.id: each for each in updates}
         self.asked = []
         self.written = []
 
     def poll(self, job_id, cursor=None):
         self.asked.append((job_id, cursor))
-        if job_id not in self.looks:
-            raise BackendError(f"There is no job “{job_id}”.", "Look again.")
-        return replace(self.looks[job_id], cursor=f"after {job_id}")
+        if job_id not in self.updates:
+            raise BackendError(f"There is no job “{job_id}”.", "Try again.")
+        return replace(self.updates[job_id], cursor=f"after {job_id}")
 
     def find(self, query, then):
         """As the index of jobs answers."""
         index = JobIndex()
-        index.take([line_of(each.view) for each in self.looks.values()])
+        index.take([line_of(each.view) for each in self.updates.values()])
         found = index.find(query)
         then(JobRows(found.lines, found.order, index.slot, found.total))
 
     def views(self, job_ids):
-        return tuple(self.looks[job_id].view for job_id in job_ids)
+        return tuple(self.updates[job_id].view for job_id in job_ids)
 
     def write_csv(self, job_ids, path, *, replaces):
         self.written.append((job_ids, path, replaces))
@@ -104,7 +104,7 @@ def test_a_message_names_the_limit_of_eight_jobs(controller, page):
     ]
 
 
-def test_only_live_jobs_are_looked_at_again_and_from_where_the_last_look_ended(controller, service):
+def test_only_live_jobs_are_read_again_and_from_the_last_cursor(controller, service):
     controller.compare(("id0", "id1"))
     service.asked.clear()
     controller.refresh()
@@ -119,14 +119,14 @@ def test_a_hidden_page_reads_nothing(controller, page, service):
     assert service.asked == []
 
 
-def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service):
+def test_a_job_resumed_elsewhere_is_read_again(controller, service):
     views = tuple(each.view for each in eight())
     controller.compare(("id0", "id1"))
     service.asked.clear()
     controller.see(JobListing(views))
     assert service.asked == []
     resumed = changed(views[1], state=JobState.TRAINING, run=2)
-    service.looks["id1"] = update_of(resumed, 4601, 10)
+    service.updates["id1"] = update_of(resumed, 4601, 10)
     controller.see(JobListing((resumed,)))
     assert service.asked == [("id1", "after id1")]
 
@@ -140,12 +140,12 @@ def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, pag
 
 def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, page, service):
     for key in ("id0", "id1", "id2"):
-        one = service.looks[key]
-        service.looks[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
+        one = service.updates[key]
+        service.updates[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
     controller.compare(("id0",))
     card = page.parallel
     assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
-    renamed = replace(service.looks["id2"].view, name="another name")
+    renamed = replace(service.updates["id2"].view, name="another name")
     controller.see(JobListing(views=(renamed,), gone=("id1",)))
     names = {line.job_id: line.name for line in card.shown.lines}
     assert names.keys() == {"id0", "id2"}
@@ -157,12 +157,12 @@ def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, 
 def test_a_missing_job_is_reported_and_not_compared(controller, page):
     controller.compare(("id0", "gone"))
     assert page.ids == ("id0",)
-    assert controller.heard == ["There is no job “gone”. Look again."]
+    assert controller.heard == ["There is no job “gone”. Try again."]
 
 
-def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
+def test_a_late_update_is_not_shown(service, page, monkeypatch):
     waiting, shown = [], []
-    monkeypatch.setattr(page, "show_update", lambda look: shown.append(look.view.id))
+    monkeypatch.setattr(page, "show_update", lambda update: shown.append(update.view.id))
     runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
     late = CompareController(service, runner, page, FileExport(service, runner, page), service.find)
     late.compare(("id0", "id1"))

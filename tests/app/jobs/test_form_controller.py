@@ -30,7 +30,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["places", "services"]
 
-MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Look at line 9.")
+MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Check line 9.")
 
 
 class InTurn(Immediately):
@@ -72,7 +72,7 @@ def form(qtbot, services, runner, monkeypatch):
     return form
 
 
-def verdict(form):
+def result_of(form):
     assert side_of(form).result.text() == the(FormFoot, form).result.text()
     return side_of(form).result.text()
 
@@ -83,10 +83,10 @@ def line(form):
 
 def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
     elapse(form)
-    assert verdict(form) == "Trying one batch…"
+    assert result_of(form) == "Trying one batch…"
     assert acts_of(form).start.isEnabled(), "the user may know better"
     runner.let_go()
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
     qtbot.keyClick(form, Qt.Key.Key_F5)
     elapse(form)
@@ -97,7 +97,7 @@ def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, mo
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     elapse(form)
     runner.let_go()
-    assert verdict(form) == "One batch fails"
+    assert result_of(form) == "One batch fails"
     assert setting_field(form, "model").error() == MISFIT.with_remedy
     assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
@@ -127,7 +127,7 @@ def test_a_trial_that_failed_is_made_again_by_its_button(form, runner, monkeypat
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
     assert setting_field(form, "model").error() == ""
 
 
@@ -148,7 +148,7 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     )
     runner.let_go()
     assert tried == ["other"]
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
     form.show_draft(JobDraft(raw_job(1)))
     elapse(form)
     runner.let_go()
@@ -166,7 +166,7 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
     assert runner.waiting == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
 
 
 def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner, monkeypatch):
@@ -236,7 +236,7 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
     assert "Installing Pillow" in line(form)
     runner.let_go()
     assert installed == [("Pillow", ("this-computer",))]
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
     assert setting_field(form, "loader").error() == ""
 
 
@@ -298,7 +298,7 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
     qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
 
 
 def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
@@ -311,8 +311,8 @@ def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
         return [_words(row) for row in rows]
 
     elapse(form)
-    assert verdict(form) == "Trying one batch…"
+    assert result_of(form) == "Trying one batch…"
     before = findings()
     runner.let_go()
-    assert verdict(form) == "Ready to start"
+    assert result_of(form) == "Ready to start"
     assert findings() == before, "the settings are as valid as before"

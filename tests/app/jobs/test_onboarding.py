@@ -32,7 +32,7 @@ def done(strip):
     return [key for key, step in strip.steps.items() if step.accessibleDescription() == "done"]
 
 
-def test_it_is_seen_from_the_example_to_the_first_own_job(strip):
+def test_the_strip_is_shown_from_the_example_to_the_first_own_job(strip):
     strip.leads.see_items(DIGITS)
     assert strip.isHidden()
     strip.leads.see_uses(EXAMPLE)

@@ -94,7 +94,7 @@ def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtb
     assert len(service.calls) == 4
 
 
-def test_a_look_that_takes_long_is_not_begun_twice(service, page):
+def test_a_slow_read_is_not_begun_twice(service, page):
     begun = []
     slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
     controller = QueueController(service, slow, Poller(page), page)
@@ -139,7 +139,7 @@ def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, p
     assert immediately.heard == ["It can never fit. Choose another place."]
 
 
-def test_a_look_that_fails_leaves_what_is_shown(controller, service, page):
+def test_a_failed_read_leaves_the_shown_queue(controller, service, page):
     controller.show_jobs((QUEUED,))
     service.refusal = BackendError("Away.")
     controller.refresh()

@@ -106,7 +106,7 @@ class Requested:
         )
 
     def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
-        progress.step(0, 0, "Looking at 2 nodes")
+        progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes.found(config)
         if not found.passed:
@@ -166,7 +166,7 @@ def test_what_passes_shows_no_dialog(made: Make) -> None:
     controller.start(requested.request)
     assert requested.began == [CREATED]
     assert controller.talk is None
-    assert requested.busy == ["Starting…", "Looking at 2 nodes…", ""]
+    assert requested.busy == ["Starting…", "Checking 2 nodes…", ""]
 
 
 def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
@@ -246,7 +246,7 @@ def test_fix_all_keeps_what_it_cannot_fix_and_checks_the_rest_again(
     assert requested.nodes.asked == [("gpu12",)]
 
 
-def test_a_fault_that_comes_after_the_look_is_shown_too(made: Make, qtbot: QtBot) -> None:
+def test_a_fault_after_the_first_check_is_shown_too(made: Make, qtbot: QtBot) -> None:
     controller, requested = made(MPI)
     controller.start(requested.request)
     dialog = dialog_of(controller)
@@ -304,7 +304,7 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     assert not button(dialog, "Install …").isVisible()
 
 
-def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
+def test_a_requested_check_shows_that_the_job_can_start(made: Make) -> None:
     controller, requested = made()
     controller.check(requested.request, JOB)
     assert "This job can start" in texts(dialog_of(controller))
@@ -332,23 +332,23 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
     requested = Requested(Nodes())
 
-    def look(placement: tuple[Placement, ...], progress: Progress) -> JobView:
-        progress.report(0, 0, "Looking at 2 nodes")
+    def check_nodes(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        progress.report(0, 0, "Checking 2 nodes")
         wait_for(lambda: progress.is_cancelled)
         raise Cancelled
 
     request = StartRequest(
-        "a", look, requested.busy.append, requested.began.append, requested.refused.append
+        "a", check_nodes, requested.busy.append, requested.began.append, requested.refused.append
     )
     controller.start(request)
-    qtbot.waitUntil(lambda: "Looking at 2 nodes…" in requested.busy)
+    qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.busy)
     controller.cancel("a")
     qtbot.waitUntil(lambda: requested.busy[-1] == "")
     assert (requested.began, requested.refused, controller.talk) == ([], [], None)
     background.close()
 
 
-def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(
+def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
     made: Make, immediately: Immediately
 ) -> None:
     controller, requested = made(MPI)
@@ -357,6 +357,6 @@ def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(
     talk.dialog.reject()
     assert controller.talk is None
     assert [str(error) for error in requested.refused] == [MPI.sentence], "it stays to be read"
-    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
-    assert immediately.heard == ["gpu12 did not answer. Look at it."]
+    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
+    assert immediately.heard == ["gpu12 did not answer. Check it."]
     assert requested.nodes.asked == []

@@ -19,7 +19,7 @@ from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 from tests.job_views import changed
 
-NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
+NEVER = 3_600_000  # ms: a test polls by itself, without a timer
 
 CONFIG = parse_job(
     {
@@ -81,39 +81,39 @@ def poller(qapp, jobs, immediately):
     return StatusPoller(jobs.poll, jobs.list, jobs.reap, immediately, NEVER)
 
 
-def look_at_all(poller):
-    """Jobs that are not open are looked at each second time."""
+def poll_all(poller):
+    """Jobs that are not open are polled every second time."""
     poller.poll()
     poller.poll()
 
 
-def steps_of_one_look(qtbot, poller):
+def steps_of_one_poll(qtbot, poller):
     with qtbot.waitSignal(poller.updated) as blocker:
-        look_at_all(poller)
+        poll_all(poller)
     return list(blocker.args[0].history.steps)
 
 
 def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
     poller.poll_list()
-    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+    assert steps_of_one_poll(qtbot, poller) == [0, 1, 2, 3, 4]
 
 
-def test_each_look_brings_only_what_is_new(qtbot, poller, jobs):
+def test_each_poll_brings_only_new_steps(qtbot, poller, jobs):
     poller.poll_list()
-    steps_of_one_look(qtbot, poller)
+    steps_of_one_poll(qtbot, poller)
     jobs.view = changed(LIVE, step=7)
-    assert steps_of_one_look(qtbot, poller) == [5, 6]
+    assert steps_of_one_poll(qtbot, poller) == [5, 6]
 
 
 def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
     poller.poll_list()
-    steps_of_one_look(qtbot, poller)
+    steps_of_one_poll(qtbot, poller)
     with qtbot.waitSignal(poller.updated) as blocker:
         poller.open("a")
     assert len(blocker.args[0].history.steps) == 5
 
 
-def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_points(qapp, jobs):
+def test_a_poll_under_way_when_the_job_opens_does_not_double_its_points(qapp, jobs):
     waiting = []
 
     class Later:
@@ -149,11 +149,11 @@ def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp,
     seen = []
     poller.updated.connect(lambda update: seen.append(update))
     poller.know(LIVE)
-    look_at_all(poller)
+    poll_all(poller)
     assert not seen, "it may only be slow"
     monkeypatch.setattr(stale_data, "HANGS_S", -1.0)
     for _ in range(3):
-        look_at_all(poller)
+        poll_all(poller)
     (update,) = seen
     assert re.fullmatch(r"no news since \d\d:\d\d", update.view.doubt)
     assert (update.view.state, len(update.history.steps)) == (JobState.TRAINING, 0)
@@ -166,18 +166,18 @@ def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp,
 def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
-    steps_of_one_look(qtbot, poller)
+    steps_of_one_poll(qtbot, poller)
     with qtbot.assertNotEmitted(poller.updated):
-        look_at_all(poller)
+        poll_all(poller)
 
 
 def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
-    look_at_all(poller)
+    poll_all(poller)
     poller.start()
-    look_at_all(poller)
+    poll_all(poller)
     assert set(poller._cursors) == {"a"}
     jobs.view = changed(LIVE, state=JobState.FINISHED)
-    look_at_all(poller)
+    poll_all(poller)
     assert not poller._cursors
     poller.open("a")
     assert set(poller._cursors) == {"a"}, "a job that goes on is drawn on from where it was"
@@ -189,10 +189,10 @@ def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
     poller.poll_list()
     jobs.broken = "The data root does not answer."
     with qtbot.waitSignal(poller.unreadable) as blocker:
-        look_at_all(poller)
+        poll_all(poller)
     assert blocker.args == ["a", "The data root does not answer."]
     jobs.broken = ""
-    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+    assert steps_of_one_poll(qtbot, poller) == [0, 1, 2, 3, 4]
 
 
 def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
@@ -220,7 +220,7 @@ def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, pol
     with qtbot.waitSignal(poller.listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
-    steps_of_one_look(qtbot, poller)
+    steps_of_one_poll(qtbot, poller)
     with qtbot.waitSignal(poller.listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
@@ -228,7 +228,7 @@ def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, pol
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
 def test_what_was_read_before_a_change_here_does_not_undo_it(qapp, jobs, state):
-    """A name that is back for a moment would also make a second change look like none."""
+    """A name that is back for a moment would also hide a second change."""
     jobs.view = before = changed(LIVE, state=state)
     answers = []
 
@@ -275,34 +275,36 @@ def slow(qapp, monkeypatch):
     listing = JobListing(views(6), total=6)
     by_id = {view.id: view for view in listing.views}
 
-    def look(job_id, _cursor):
+    def poll_job(job_id, _cursor):
         return RunUpdate(by_id[job_id], HistoryUpdate(), 0)
 
-    poller = StatusPoller(look, lambda: listing, pytest.fail, runner, NEVER)
+    poller = StatusPoller(poll_job, lambda: listing, pytest.fail, runner, NEVER)
     poller.poll_list()
     runner.end(0)
     runner.begun.clear()
     return poller, runner
 
 
-def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, jobs, immediately):
+def test_the_open_job_is_polled_each_time_and_the_others_every_second_time(
+    qtbot, jobs, immediately
+):
     others = JobListing(views(3), total=3)
-    looked_at = []
+    polled = []
 
-    def look(job_id, _cursor):
-        looked_at.append(job_id)
+    def poll_job(job_id, _cursor):
+        polled.append(job_id)
         return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
 
-    poller = StatusPoller(look, lambda: others, pytest.fail, immediately, NEVER)
+    poller = StatusPoller(poll_job, lambda: others, pytest.fail, immediately, NEVER)
     poller.poll_list()
     poller.open("job01")
-    looked_at.clear()
+    polled.clear()
     for _ in range(4):
         poller.poll()
-    assert Counter(looked_at) == {"job00": 2, "job01": 4, "job02": 2}
+    assert Counter(polled) == {"job00": 2, "job01": 4, "job02": 2}
 
 
-def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
+def test_at_most_two_polls_run_at_a_time(slow):
     poller, runner = slow
     poller.poll()
     assert [lane for lane, _ in runner.begun] == ["look job00", "look job01"]
@@ -312,7 +314,7 @@ def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
     assert [lane for lane, _ in runner.begun] == [f"look job{number:02d}" for number in range(6)]
 
 
-def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeypatch):
+def test_a_poll_that_hangs_delays_no_poll_of_another_job(slow, monkeypatch):
     poller, runner = slow
     poller.poll()
     begun = time.monotonic()
@@ -344,7 +346,7 @@ def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch)
     first.poll()
 
 
-def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
+def test_polls_that_hang_leave_threads_to_others(qapp, monkeypatch):
     runner = Slow()
     poller = StatusPoller(
         pytest.fail, lambda: JobListing(views(40), total=40), pytest.fail, runner, NEVER
@@ -365,7 +367,7 @@ def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller
     poller.updated.connect(lambda update: seen.append(update.view.state))
     poller.listed.connect(lambda views: listed.extend(view.state for view in views))
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
-    look_at_all(poller)
+    poll_all(poller)
     assert jobs.reaped == ["a"]
     assert seen == [JobState.FINISHED]
     poller.poll_list()
@@ -380,7 +382,7 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.unreadable.connect(lambda _job, sentence: said.append(sentence))
     jobs.is_read_only = True
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
-    look_at_all(poller)
+    poll_all(poller)
     poller.poll_list()
     assert jobs.reaped == ["a"]
     assert seen == [JobState.ERROR]
@@ -392,7 +394,7 @@ def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monke
     poller.poll_list()
     jobs.is_read_only = True
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
-    look_at_all(poller)
+    poll_all(poller)
     assert jobs.reaped == ["a"]
     jobs.is_read_only = False
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: now + 3600.0)

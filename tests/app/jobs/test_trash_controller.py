@@ -121,7 +121,7 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     )
 
 
-def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
+def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
     page.job_actions.ask(do.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
     button(window(TrashDialog), "Move to trash").click()

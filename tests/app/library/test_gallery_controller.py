@@ -264,9 +264,7 @@ def test_nothing_is_suggested_where_a_loader_has_the_name_of_the_dataset(
     assert is_seen is is_offered
 
 
-def test_data_that_cannot_be_looked_at_is_imported_all_the_same(
-    library, pages, flowers, monkeypatch
-):
+def test_data_that_cannot_be_inspected_is_imported_anyway(library, pages, flowers, monkeypatch):
     def lost(*_):
         raise BackendError("The share does not respond.")
 

@@ -183,7 +183,7 @@ def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pi
     assert pages[Kind.DATASET].shown_name == ""
 
 
-def test_another_desktop_sees_the_import_when_it_looks_again(controller, library, pictures):
+def test_a_refresh_shows_the_import_of_another_desktop(controller, library, pictures):
     library.import_item(Kind.DATASET, pictures, "elsewhere")
     controller.refresh()
     assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]
@@ -193,7 +193,7 @@ def names(controller):
     return {kind: [item.reference for item in controller.items(kind)] for kind in Kind}
 
 
-def test_whatever_writes_the_catalogue_is_shown_without_another_look(
+def test_every_write_to_the_catalogue_is_shown_without_a_refresh(
     services, library, controller, pages, pictures, tmp_path
 ):
     """The example, an import of another part of the window, new facts, weights, the trash."""
@@ -266,8 +266,8 @@ def project(tmp_path):
 def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     library, controller, pages, project, monkeypatch
 ):
-    looked = []
-    monkeypatch.setattr(library, "preview", lambda *asked, progress: looked.append(asked))
+    previewed = []
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: previewed.append(asked))
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
     offers, requested = [], []
     controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
@@ -288,9 +288,9 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     assert [pages[kind]._offer.isHidden() for kind in PARTS] == [True] * 3, "it was used"
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
-    assert looked == [], "the page is not open"
+    assert previewed == [], "the page is not open"
     pages[Kind.DATASET].show()
-    assert looked == [("plankton@1", "plankton")]
+    assert previewed == [("plankton@1", "plankton")]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
         ),
     ],
 )
-def test_of_a_folder_imported_again_what_is_new_is_named(controller, project, changed, words):
+def test_a_second_import_of_a_folder_names_the_new_parts(controller, project, changed, words):
     offers = []
     controller.offered.connect(lambda offer: offers.append(offer.text))
     controller.drop(project)
@@ -335,7 +335,7 @@ def test_code_without_data_asks_for_the_data_next(controller, project):
     window(ImportDialog).reject()
 
 
-def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
+def test_a_folder_chosen_in_the_dialog_is_inspected_too(
     controller, pages, project, monkeypatch, qtbot
 ):
     pages[Kind.MODEL].import_requested.emit("")
@@ -361,7 +361,7 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     dialog.reject()
 
 
-def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all(
+def test_a_request_for_a_loader_does_not_import_all_three_parts(
     controller, pages, pictures, project, monkeypatch, qtbot
 ):
     controller.drop(pictures)
@@ -459,8 +459,8 @@ def test_a_requested_check_does_not_disturb_the_copying_of_weights(
     assert later.heard == ["New jobs of net @ 1 start from these weights"]
 
 
-def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
-    """A drop opens the model, which looks at it, in a process that may be slow to end."""
+def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
+    """A drop opens the model, which tries it in a process that may be slow to end."""
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
@@ -501,7 +501,7 @@ def test_a_check_that_the_user_cancels_says_so(later, library, pages, monkeypatc
     assert failed == [("Cancelled; nothing was changed.", "")]
 
 
-def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
+def test_a_library_that_cannot_be_read_says_so_and_is_read_again(
     controller, pages, library, monkeypatch
 ):
     def gone(_kind):

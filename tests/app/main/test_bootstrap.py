@@ -180,11 +180,11 @@ app = QApplication([])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
 program.show()
 
-def look(services):
+def end(services):
     print("is open", flush=True)
     program.end()
 
-program.opening.opened.connect(look)
+program.opening.opened.connect(end)
 code = app.exec()
 program.close()
 sys.exit(code)

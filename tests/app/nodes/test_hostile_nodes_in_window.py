@@ -1,4 +1,4 @@
-"""F59: what a node's agent writes is a stranger's, and the window shows it as such."""
+"""F59: the window does not trust what a node's agent writes."""
 
 from dataclasses import replace
 from itertools import count
@@ -59,7 +59,7 @@ def say(root, reading, heartbeat):
 
 
 def wait_for_node(qtbot, program, is_so):
-    """Looks again and again, as the window does, and sooner."""
+    """Refresh repeatedly, as the window does, but more often."""
 
     def seen():
         program._node_controller.refresh()
@@ -118,8 +118,8 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
     assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
     program.window.go("nodes")
     # In the rack, on the node's own page, and where a job is placed.
-    for look in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
-        look()
+    for show in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
+        show()
         assert_plain(program.window)
     program.window.go("new-job")
     assert_plain(program.window)

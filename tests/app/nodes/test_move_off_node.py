@@ -135,7 +135,7 @@ def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, 
     assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
 
 
-def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(
+def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
     controller, jobs, poller, page
 ):
     controller.move_off(RUNS.id, "gpu07")

@@ -32,7 +32,7 @@ DONE = SetUp("gpu13", (SetUpStep("Reach", StepState.DONE, "As lab."),))
 
 
 class Cluster:
-    """Answers each look with the next of ``answers``; an exception is raised."""
+    """Answers each read with the next of ``answers``; an exception is raised."""
 
     def __init__(self):
         self.answers = []
@@ -284,7 +284,7 @@ def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
 def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
     listed, words = [], []
     controller.listed.connect(listed.append)
-    # Beats, and for how long the last one was missed when it was looked at.
+    # Heartbeats, and how late the next one was at each read.
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
         now = replace(state("gpu7"), silent_s=silent_s)
         now = replace(now, reading=replace(now.reading, heartbeat=beat))

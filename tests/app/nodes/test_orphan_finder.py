@@ -97,7 +97,7 @@ def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, n
     ]
 
 
-def test_a_check_looks_again_and_a_node_that_cannot_be_asked_says_nothing(finder, page, nodes):
+def test_a_check_searches_again_and_a_node_that_cannot_be_asked_shows_nothing(finder, page, nodes):
     page.open_node("gpu7")
     nodes.found += [(), Unreachable("gpu7 does not answer.")]
     page.node_actions.ask(CHECK, "gpu7")

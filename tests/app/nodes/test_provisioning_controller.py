@@ -53,7 +53,7 @@ class SetUps:
 class Cluster:
     def __init__(self):
         self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
-        self.looked_at = []
+        self.inspected = []
         self.trusted = []
         self.refusal = None
 
@@ -65,7 +65,7 @@ class Cluster:
         return self.entries
 
     def inspect(self, name):
-        self.looked_at.append(name)
+        self.inspected.append(name)
         if self.refusal is not None:
             raise self.refusal
 
@@ -137,7 +137,7 @@ def test_refresh_shows_what_was_fixed_on_the_node(controller, cluster):
     dialog = window(SetUpAgainDialog)
     cluster.entries = (node("gpu3", ready=False),)
     button(dialog, "Refresh").click()
-    assert cluster.looked_at == ["gpu3"]
+    assert cluster.inspected == ["gpu3"]
     assert button(dialog, "Set up").isEnabled()
 
 
@@ -231,7 +231,7 @@ def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
     assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
 
 
-def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
+def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", OWN)
@@ -240,7 +240,7 @@ def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
     assert the(KeyPlate, dialog).trust.isVisible()
     the(KeyPlate, dialog).trust.trust.click()
     assert cluster.trusted == [KEY]
-    assert cluster.looked_at == ["gpu3", "gpu3"]
+    assert cluster.inspected == ["gpu3", "gpu3"]
     assert not the(KeyPlate, dialog).isVisible()
 
     cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")

@@ -26,7 +26,7 @@ class Remote:
         self.asked = []
 
     def check_banner(self, address):
-        self._answer("knock")
+        self._answer("banner")
 
     def reading_over_ssh(self, entry):
         self._answer("reading")
@@ -61,7 +61,7 @@ def watch(remote, clock, immediately):
 
 
 def after(watch, clock, seconds, node):
-    """The node as it is shown after so many seconds of looks."""
+    """The node as it is shown after so many seconds of polls."""
     for _ in range(round(seconds)):
         clock.now_s += 1
         watch.poll((node,))
@@ -87,7 +87,7 @@ def test_a_single_failure_is_tried_again_soon_and_not_shown(watch, clock, remote
     assert after(watch, clock, 3, state("gpu7")) == state("gpu7")
     remote.fault = None
     assert after(watch, clock, 5, state("gpu7")) == state("gpu7")
-    assert remote.asked == ["knock", "knock"]
+    assert remote.asked == ["banner", "banner"]
     remote.fault = REFUSED
     assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
 
@@ -123,7 +123,7 @@ def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, remote):
     assert len(remote.asked) <= 3
 
 
-def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):
+def test_few_of_many_nodes_are_asked_at_once_and_none_is_forgotten(clock):
     under_way, asked = [], set()
 
     class Later:

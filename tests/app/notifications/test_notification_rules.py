@@ -170,7 +170,7 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
     assert titles(received)[2:] == ["Failed: digits"]
 
 
-def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
+def test_the_rules_forget_a_run_that_is_over(qapp):
     seen = NotificationRules(lambda: False, merge_ms=NEVER)
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
@@ -250,7 +250,7 @@ def of_jobs(*views):
 
 
 class Window:
-    """One that is opened, looks, and is closed; the book is the file of the one before."""
+    """A window that opens, polls and closes; it reads the notification file of the last one."""
 
     def __init__(self, tmp_path, monkeypatch, window, immediately, tells_finished=True):
         monkeypatch.setattr(
@@ -263,7 +263,7 @@ class Window:
         )
         self.bell.take_data_root("/lab/ring")
 
-    def look(self, *views):
+    def poll(self, *views):
         self.bell.see(of_jobs(*views))
         self.bell.see_jobs(views)
         return titles(self.tray.received)
@@ -292,7 +292,7 @@ def ended(number, state=JobState.ERROR, minute=0, **more):
 
 def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):
     old, live = ended(0), replace(LIVE, id="job-1", name="job 1")
-    assert opened().look(old, live) == [], "of the first window there is no before"
+    assert opened().poll(old, live) == [], "of the first window there is no before"
     now = (
         old,
         ended(1, JobState.FINISHED, 7),
@@ -300,7 +300,7 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opene
         ended(3, minute=9),
     )
     again = opened()
-    assert again.look(*now) == ["3 jobs ended while the window was closed"]
+    assert again.poll(*now) == ["3 jobs ended while the window was closed"]
     assert again.listed == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
     summary = again.tray.received[0]
     assert (summary.job_id, summary.family) == ("", "bad")
@@ -312,26 +312,26 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opene
         past[2].when.isoformat()
         == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
     )
-    assert again.look(*now) == titles(again.tray.received)
-    assert opened().look(*now) == []
+    assert again.poll(*now) == titles(again.tray.received)
+    assert opened().poll(*now) == []
 
 
 def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(opened):
-    opened().look(replace(LIVE, id="job-1"))
-    assert opened().look(ended(1)) == ["Failed: job 1"]
+    opened().poll(replace(LIVE, id="job-1"))
+    assert opened().poll(ended(1)) == ["Failed: job 1"]
 
 
 def test_m20_what_was_reported_before_the_window_closed_is_not_repeated(opened):
     window = opened()
-    window.look(replace(LIVE, id="job-1"))
+    window.poll(replace(LIVE, id="job-1"))
     window.bell.see_jobs((ended(1),))
     assert titles(window.tray.received) == ["Failed: job 1"]
-    assert opened().look(ended(1)) == []
+    assert opened().poll(ended(1)) == []
 
 
 def test_m20_a_clock_that_is_wrong_hides_no_end_of_what_was_seen_alive(opened):
-    opened().look(ended(0, minute=59), replace(LIVE, id="job-1"))
-    assert opened().look(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
+    opened().poll(ended(0, minute=59), replace(LIVE, id="job-1"))
+    assert opened().poll(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
 
 
 def on_node(view, node):
@@ -344,37 +344,37 @@ def test_m20_an_end_on_a_node_whose_clock_is_behind_is_not_hidden_by_another_nod
     opened, behind_min
 ):
     known = on_node(ended(0, minute=59), "gpu07")
-    opened().look(known, on_node(ended(1, minute=59 - behind_min - 1), "gpu09"))
+    opened().poll(known, on_node(ended(1, minute=59 - behind_min - 1), "gpu09"))
     later = on_node(ended(2, minute=59 - behind_min), "gpu09")
-    assert opened().look(known, later) == ["Failed: job 2"]
+    assert opened().poll(known, later) == ["Failed: job 2"]
 
 
 def test_m20_the_times_of_an_older_program_notify_of_no_old_end(opened, tmp_path):
-    opened().look(ended(0))
+    opened().poll(ended(0))
     place = tmp_path / "notices.json"
     raw = json.loads(place.read_text())
     raw["ends"]["/lab/ring"]["until_s"] = 1.0
     place.write_text(json.dumps(raw))
-    assert opened().look(ended(0), ended(1)) == []
+    assert opened().poll(ended(0), ended(1)) == []
 
 
 def test_m20_meanwhile_a_stop_is_not_reported_and_success_only_if_chosen(opened):
-    opened().look(ended(0))
+    opened().poll(ended(0))
     now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
-    assert opened(tells_finished=False).look(*now) == []
-    assert opened().look(*now) == [], "it is known, reported or not"
+    assert opened(tells_finished=False).poll(*now) == []
+    assert opened().poll(*now) == [], "it is known, reported or not"
 
 
 def test_m20_ends_are_known_for_each_data_root(opened):
-    opened().look(ended(0))
+    opened().poll(ended(0))
     other = opened()
     other.bell.take_data_root("/home/mai/ring")
-    assert other.look(ended(1, minute=5)) == [], "that one was not open before"
-    assert opened().look(ended(2, minute=6)) == ["Failed: job 2"]
+    assert other.poll(ended(1, minute=5)) == [], "that one was not open before"
+    assert opened().poll(ended(2, minute=6)) == ["Failed: job 2"]
 
 
 def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
-    opened().look(ended(0))
+    opened().poll(ended(0))
     window = opened()
     window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
     assert titles(window.tray.received) == ["Failed: job 1"]

@@ -85,7 +85,7 @@ def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
         tray._icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
 
 
-def test_where_there_is_no_tray_nothing_is_shown_and_nothing_breaks(mark):
+def test_a_desktop_without_a_tray_shows_nothing_and_raises_nothing(mark):
     tray = Tray(mark, lambda: False)
     tray.show_live((HALF,))
     tray.notify(NOTICE)

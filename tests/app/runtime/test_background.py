@@ -181,7 +181,7 @@ def test_closing_cancels_what_reports_progress(qapp):
     assert len(ended) == 1
 
 
-def test_of_work_that_reported_and_has_ended_nothing_is_kept(qtbot, background):
+def test_the_progress_of_ended_work_is_not_kept(qtbot, background):
     ended = []
 
     def search():
@@ -259,6 +259,6 @@ def test_a_callback_that_runs_the_event_loop_holds_nothing_back(qtbot):
         loop.quit()
 
     background.run("dialog", lambda: 1, ask, pytest.fail)
-    background.run("look", lambda: 2, answer, pytest.fail)
+    background.run("read", lambda: 2, answer, pytest.fail)
     background._pool.shutdown()
     qtbot.waitUntil(lambda: order == ["answered", "asked"])

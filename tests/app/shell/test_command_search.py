@@ -65,7 +65,7 @@ def test_a_job_that_is_called_like_an_act_is_opened_and_the_act_is_not_done():
     assert opened == [1]
 
 
-def test_of_many_only_the_best_are_shown():
+def test_only_the_best_of_many_matches_are_shown():
     go_to, _ = finder(*(f"job {number}" for number in range(5000)), "the job")
     found = go_to.find("job")
     assert len(found) == MOST

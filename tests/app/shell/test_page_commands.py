@@ -36,7 +36,7 @@ def menu(page):
     return made
 
 
-def test_of_a_menu_what_can_be_done_now_is_offered_and_done(page, menu):
+def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
     done = []
     for text, is_able in (("Ex&port", True), ("Remove", False), ("R&&D", True)):
         action = menu.addAction(text, lambda text=text: done.append(text))

@@ -48,7 +48,7 @@ def reached(program, words):
     return {target.title for target in program.frame.go_to.find(words)}
 
 
-def look(program):
+def open_and_close_palette(program):
     program.frame.open_palette()
     program.frame.palette.close_again()
 
@@ -89,7 +89,7 @@ def acts_of(menu):
 
 
 def missing(program):
-    look(program)
+    open_and_close_palette(program)
     words = list(dict.fromkeys(pressable(program)))
     assert words
     return [
@@ -166,7 +166,7 @@ def test_every_key_that_works_everywhere_has_an_act(program):
 
 
 def choose(program, words, aside=""):
-    look(program)
+    open_and_close_palette(program)
     found = [t for t in program.frame.go_to.find(words) if aside in t.aside]
     assert found, words
     program.frame.go_to.open(found[0])
@@ -187,7 +187,7 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
 
 
 def reached_again(program, words):
-    look(program)
+    open_and_close_palette(program)
     return reached(program, words)
 
 
@@ -234,14 +234,14 @@ def test_what_cannot_be_done_now_is_not_offered(qtbot, program, ids):
 
 
 def palette_for(program, words):
-    look(program)
+    open_and_close_palette(program)
     return program.frame.go_to.find(words)
 
 
 def asked(qtbot, program, words):
     """All that is found, what takes a moment too."""
     answers = []
-    look(program)
+    open_and_close_palette(program)
     program.frame.go_to.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]

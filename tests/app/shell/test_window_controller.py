@@ -52,7 +52,7 @@ def program(qapp, request, tmp_path_factory):
 
 
 @pytest.fixture
-def look(program):
+def restored_theme(program):
     """Undo what a test chooses of theme and motion."""
     yield
     program._themes.choose(ThemeChoice.LIGHT)
@@ -90,13 +90,13 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
     assert program.window.place == here
 
 
-def test_what_nothing_is_called_is_said(qtbot, program):
+def test_the_palette_says_that_nothing_matches(qtbot, program):
     palette = type_into_palette(qtbot, program, "qqqq <b>")
     qtbot.waitUntil(lambda: "No match for “qqqq <b>”." in texts(palette))
     assert label_of(palette, "No match for “qqqq <b>”.").textFormat() is Qt.TextFormat.PlainText
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("restored_theme")
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
@@ -285,7 +285,7 @@ def test_a_bundle_that_is_dropped_is_brought_in(qtbot, program, tmp_path, dialog
     qtbot.waitUntil(lambda: any(path.name in t.text() for t in dialog.findChildren(Label)))
 
 
-def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path):
+def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     paths = [tmp_path / name for name in ("one.zip", "two.zip", "three.toml")]
     for path in paths:
         path.write_bytes(b"")
@@ -308,7 +308,7 @@ def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, 
 # Units, contrast, SSH
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("restored_theme")
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = the(SettingsPage, program.window)
     node = program.nodes.detail
@@ -331,7 +331,7 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     assert formats.units() == formats.Units()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("restored_theme")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
     page = the(SettingsPage, program.window)
     page.contrast.click()
@@ -367,11 +367,11 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
 
 def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
     def refuse():
-        raise BackendError("The accepted host keys cannot be read.", "Look at their file.")
+        raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
     monkeypatch.setattr(services_of(program).cluster, "ssh_facts", refuse)
     program.window.go("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
-    said = "The accepted host keys cannot be read. Look at their file."
+    said = "The accepted host keys cannot be read. Check their file."
     qtbot.waitUntil(lambda: said in texts(page.ssh))

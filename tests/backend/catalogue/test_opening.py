@@ -145,7 +145,7 @@ def test_f41_m22_a_catalogue_on_a_network_share_is_refused(tmp_path: Path, kind:
     open_catalogue(tmp_path / "c.sqlite", mounts).close()
 
 
-def test_f41_of_two_mounts_on_one_place_the_later_counts(tmp_path: Path) -> None:
+def test_f41_the_later_of_two_mounts_on_one_path_counts(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         f"1 0 0:1 / {tmp_path} rw - nfs4 a:/b rw\n2 1 0:2 / {tmp_path} rw - ext4 /dev/x rw\n"

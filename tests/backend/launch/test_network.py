@@ -29,7 +29,7 @@ def test_m4_a_bridge_with_the_same_address_everywhere_connects_no_nodes() -> Non
         common_subnet({"node1": (DOCKER,), "node2": (DOCKER,)})
 
 
-def test_of_two_common_subnets_the_one_by_which_the_node_is_known_is_taken() -> None:
+def test_the_subnet_by_which_the_node_is_known_wins_over_another_common_one() -> None:
     fast = {"node1": ("10.1.0.1/24", "10.77.0.2/24"), "node2": ("10.77.0.3/24", "10.1.0.2/24")}
     assert common_subnet(fast)[0] == "10.1.0.0/24"
 

@@ -101,7 +101,7 @@ def test_the_private_part_is_the_owner_s_alone_and_shows_in_no_text(tmp_path: Pa
     assert "PRIVATE" not in repr(KEY)
 
 
-def test_of_many_who_make_a_key_at_once_one_wins(tmp_path: Path) -> None:
+def test_one_of_many_concurrently_made_keys_wins(tmp_path: Path) -> None:
     start, kept = threading.Barrier(8), []
 
     def make() -> None:

@@ -30,12 +30,12 @@ import importlib, os, sys
 sys.path.insert(0, sys.argv[1])
 for name in sys.argv[2:]:
     importlib.import_module(name)
-strangers = [
+foreign = [
     name for name, module in sys.modules.items()
     if name.split(".")[0] in {"backend", "app", "widgets"}
     and not getattr(module, "__file__", "").startswith(sys.argv[1] + os.sep)
 ]
-print(strangers)
+print(foreign)
 """
 
 

@@ -1,4 +1,4 @@
-"""Looks through a shell: at a real sshd, and at answers that no machine here gives."""
+"""Inspections through a shell: of a real sshd, and of answers that no machine here gives."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Answers:
         return CommandResult(0, self._out, "")
 
 
-def look_through(answers: Answers, tmp_path: Path) -> node_facts.NodeInspection:
+def inspect_node(answers: Answers, tmp_path: Path) -> node_facts.NodeInspection:
     return inspect(answers, "gpu1", tmp_path)
 
 
-def test_a_look_through_a_real_shell_finds_the_data_root(
+def test_an_inspection_through_a_real_shell_finds_the_data_root(
     shell: Shell, sshd: Sshd, tmp_path: Path
 ) -> None:
     root = tmp_path / "data root"
@@ -76,7 +76,7 @@ def test_another_place_of_the_data_root_and_another_folder_there(
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
 def test_f44_a_wrong_clock_is_only_reported(tmp_path: Path, ahead_s: float) -> None:
-    offset_s = look_through(Answers(ahead_s), tmp_path).facts.clock_offset_s
+    offset_s = inspect_node(Answers(ahead_s), tmp_path).facts.clock_offset_s
     assert offset_s == pytest.approx(ahead_s, abs=0.5)
 
 
@@ -99,10 +99,10 @@ def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named: s
     found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]
     answers = Answers(pythons=found)
     if not named:
-        assert len(look_through(answers, tmp_path).facts.pythons) == 3
+        assert len(inspect_node(answers, tmp_path).facts.pythons) == 3
         return
     with pytest.raises(BackendError, match=f"Python on gpu1 is {named}.*3.10 or newer"):
-        look_through(answers, tmp_path)
+        inspect_node(answers, tmp_path)
 
 
 def test_f52_a_full_home_is_named(
@@ -123,7 +123,7 @@ def test_f52_a_full_home_is_named(
 )
 def test_f59_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, out: str) -> None:
     with pytest.raises(BackendError, match="gpu1 could not be inspected"):
-        look_through(Answers(out=out), tmp_path)
+        inspect_node(Answers(out=out), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_f59_facts_that_make_no_sense_are_a_sentence(
     tmp_path: Path, facts: dict[str, object]
 ) -> None:
     with pytest.raises(BackendError, match="gpu1 could not be inspected"):
-        look_through(Answers(**facts), tmp_path)
+        inspect_node(Answers(**facts), tmp_path)
 
 
 def facts_with(*interfaces: tuple[str, str]) -> NodeFacts:

@@ -315,9 +315,7 @@ def test_a_python_that_was_replaced_below_the_environment_makes_another(node: No
     assert node.environments() == [there.environment]
 
 
-def test_of_two_desktops_at_once_both_end_well_with_one_environment(
-    node: Node, tmp_path: Path
-) -> None:
+def test_two_desktops_at_once_both_succeed_with_one_environment(node: Node, tmp_path: Path) -> None:
     other = replace(node, shell=type(node.shell)(node.shell.home), updates=[])
     meeting = threading.Barrier(2, timeout=60)
 

@@ -130,7 +130,7 @@ def test_the_name_of_the_environment_depends_on_its_wheels(desk: Desk) -> None:
     assert len({name, alone, other.environment()[0]}) == 3
 
 
-def test_of_many_threads_one_fetches(desk: Desk) -> None:
+def test_only_one_of_many_threads_fetches(desk: Desk) -> None:
     threads = [threading.Thread(target=desk.gather) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -160,7 +160,7 @@ def test_cancelled_it_ends_pip_and_goes_on_the_next_time(desk: Desk) -> None:
         ("OSError: [Errno 28] No space left on device", "is full; not all wheels"),
     ],
 )
-def test_what_pip_stumbles_over_becomes_a_sentence(desk: Desk, said: str, sentence: str) -> None:
+def test_an_error_of_pip_becomes_a_sentence(desk: Desk, said: str, sentence: str) -> None:
     (desk.folder / "pip.py").write_text(f"import sys\nsys.exit({said!r})\n")
     with pytest.raises(BackendError, match=re.escape(sentence)) as caught:
         desk.gather()
@@ -205,7 +205,7 @@ def test_what_was_built_here_is_read_with_the_glibc_that_it_needs(tmp_path: Path
     assert horovod_wheels.built_wheels([tmp_path]) == ()
 
 
-def test_of_several_pythons_the_one_with_a_wheel_is_taken(tmp_path: Path) -> None:
+def test_the_python_with_a_wheel_is_chosen(tmp_path: Path) -> None:
     newer = built(tmp_path, python_tag="cp313")
     facts = replace(FACTS, pythons=(*FACTS.pythons, PythonFound("/opt/python", "3.13.1", True)))
     assert horovod_wheels.choose("gpu1", facts, [newer])[0].path == "/opt/python"

@@ -159,7 +159,7 @@ class Place:
         )
         services = self.opened[-1]
         services.cluster.trust(self.sshd.host_key)
-        # The node was never set up, which a look before a start would find.
+        # The node was never set up, which a preflight check would find.
         services.preflight.require = lambda *_, **__: None  # type: ignore[method-assign]
         return services
 

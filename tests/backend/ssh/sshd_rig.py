@@ -116,7 +116,7 @@ class Sshd:
             lines.append("Subsystem sftp internal-sftp")
         settings = self._folder / "sshd_config"
         settings.write_text("\n".join(lines) + "\n")
-        # Debian has it where PATH of an ordinary user does not look.
+        # Debian has it in a folder that is not in PATH of an ordinary user.
         sshd = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin") or "sshd"
         argv = [sshd, "-D", "-e", "-f", str(settings)]
         if self._small_disk is not None:

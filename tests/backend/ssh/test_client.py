@@ -98,7 +98,7 @@ def test_f55_a_changed_host_key_is_refused_until_the_old_one_is_removed(
     assert gets_in(enter(sshd))
 
 
-def test_f55_of_several_host_keys_the_accepted_kind_is_asked_for(
+def test_f55_the_client_requests_the_accepted_kind_of_host_key(
     make_sshd: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     second = make_key(tmp_path / "second-host-key", kind="ecdsa")
@@ -383,7 +383,7 @@ def test_f60_a_passphrase_is_in_no_file_log_or_process_list(
         shell.close()
         with pytest.raises(PassphraseNeeded) as caught:
             connect(address, sshd.known_hosts, passphrase=f"{PASSPHRASE}x")
-    assert caplog.records, "paramiko logs what it does, and that was looked at"
+    assert caplog.records, "paramiko logs what it does, and the log was checked"
     assert PASSPHRASE not in caplog.text
     assert PASSPHRASE not in processes.out
     assert PASSPHRASE not in f"{caught.value} {caught.value.remedy}"

@@ -81,7 +81,7 @@ def test_input_and_output_flow_at_once(shell: Shell) -> None:
     assert shell.run(["cat"], input=content, limit_s=LIMIT_S).out.encode() == content
 
 
-def test_of_endless_output_the_end_is_kept(shell: Shell) -> None:
+def test_the_end_of_endless_output_is_kept(shell: Shell) -> None:
     answer = shell.run(["sh", "-c", "yes | head -c 20000000; echo the end"], limit_s=60)
     assert len(answer.out) == OUTPUT_LIMIT_BYTES
     assert answer.out.endswith("y\nthe end\n")
@@ -166,7 +166,7 @@ def test_a_secret_is_at_no_moment_readable_for_others(
 ) -> None:
     modes = []
 
-    def look(*_: object) -> None:
+    def record_modes(*_: object) -> None:
         modes.extend(stat.S_IMODE(one.stat().st_mode) for one in sshd.home.iterdir())
 
     source = sshd.home.parent / "key"
@@ -174,7 +174,7 @@ def test_a_secret_is_at_no_moment_readable_for_others(
     source.chmod(0o600)
     with source.open("rb") as file:
         files = shell._files()
-        files._put(file, 200_000, str(sshd.home / "key"), 0o600, look)
+        files._put(file, 200_000, str(sshd.home / "key"), 0o600, record_modes)
     assert set(modes) == {0o600}
 
 

@@ -78,8 +78,8 @@ def test_a_job_stopped_on_two_workers_goes_on_on_three_with_the_samples_that_are
 ) -> None:
     training = downpour(tmp_path, model=held(MODEL), epochs=2, strategy={"servers": 2})
     training.train_well(when=lambda: training.step() >= 2, **training.hold)
-    course = torch.load(training.latest(), weights_only=True)["course"]
-    assert len(set(course["done"])) == course["epoch_step"] < 12
+    progress = torch.load(training.latest(), weights_only=True)["course"]
+    assert len(set(progress["done"])) == progress["epoch_step"] < 12
     training.with_config(epochs=2, processes=4, optimizer=SGD, strategy={"name": "downpour"})
     training.train_well(resume_from=training.latest())
     assert sorted(training.curve("loss")) == list(range(1, 25))

@@ -86,7 +86,7 @@ def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_it_equals_pycocotools(seed: int) -> None:
+def test_the_average_precision_equals_that_of_pycocotools(seed: int) -> None:
     given = pictures(seed)
     expected = reference(given)
     found = by_class(one for pair in given if (one := match(*pair)) is not None)

@@ -324,7 +324,7 @@ class Tied(torch.nn.Module):
 @pytest.mark.parametrize(
     "kind", ["weights", "list", "buffers", "transposed", "halves", "in forward"]
 )
-def test_of_what_a_model_ties_one_name_in_the_file_is_enough(kind: str, tmp_path: Path) -> None:
+def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Path) -> None:
     import safetensors.torch
 
     source = Tied(kind)
@@ -379,7 +379,7 @@ def keep_for_ever(folder: JobFolder, step: int) -> None:
     path_of(folder, step).with_suffix(".keep").write_text("{}\n")
 
 
-def test_what_is_kept_for_ever_is_never_pruned(folder: JobFolder) -> None:
+def test_a_checkpoint_with_a_keep_mark_is_never_pruned(folder: JobFolder) -> None:
     writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
     keep_for_ever(folder, 1)
     more(writer, 3, 4, 5)

@@ -11,7 +11,7 @@ from backend.training.eta import Eta
 
 
 @dataclass(frozen=True)
-class Course:
+class Schedule:
     """A steady job. Times are seconds; ``jitter`` is the share by which steps differ."""
 
     epochs: int = 10
@@ -24,13 +24,13 @@ class Course:
     save_s: float = 0.0
 
 
-COURSES = {
-    "nothing between the steps": Course(),
-    "an evaluation as long as two epochs": Course(evaluation_batches=500),
-    "one epoch, evaluated at its end": Course(epochs=1, steps=1000, evaluation_batches=300),
-    "two epochs": Course(epochs=2, steps=400, evaluation_batches=150, evaluation_batch_s=0.003),
-    "checkpoints that stop the training": Course(epochs=4, steps=500, save_every=50, save_s=0.2),
-    "all of it, in long steps": Course(
+SCHEDULES = {
+    "nothing between the steps": Schedule(),
+    "an evaluation as long as two epochs": Schedule(evaluation_batches=500),
+    "one epoch, evaluated at its end": Schedule(epochs=1, steps=1000, evaluation_batches=300),
+    "two epochs": Schedule(epochs=2, steps=400, evaluation_batches=150, evaluation_batch_s=0.003),
+    "checkpoints that stop the training": Schedule(epochs=4, steps=500, save_every=50, save_s=0.2),
+    "all of it, in long steps": Schedule(
         epochs=3,
         steps=60,
         step_s=40.0,
@@ -43,16 +43,16 @@ COURSES = {
 FLUSH_S = 0.5
 
 
-@pytest.mark.parametrize("course", COURSES.values(), ids=COURSES)
-def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> None:
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule) -> None:
     chance = random.Random(3)
     now = 0.0
     eta = Eta(lambda: now)
-    eta.plan(course.evaluation_batches)
+    eta.plan(schedule.evaluation_batches)
     estimates: list[tuple[float, float]] = []
     pending: list[float] = []
     done = 0
-    whole = course.epochs * course.steps
+    whole = schedule.epochs * schedule.steps
 
     def flush(evaluations: int) -> None:
         if pending:
@@ -62,25 +62,25 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(course: Course) -> 
         if left is not None:
             estimates.append((now, left))
 
-    for epoch in range(course.epochs):
-        evaluations = course.epochs - epoch if course.evaluation_batches else 0
-        for _ in range(course.steps):
-            seconds = course.step_s * chance.uniform(1 - course.jitter, 1 + course.jitter)
+    for epoch in range(schedule.epochs):
+        evaluations = schedule.epochs - epoch if schedule.evaluation_batches else 0
+        for _ in range(schedule.steps):
+            seconds = schedule.step_s * chance.uniform(1 - schedule.jitter, 1 + schedule.jitter)
             now += seconds
             done += 1
             pending.append(seconds)
             if sum(pending) >= FLUSH_S:
                 flush(evaluations)
-            if course.save_every and done % course.save_every == 0:
-                now += course.save_s
-                eta.saved(course.save_s)
-        if course.evaluation_batches:
+            if schedule.save_every and done % schedule.save_every == 0:
+                now += schedule.save_s
+                eta.saved(schedule.save_s)
+        if schedule.evaluation_batches:
             eta.evaluation_began()
             for tenth in range(1, 11):
-                now += course.evaluation_batches * course.evaluation_batch_s / 10
-                eta.evaluation_at(tenth * course.evaluation_batches // 10)
+                now += schedule.evaluation_batches * schedule.evaluation_batch_s / 10
+                eta.evaluation_at(tenth * schedule.evaluation_batches // 10)
                 flush(evaluations)
-            eta.evaluation(course.evaluation_batches * course.evaluation_batch_s)
+            eta.evaluation(schedule.evaluation_batches * schedule.evaluation_batch_s)
     over = now
     late = [(when, left) for when, left in estimates if 0.2 * over <= when < 0.999 * over]
     assert len(late) > 10

@@ -158,7 +158,7 @@ def test_a_job_ends_with_the_second_checkpoint_in_a_row_that_fails(
     assert "epoch-0001-step-" in alarm["sentence"]
 
 
-def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refuse) -> None:
+def test_f26_the_final_write_has_a_time_limit(checkpointer: Checkpointer, refuse: Refuse) -> None:
     refuse(10**6, errno.ENOSPC)
     save(checkpointer)
     failure = write_out(checkpointer, RankHeartbeat.inherited(), 0.2)
@@ -172,7 +172,7 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
     )
 
 
-def test_f26_of_all_ranks_that_leave_for_it_the_one_that_writes_is_named() -> None:
+def test_f26_only_the_rank_that_writes_is_named_as_the_cause() -> None:
     records = [
         record_of(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
         for rank in (0, 1)

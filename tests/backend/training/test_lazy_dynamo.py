@@ -28,7 +28,7 @@ def test_a_rank_does_not_load_the_compiler_nor_does_one_that_is_resumed(tmp_path
     assert "compiler: False" in training.log()
 
 
-def test_no_optimizer_loads_the_compiler_made_stepped_or_taken_up_again() -> None:
+def test_no_optimizer_loads_the_compiler_when_made_stepped_or_restored() -> None:
     _run("""
 import sys, torch
 from backend.training import lazy_dynamo

@@ -40,7 +40,7 @@ def steps(
 
 
 @pytest.mark.parametrize("history", [2, 10])
-def test_it_takes_the_steps_of_torchs_optimizer(history: int) -> None:
+def test_lbfgs_takes_the_steps_of_torchs_optimizer(history: int) -> None:
     own = Lbfgs(history, 1.0)
     parameter = torch.nn.Parameter(start())
     optimizer = torch.optim.LBFGS(
@@ -62,7 +62,7 @@ def test_it_takes_the_steps_of_torchs_optimizer(history: int) -> None:
 
 
 @pytest.mark.parametrize("wall", [math.nan, math.inf])
-def test_it_goes_round_points_without_a_loss(wall: float) -> None:
+def test_lbfgs_avoids_points_without_a_loss(wall: float) -> None:
     def value(x: torch.Tensor) -> torch.Tensor:
         loss = (x**2).sum() - x.sum()
         return loss if float(x.detach().max()) < 0.6 else loss * wall
@@ -72,7 +72,7 @@ def test_it_goes_round_points_without_a_loss(wall: float) -> None:
     torch.testing.assert_close(found, torch.full_like(found, 0.5), rtol=1e-3, atol=1e-3)
 
 
-def test_it_stays_where_no_step_lowers_the_loss_and_forgets_what_led_there() -> None:
+def test_lbfgs_stays_when_no_step_lowers_the_loss_and_drops_its_pairs() -> None:
     optimizer = Lbfgs(10, 1.0)
     point, loss = steps(optimizer, with_gradient(rosenbrock), start(), 5)
     assert optimizer.pairs

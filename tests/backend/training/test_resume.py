@@ -95,9 +95,9 @@ def test_on_other_ranks_by_smaller_batches_the_epoch_goes_on_at_the_same_sample(
     )
     training = new_training(tmp_path, model=held(MODEL), loader=logging, epochs=4, batch_size=4)
     training.train_well(when=lambda: training.step() >= 2, **training.hold)
-    course = torch.load(training.latest(), weights_only=True)["course"]
+    progress = torch.load(training.latest(), weights_only=True)["course"]
     taken = seen.read_text().split()
-    assert len(taken) == course["step"] * 8 < 4 * 96
+    assert len(taken) == progress["step"] * 8 < 4 * 96
     training.with_config(processes=1, epochs=4, batch_size=2, strategy={"name": "alone"})
     training.train_well(resume_from=training.latest())
     taken = seen.read_text().split()

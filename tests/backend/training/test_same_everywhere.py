@@ -210,18 +210,18 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
     size = len(values)
     vectors = []
     for rank, (loss, metric) in enumerate(values):
-        ballot = StepSync(["metric"], rank, size)
-        ballot.use(torch.zeros(ballot.size))
+        sync = StepSync(["metric"], rank, size)
+        sync.use(torch.zeros(sync.size))
         tensor = torch.tensor(loss, dtype=kind)
-        ballot.fill(
+        sync.fill(
             stop=False, save=False, loss=tensor, metrics={"metric": metric}, times=RankStep(1.0)
         )
-        vectors.append(ballot._vector.clone())
-    ballot.use(torch.stack(vectors).mean(0))
-    ballot.cast(None)
-    (verdict,) = ballot.count(everything=True)
+        vectors.append(sync._vector.clone())
+    sync.use(torch.stack(vectors).mean(0))
+    sync.cast(None)
+    (outcome,) = sync.count(everything=True)
     losses = [torch.tensor(loss, dtype=kind).item() for loss, _ in values]
-    for found, wanted in zip(verdict.losses, losses, strict=True):
+    for found, wanted in zip(outcome.losses, losses, strict=True):
         assert found == wanted or (math.isnan(found) and math.isnan(wanted))
     mean = sum(metric for _, metric in values) / size
-    assert verdict.metrics["metric"] == mean or math.isnan(mean)
+    assert outcome.metrics["metric"] == mean or math.isnan(mean)

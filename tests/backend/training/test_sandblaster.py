@@ -45,7 +45,7 @@ def digits(folder: Path, model: str, **settings: Any) -> Training:
     return training
 
 
-def test_it_finds_the_losses_of_torchs_own_lbfgs_in_one_process(tmp_path: Path) -> None:
+def test_sandblaster_finds_the_losses_of_torchs_lbfgs_in_one_process(tmp_path: Path) -> None:
     training = digits(tmp_path, MLP, epochs=12, strategy={"portion": 128})
     training.train_well()
     sources = training.sources
@@ -110,8 +110,8 @@ def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_pa
     straight, halves = (sandblaster(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
     halves.train_well(when=lambda: halves.step() >= 1, **halves.hold)
-    course = torch.load(halves.latest(), weights_only=True)["course"]
-    assert (course["step"], course["epoch_step"]) == (1, 0)
+    progress = torch.load(halves.latest(), weights_only=True)["course"]
+    assert (progress["step"], progress["epoch_step"]) == (1, 0)
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
 

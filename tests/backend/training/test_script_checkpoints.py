@@ -41,8 +41,8 @@ class Rig:
     def begin(self) -> None:
         self.checkpoints = ScriptCheckpoints(self.folder, self.launch, self.work, lambda _: None)
 
-    def look(self, **how: bool) -> list[str]:
-        """The files of the checkpoints after a look, oldest first, each as it was verified."""
+    def poll(self, **how: bool) -> list[str]:
+        """The files of the checkpoints after a poll, oldest first, each as it was verified."""
         self.checkpoints.update(lambda _: (0, self.step), self.metrics, **how)
         found = read_checkpoints(self.folder.checkpoints, ".json")
         assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
@@ -85,35 +85,35 @@ def test_files_and_folders_that_match_are_found_once(
 ) -> None:
     for name in names:
         file(rig.output, name)
-    assert rig.look() == []
-    assert sorted(rig.look()) == found
-    assert sorted(rig.look()) == found
+    assert rig.poll() == []
+    assert sorted(rig.poll()) == found
+    assert sorted(rig.poll()) == found
 
 
 def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
     file(rig.output, "checkpoint-1/a.bin")
-    assert rig.look() == []
+    assert rig.poll() == []
     file(rig.output, "checkpoint-1/b.bin")
-    assert rig.look() == []
-    assert rig.look() == ["checkpoint-1"]
+    assert rig.poll() == []
+    assert rig.poll() == ["checkpoint-1"]
     file(rig.output, "checkpoint-1/trainer_state.json", "{}")
-    assert rig.look() == []
-    assert rig.look() == ["checkpoint-1"]
+    assert rig.poll() == []
+    assert rig.poll() == ["checkpoint-1"]
 
 
 def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
-    # Lightning keeps one file of each epoch: it may be gone before the next look.
+    # Lightning keeps one file of each epoch: it may be gone before the next poll.
     zipped(rig.output / "cut.ckpt", cut=30)
     zipped(rig.output / "epoch=1.ckpt")
-    assert rig.look() == ["epoch=1.ckpt"]
+    assert rig.poll() == ["epoch=1.ckpt"]
 
 
 def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
     for step in (1, 2, 3):
         rig.step = step
         file(rig.output, "last.pt", "weights" * step)
-        rig.look()
-        assert rig.look() == ["last.pt"]
+        rig.poll()
+        assert rig.poll() == ["last.pt"]
         (record,) = read_checkpoints(rig.folder.checkpoints, ".json")
         assert (record.step, record.name) == (step, f"step-{step:06d}")
     assert rig.latest() == "last.pt"
@@ -124,11 +124,11 @@ def test_what_came_with_the_script_is_no_checkpoint_until_it_is_written(tmp_path
     file(rig.work, "pretrained.pth")
     rig.begin()
     file(rig.work, "own.pth")
-    rig.look()
-    assert rig.look() == ["own.pth"]
+    rig.poll()
+    assert rig.poll() == ["own.pth"]
     file(rig.work, "pretrained.pth", "trained")
-    rig.look()
-    assert sorted(rig.look()) == ["own.pth", "pretrained.pth"]
+    rig.poll()
+    assert sorted(rig.poll()) == ["own.pth", "pretrained.pth"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_at_the_end_what_may_be_half_written_does_not_count(
     rig: Rig, write: Callable[[Path], object], ended_well: bool, found: list[str]
 ) -> None:
     write(rig.output)
-    assert rig.look(is_over=True, ended_well=ended_well) == found
+    assert rig.poll(is_over=True, ended_well=ended_well) == found
 
 
 @pytest.mark.parametrize(
@@ -199,14 +199,14 @@ def zipped(path: Path, cut: int = 0) -> None:
 def test_the_record_goes_with_the_file(rig: Rig) -> None:
     for step in (1, 2):
         file(rig.output, f"model-{step}.pt")
-        rig.look()
-        rig.look()
+        rig.poll()
+        rig.poll()
     assert rig.latest() == "model-2.pt"
     (rig.output / "model-2.pt").unlink()
-    assert rig.look() == ["model-1.pt"]
+    assert rig.poll() == ["model-1.pt"]
     assert rig.latest() == "model-1.pt"
     (rig.output / "model-1.pt").unlink()
-    assert rig.look() == []
+    assert rig.poll() == []
     assert not rig.folder.latest.exists()
 
 
@@ -220,8 +220,8 @@ def test_nothing_of_the_script_is_removed_unless_the_user_chose_it(tmp_path: Pat
         for step, loss in enumerate((3.0, 1.0, 2.0, 2.5, 2.25, 2.75), 1):
             rig.step, rig.metrics = step, {"eval_loss": loss}
             file(rig.output, f"checkpoint-{step}/model.bin")
-            rig.look()
-            rig.look()
+            rig.poll()
+            rig.poll()
             if step == 1:
                 (rig.folder.checkpoints / "step-000001.keep").touch()
         left = sorted(one.name for one in rig.output.iterdir())
@@ -231,9 +231,9 @@ def test_nothing_of_the_script_is_removed_unless_the_user_chose_it(tmp_path: Pat
 
 def test_a_later_run_knows_the_checkpoints_of_an_earlier_one(rig: Rig) -> None:
     file(rig.output, "checkpoint-1/a")
-    rig.look()
-    rig.look()
+    rig.poll()
+    rig.poll()
     rig.begin()
-    assert rig.look() == rig.look() == ["checkpoint-1"]
+    assert rig.poll() == rig.poll() == ["checkpoint-1"]
     shutil.rmtree(rig.output / "checkpoint-1")
-    assert rig.look() == []
+    assert rig.poll() == []

@@ -87,7 +87,7 @@ def test_a_rank_is_slow_by_50_ms_or_by_a_fifth_of_a_step(
     assert judge.step_ms() == times
 
 
-def test_who_was_slow_is_so_no_longer_after_some_good_steps() -> None:
+def test_a_slow_rank_recovers_after_some_good_steps() -> None:
     judge = SlowRanks()
     judge.take([(100.0, 200.0)] * STEPS)
     judge.take([(100.0, 100.0)] * 11)

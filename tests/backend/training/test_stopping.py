@@ -71,8 +71,8 @@ def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> N
         tmp_path, model=model, loader=LOADER.replace("37, 2", "4000, 2"), epochs=1
     )
     training.train_well(when=lambda: training.status_is("EVALUATING"), **training.hold)
-    course = torch.load(training.latest(), weights_only=True)["course"]
-    assert (course["epoch"], course["step"]) == (1, 6)
+    progress = torch.load(training.latest(), weights_only=True)["course"]
+    assert (progress["epoch"], progress["step"]) == (1, 6)
     assert training.curve("validation/loss") == {}
 
 

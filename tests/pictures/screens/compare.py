@@ -16,26 +16,26 @@ from tests.widgets.jobs.jobs_rig import rows_of
 from widgets.compare.compare_page import ComparePage
 
 
-def put_looks(stage: Stage, looks: tuple[ComparedUpdate, ...]) -> ComparePage:
+def put_updates(stage: Stage, updates: tuple[ComparedUpdate, ...]) -> ComparePage:
     page = stage.compare
-    page.set_jobs(tuple(each.view.id for each in looks))
-    for each in looks:
+    page.set_jobs(tuple(each.view.id for each in updates))
+    for each in updates:
         page.show_update(_judged(each))
     return page
 
 
-def _judged(look: ComparedUpdate) -> ComparedUpdate:
+def _judged(update: ComparedUpdate) -> ComparedUpdate:
     """With its best, as a job that has checkpoints."""
-    figures = look.figures.metrics.get(MAP)
+    figures = update.figures.metrics.get(MAP)
     if figures is None:
-        return look
-    return replace(look, view=replace(look.view, best_metric=(MAP, figures.highest)))
+        return update
+    return replace(update, view=replace(update.view, best_metric=(MAP, figures.highest)))
 
 
-screen("compare", EVERY, ("light",))(lambda stage: put_looks(stage, three()))
-screen("compare-8")(lambda stage: put_looks(stage, eight()))
-screen("compare-1")(lambda stage: put_looks(stage, three()[:1]))
-screen("compare-draft")(lambda stage: put_looks(stage, (*three()[:1], draft())))
+screen("compare", EVERY, ("light",))(lambda stage: put_updates(stage, three()))
+screen("compare-8")(lambda stage: put_updates(stage, eight()))
+screen("compare-1")(lambda stage: put_updates(stage, three()[:1]))
+screen("compare-draft")(lambda stage: put_updates(stage, (*three()[:1], draft())))
 screen("compare-reading")(
     lambda stage: stage.compare.set_jobs(tuple(each.view.id for each in three()))
 )
@@ -43,17 +43,17 @@ screen("compare-reading")(
 
 @screen("compare-gone")
 def compare_gone(stage: Stage) -> None:
-    page = put_looks(stage, three()[:2])
+    page = put_updates(stage, three()[:2])
     page.set_jobs((*page.ids, "id9"))
     page.show_gone("id9", "The job id9 is in the trash.")
 
 
-screen("compare-empty", (LARGE, SMALL, SMALLEST))(lambda stage: put_looks(stage, ()))
+screen("compare-empty", (LARGE, SMALL, SMALLEST))(lambda stage: put_updates(stage, ()))
 
 
 @screen("compare-picker")
 def compare_picker(stage: Stage) -> None:
-    page = put_looks(stage, three()[:2])
+    page = put_updates(stage, three()[:2])
     stage.settle()
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     page.open_picker()

@@ -13,7 +13,7 @@ from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job, table
 from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
-from tests.widgets.jobs import preflight_samples as looks
+from tests.widgets.jobs import preflight_samples as checks
 from tests.widgets.jobs.checkpoints import test_inspection_dialog as inspected
 from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
@@ -32,30 +32,32 @@ def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
     open_job(stage, lab.DRAFT)
     dialog = stage.lay_over(PreflightDialog(True, stage.window))
     if found is not None:
-        dialog.show_found(found, looks.PLACEMENT)
+        dialog.show_found(found, checks.PLACEMENT)
     return dialog
 
 
 screen("preflight", (LARGE, SMALL, SMALLEST))(
-    lambda stage: _preflight(stage, looks.found(looks.MPI, looks.BUSY, looks.ROOT, looks.CLOCK))
-)
-screen("preflight-looking")(lambda stage: _preflight(stage, None))
-screen("preflight-fixing")(
-    lambda stage: _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.BUSY)).show_fixing(
-        (looks.MPI,), "Horovod…"
+    lambda stage: _preflight(
+        stage, checks.found(checks.MPI, checks.BUSY, checks.ROOT, checks.CLOCK)
     )
 )
-screen("preflight-64")(lambda stage: _preflight(stage, looks.many(64)))
+screen("preflight-checking")(lambda stage: _preflight(stage, None))
+screen("preflight-fixing")(
+    lambda stage: _preflight(
+        stage, checks.found(checks.MPI, checks.AGENT, checks.BUSY)
+    ).show_fixing((checks.MPI,), "Horovod…")
+)
+screen("preflight-64")(lambda stage: _preflight(stage, checks.many(64)))
 
 
 @screen("preflight-tried")
 def preflight_tried(stage: Stage) -> None:
-    dialog = _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.CLOCK))
-    dialog.show_found(looks.found(looks.CLOCK), looks.PLACEMENT)
-    dialog.show_canary(looks.BROKEN)
+    dialog = _preflight(stage, checks.found(checks.MPI, checks.AGENT, checks.CLOCK))
+    dialog.show_found(checks.found(checks.CLOCK), checks.PLACEMENT)
+    dialog.show_canary(checks.BROKEN)
 
 
-screen("preflight-sound")(lambda stage: _preflight(stage, looks.found()).show_canary(looks.SOUND))
+screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_canary(checks.SOUND))
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}

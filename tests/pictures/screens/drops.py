@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from backend.records.library.item import Kind
 from tests.pictures.gallery import screen
-from tests.pictures.screens.compare import put_looks
+from tests.pictures.screens.compare import put_updates
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
@@ -20,13 +20,13 @@ _LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever label
 
 @screen("drop-on-compare")
 def drop_on_compare(stage: Stage) -> None:
-    put_looks(stage, three())
+    put_updates(stage, three())
     drags.over(stage.compare, drags.jobs("unet-cells"))
 
 
 @screen("drop-is-too-many")
 def drop_is_too_many(stage: Stage) -> None:
-    put_looks(stage, eight())
+    put_updates(stage, eight())
     drags.over(stage.compare, drags.jobs("unet-cells"))
 
 

@@ -1,4 +1,4 @@
-"""Datasets, Models, Loaders: looked at, empty, at work, refused, huge."""
+"""Datasets, Models, Loaders: with a preview, empty, at work, refused, huge."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def dataset_unreadable(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 
-screen("dataset-looking")(
+screen("dataset-reading")(
     lambda stage: _datasets(stage).detail.show_trial_progress(0.4, "Sample 720 of 1 797")
 )
 screen("dataset-refused")(

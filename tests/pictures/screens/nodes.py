@@ -249,25 +249,27 @@ def node_detail_new(stage: Stage) -> None:
     _nodes(stage, (*lab.nodes(), new)).open_node("gpu13")
 
 
-def _add(stage: Stage, host: str = "gpu13.lab.example.org", *, look: bool = True) -> AddNodeDialog:
+def _add(
+    stage: Stage, host: str = "gpu13.lab.example.org", *, connect: bool = True
+) -> AddNodeDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(AddNodeDialog(("gpu07",), stage.window))
     dialog._host.setText(host)
     dialog._host.textEdited.emit(host)
-    if look:
+    if connect:
         dialog._request()
     return dialog
 
 
-screen("add-node")(lambda stage: _add(stage, look=False))
-screen("add-node-fault")(lambda stage: _add(stage, "gpu07", look=False))
-screen("add-node-looking")(_add)
-screen("add-node-more")(lambda stage: _add(stage, look=False)._more.click())
+screen("add-node")(lambda stage: _add(stage, connect=False))
+screen("add-node-fault")(lambda stage: _add(stage, "gpu07", connect=False))
+screen("add-node-connecting")(_add)
+screen("add-node-more")(lambda stage: _add(stage, connect=False)._more.click())
 
 
 @screen("add-node-no-share")
 def add_node_no_share(stage: Stage) -> None:
-    dialog = _add(stage, look=False)
+    dialog = _add(stage, connect=False)
     dialog._more.click()
     dialog.no_share.click()
 

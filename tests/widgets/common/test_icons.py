@@ -18,7 +18,7 @@ print(*sorted(set(QFontDatabase.families()) - before), sep=",")
 """
 
 
-def test_of_the_icon_fonts_only_the_one_that_is_used_is_loaded() -> None:
+def test_only_the_icon_font_in_use_is_loaded() -> None:
     result = subprocess.run(
         [sys.executable, "-c", _FAMILIES],
         cwd=Path(__file__).parents[3],

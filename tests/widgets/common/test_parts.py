@@ -52,7 +52,7 @@ from widgets.common.toast import Offer, Toast
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
 
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 class Show(Protocol):
@@ -479,7 +479,7 @@ def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:
     assert box.count() == 0
 
 
-def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager) -> None:
+def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: ThemeManager) -> None:
     off = Button("2 problems to fix", kind="big")
     off.setEnabled(False)
     parts = (
@@ -490,7 +490,7 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager
     )
     window = show(*parts, width=700)
     for choice in (ThemeChoice.DARK, ThemeChoice.LIGHT):
-        look.choose(choice)
+        theme_manager.choose(choice)
         assert not window.grab().isNull()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 

@@ -141,10 +141,10 @@ def _unreadable(stage: Stage) -> None:
 
 
 def _compare(stage: Stage) -> None:
-    from tests.pictures.screens.compare import put_looks
+    from tests.pictures.screens.compare import put_updates
 
-    looks = [replace(one, view=evil(one.view)) for one in compare_samples.three()]
-    put_looks(stage, looks)
+    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three()]
+    put_updates(stage, updates)
 
 
 def _notices(stage: Stage) -> None:
@@ -216,7 +216,7 @@ def rich(widget: QWidget) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_f58_no_name_is_read_as_markup(page: str, look: ThemeManager) -> None:
+def test_f58_no_name_is_read_as_markup(page: str, theme_manager: ThemeManager) -> None:
     stage = Stage(LARGE)
     try:
         PAGES[page](stage)

@@ -9,7 +9,7 @@ from app.shell.help import read_topics
 from tests.windows import on_screen
 from widgets.common.rich_text import RichText
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.mark.parametrize("topic", read_topics(), ids=lambda topic: topic.key)

@@ -14,7 +14,7 @@ from widgets.common.layout import REST, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.view_style import AsHighAsRows, dress
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.mark.parametrize("make", [QTableView, QTreeView, QListView])

@@ -21,34 +21,36 @@ from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
 def test_the_choice_of_the_user_wins_and_is_signalled_once(
-    qtbot: QtBot, look: ThemeManager
+    qtbot: QtBot, theme_manager: ThemeManager
 ) -> None:
-    with qtbot.waitSignal(look.changed):
-        look.choose(ThemeChoice.DARK)
+    with qtbot.waitSignal(theme_manager.changed):
+        theme_manager.choose(ThemeChoice.DARK)
     assert theme.current() == theme.DARK
-    assert look.is_dark
-    assert look.choice is ThemeChoice.DARK
-    with qtbot.assertNotEmitted(look.changed):
-        look.choose(ThemeChoice.DARK)
-    look.toggle()
-    assert look.choice is ThemeChoice.LIGHT
+    assert theme_manager.is_dark
+    assert theme_manager.choice is ThemeChoice.DARK
+    with qtbot.assertNotEmitted(theme_manager.changed):
+        theme_manager.choose(ThemeChoice.DARK)
+    theme_manager.toggle()
+    assert theme_manager.choice is ThemeChoice.LIGHT
 
 
-def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: ThemeManager) -> None:
+def test_without_a_choice_the_window_follows_the_system(
+    qtbot: QtBot, theme_manager: ThemeManager
+) -> None:
     hints = QGuiApplication.styleHints()
-    look.choose(ThemeChoice.SYSTEM)
-    with qtbot.waitSignal(look.changed):
+    theme_manager.choose(ThemeChoice.SYSTEM)
+    with qtbot.waitSignal(theme_manager.changed):
         hints.colorSchemeChanged.emit(Qt.ColorScheme.Dark)
-    assert look.is_dark
-    with qtbot.waitSignal(look.changed):
+    assert theme_manager.is_dark
+    with qtbot.waitSignal(theme_manager.changed):
         hints.colorSchemeChanged.emit(Qt.ColorScheme.Light)
-    assert not look.is_dark
+    assert not theme_manager.is_dark
 
 
-def test_with_a_choice_it_does_not(qtbot: QtBot, look: ThemeManager) -> None:
-    with qtbot.assertNotEmitted(look.changed):
+def test_with_a_choice_it_does_not(qtbot: QtBot, theme_manager: ThemeManager) -> None:
+    with qtbot.assertNotEmitted(theme_manager.changed):
         QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
-    assert not look.is_dark
+    assert not theme_manager.is_dark
 
 
 def colours(widget: QWidget) -> set[str]:
@@ -59,7 +61,9 @@ def colours(widget: QWidget) -> set[str]:
     return {f"#{value:06X}" for value in values}
 
 
-def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: ThemeManager) -> None:
+def test_what_is_on_the_screen_changes_with_the_theme(
+    qtbot: QtBot, theme_manager: ThemeManager
+) -> None:
     page = QWidget()
     page.setObjectName("page")
     page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -71,7 +75,7 @@ def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: ThemeM
     page.show()
     assert theme.LIGHT.text in colours(label)
     assert theme.LIGHT.text in colours(icon)
-    look.choose(ThemeChoice.DARK)
+    theme_manager.choose(ThemeChoice.DARK)
     assert theme.DARK.text in colours(label)
     assert theme.DARK.text in colours(icon)
 
@@ -105,7 +109,7 @@ class StyleChanges(QObject):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
-    qtbot: QtBot, look: ThemeManager, part: str
+    qtbot: QtBot, theme_manager: ThemeManager, part: str
 ) -> None:
     def page() -> QWidget:
         made = QWidget()
@@ -127,7 +131,7 @@ def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
     changes = StyleChanges(), StyleChanges()
     for one, counted in zip(pages, changes, strict=True):
         one.installEventFilter(counted)
-    look.choose(ThemeChoice.DARK)
+    theme_manager.choose(ThemeChoice.DARK)
     assert [counted.count for counted in changes] == [1, 0]
     stack.setCurrentWidget(pages[1])
     assert [counted.count for counted in changes] == [1, 1]
@@ -140,10 +144,10 @@ def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
     assert styled == stack.grab().toImage()
 
 
-def test_reduced_motion_is_a_separate_setting(look: ThemeManager) -> None:
-    look.reduce_motion(True)
+def test_reduced_motion_is_a_separate_setting(theme_manager: ThemeManager) -> None:
+    theme_manager.reduce_motion(True)
     assert theme.motion_reduced()
-    assert look.reduced_motion
+    assert theme_manager.reduced_motion
 
 
 @pytest.mark.parametrize("role", theme.TYPE)

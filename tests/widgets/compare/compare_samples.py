@@ -1,4 +1,4 @@
-"""Jobs to compare, with curves that look like some."""
+"""Jobs to compare, with plausible curves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDS = (
 
 
 @cache
-def look(
+def compared(
     number: int,
     name: str,
     state: JobState = JobState.FINISHED,
@@ -107,9 +107,9 @@ def update_of(
 
 def three() -> tuple[ComparedUpdate, ...]:
     return (
-        look(0, "retinanet-r50 · coco 2x", JobState.TRAINING, 0.04, 3200),
-        look(1, "retinanet-r50 · lr 0.02", JobState.FINISHED, 0.02),
-        look(
+        compared(0, "retinanet-r50 · coco 2x", JobState.TRAINING, 0.04, 3200),
+        compared(1, "retinanet-r50 · lr 0.02", JobState.FINISHED, 0.02),
+        compared(
             2,
             "retinanet-r50 · frozen bn",
             nodes=(Placement("gpu02", 4), Placement("gpu06", 4)),
@@ -119,7 +119,7 @@ def three() -> tuple[ComparedUpdate, ...]:
 
 def eight() -> tuple[ComparedUpdate, ...]:
     return tuple(
-        look(n, f"{LONG}{end}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
+        compared(n, f"{LONG}{end}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
         for n, (end, state) in enumerate(ENDS)
     )
 
@@ -127,7 +127,7 @@ def eight() -> tuple[ComparedUpdate, ...]:
 def draft(number: int = 9) -> ComparedUpdate:
     """A job that never ran."""
     view = changed(
-        look(number, "a draft", steps=PER_EPOCH).view,
+        compared(number, "a draft", steps=PER_EPOCH).view,
         state=JobState.CREATED,
         run=0,
         step=0,

@@ -1,4 +1,4 @@
-"""Jobs of a sweep, with results that look like some."""
+"""Jobs of a sweep, with plausible results."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
 from backend.services.jobs.index import JobIndex
-from tests.widgets.compare.compare_samples import MAP, draft, eight, look, three, update_of
+from tests.widgets.compare.compare_samples import MAP, compared, draft, eight, three, update_of
 from tests.windows import button, named, on_screen, pick, says, texts, the
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -29,7 +29,7 @@ from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_legend import Legend
 
 METRIC = RowKind.METRIC
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def settle():
         QApplication.processEvents()
 
 
-def show(page, looks):
-    page.set_jobs(tuple(each.view.id for each in looks))
-    for each in looks:
+def show(page, updates):
+    page.set_jobs(tuple(each.view.id for each in updates))
+    for each in updates:
         page.show_update(each)
     settle()
 
@@ -58,7 +58,7 @@ def plots(page):
     return page.plots.panels()
 
 
-def heads(page):
+def headers(page):
     """The heads of the columns, in their order; rows that go are deleted later."""
     found = [one for one in page.table.findChildren(_Head) if not one.isHidden()]
     found = [one for one in found if one.isVisibleTo(page)]
@@ -70,7 +70,7 @@ def names_at(panel, x):
 
 
 def test_s3_two_runs_that_differ_in_the_rate_show_one_row_and_two_named_curves(page):
-    show(page, [look(1, "slow", lr=0.01), look(2, "fast", lr=0.02)])
+    show(page, [compared(1, "slow", lr=0.01), compared(2, "fast", lr=0.02)])
     texts = page.table.texts()
     assert texts["optimizer.lr"] == ["0.01", "0.02"]
     assert [key for key in texts if "." in key or key in ("placement", "epochs")] == [
@@ -81,7 +81,7 @@ def test_s3_two_runs_that_differ_in_the_rate_show_one_row_and_two_named_curves(p
         assert list(dict.fromkeys(names_at(panel, 20))) == ["slow", "fast"]
 
 
-def test_there_are_two_plots_what_the_jobs_are_judged_by_and_the_loss(page):
+def test_the_page_plots_the_judged_metric_and_the_loss(page):
     show(page, three())
     assert list(plots(page)) == [MAP, "loss"]
     page.plots.add()
@@ -204,51 +204,51 @@ def test_the_same_key_shows_and_hides_all_rows(page, qtbot):
 
 def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
     show(page, three())
-    head = heads(page)[1]
+    head = headers(page)[1]
     head.setFocus()
     button(page.table, "Show all").toggle()
     now = QApplication.focusWidget()
     assert now is not head
-    assert now is heads(page)[1]
+    assert now is headers(page)[1]
     with qtbot.waitSignal(page.remove_requested) as removed:
         qtbot.keyClick(now, Qt.Key.Key_Delete)
     assert removed.args == ["id1"]
 
 
 def test_the_focus_stays_with_its_job_when_the_jobs_come_in_another_order(page):
-    looks = three()
-    show(page, looks)
-    heads(page)[0].setFocus()
-    show(page, looks[::-1])
-    assert [head.job_id for head in heads(page) if head.hasFocus()] == ["id0"]
+    updates = three()
+    show(page, updates)
+    headers(page)[0].setFocus()
+    show(page, updates[::-1])
+    assert [head.job_id for head in headers(page) if head.hasFocus()] == ["id0"]
 
 
 def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
     show(page, three())
-    head = heads(page)[1]
+    head = headers(page)[1]
     head.setFocus()
     other = on_screen(qtbot, QWidget())
     other.activateWindow()
     qtbot.waitUntil(other.isActiveWindow)
     button(page.table, "Show all").toggle()
-    assert head is not heads(page)[1], "other rows, so other heads"
+    assert head is not headers(page)[1], "other rows, so other headers"
     page.activateWindow()
     qtbot.waitUntil(page.isActiveWindow)
-    assert heads(page)[1].hasFocus()
+    assert headers(page)[1].hasFocus()
 
 
 @pytest.mark.parametrize("taken_out", [0, 2])
 def test_a_job_that_is_taken_out_gives_the_focus_to_the_one_in_its_place(page, taken_out):
-    looks = three()
-    show(page, looks)
-    the(IconButton, heads(page)[taken_out]).setFocus()
-    show(page, [one for place, one in enumerate(looks) if place != taken_out])
-    assert [head.job_id for head in heads(page) if head.hasFocus()] == ["id1"]
+    updates = three()
+    show(page, updates)
+    the(IconButton, headers(page)[taken_out]).setFocus()
+    show(page, [one for place, one in enumerate(updates) if place != taken_out])
+    assert [head.job_id for head in headers(page) if head.hasFocus()] == ["id1"]
 
 
 def test_the_focus_ring_of_a_head_leaves_its_glyph_free(page):
     show(page, three())
-    head = heads(page)[1]
+    head = headers(page)[1]
 
     def glyph():
         return head.grab(the(StateGlyph, head).geometry()).toImage()
@@ -292,7 +292,7 @@ def test_runs_that_began_at_different_hours_begin_together_in_relative_time(page
         assert curves.get(MAP).x_range(XAxis.TIME)[0] == pytest.approx(100 * (1.4 + 0.14 * n))
 
 
-def test_who_zooms_one_plot_zooms_all(page):
+def test_zooming_one_plot_zooms_all(page):
     show(page, three())
     a, b = plots(page).values()
     a.set_x_range(5, 10)
@@ -352,13 +352,13 @@ def test_eight_jobs_have_a_legend_and_no_more_can_be_added(page):
     panel = plots(page)["loss"]
     assert the(Legend, panel).isVisible()
     assert not button(page, "Add job").isEnabled()
-    assert len(heads(page)) == 8
-    assert "frozen batch norm" in the(Label, heads(page)[2]).toolTip()
+    assert len(headers(page)) == 8
+    assert "frozen batch norm" in the(Label, headers(page)[2]).toolTip()
 
 
 def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
     show(page, three())
-    head = heads(page)[1]
+    head = headers(page)[1]
     with qtbot.waitSignal(page.opened) as opened:
         qtbot.mouseClick(head, Qt.MouseButton.LeftButton)
     assert opened.args == ["id1"]
@@ -367,10 +367,10 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
     assert removed.args == ["id1"]
 
 
-def answering(page, *looks):
+def answering(page, *updates):
     """The index of these jobs, without threads."""
     index = JobIndex()
-    index.take([line_of(each.view) for each in looks])
+    index.take([line_of(each.view) for each in updates])
 
     def answer(query):
         found = index.find(query)
@@ -379,8 +379,8 @@ def answering(page, *looks):
     return answer
 
 
-def answer_picker(page, *looks):
-    page.rows_requested.connect(answering(page, *looks))
+def answer_picker(page, *updates):
+    page.rows_requested.connect(answering(page, *updates))
 
 
 def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
@@ -428,7 +428,7 @@ def test_eight_jobs_are_the_most_in_the_picker_too(page):
 def test_a_changed_state_is_shown(page):
     a, b, _ = three()
     show(page, [a, b])
-    ended = update_of(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
+    ended = update_of(compared(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
     page.show_update(ended)
     settle()
-    assert heads(page)[0].accessibleName().endswith(", Finished.")
+    assert headers(page)[0].accessibleName().endswith(", Finished.")

@@ -29,7 +29,7 @@ from widgets.jobs.list.job_list_view import MIME as QUEUE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.shell.side_bar import SideBar
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 EIGHT = tuple(f"id{number}" for number in range(8))
 
 
@@ -83,7 +83,7 @@ def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, 
     assert place.accessibleDescription() == ""
 
 
-def test_who_stays_over_the_place_is_brought_there(place, qtbot):
+def test_a_drag_that_stays_over_the_place_opens_it(place, qtbot):
     with qtbot.waitSignal(place.dwelt):
         drags.over(place, drags.jobs("id0"))
     drags.over(place, drags.jobs("id0"))
@@ -161,7 +161,7 @@ def test_the_keys_that_do_the_same_stand_in_its_tool_tip(place):
     assert "Ctrl+2" in place.toolTip()
 
 
-def test_of_thousands_of_jobs_only_some_travel_along():
+def test_a_drag_of_thousands_of_jobs_carries_only_some():
     content = QMimeData()
     put_jobs(content, tuple(map(str, range(100_000))), "100 000 jobs")
     assert len(content.data("application/x-ringmaster-jobs")) < 1000

@@ -1,4 +1,4 @@
-"""Findings as looks before a start make them."""
+"""Findings of preflight checks."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_a_fault_is_at_its_field_and_nothing_can_be_added(qtbot, name, text, sen
     assert button(dialog, "Add").isEnabled()
 
 
-def test_what_was_typed_is_still_there_after_a_look_at_another_card(qtbot):
+def test_typed_values_remain_after_another_card_was_open(qtbot):
     dialog = open_dialog(qtbot, entry="lenet-5")
     write(dialog, "Classes", "7")
     write(dialog, "Name in the library", "mine")

@@ -66,7 +66,7 @@ def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
     controller.ask("my_lib", ("gpu01",), lambda: again.append(True))
     dialog = controller.dialog.now
     assert dialog is not None
-    for fault in (BackendError("No such package.", "Look its name up."), Cancelled()):
+    for fault in (BackendError("No such package.", "Check its name."), Cancelled()):
         packages.fault = fault
         qtbot.mouseClick(button(dialog, "Install"), LEFT)
         assert controller.dialog.now is dialog

@@ -1,4 +1,4 @@
-"""Datasets, Models, Loaders: what is chosen is looked at, and late answers do not mix things up."""
+"""Datasets, Models, Loaders: the chosen item is previewed, and late answers confuse nothing."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
 
 
 def test_hundreds_of_versions_delay_nothing(page, qtbot):
-    """Neither while another tab is open nor when they are looked at: every test here is timed."""
+    """Neither while another tab is open nor when they are shown: every test here is timed."""
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
     qtbot.waitUntil(lambda: "digits" in texts(page.detail))
@@ -90,7 +90,7 @@ def test_hundreds_of_versions_delay_nothing(page, qtbot):
     assert the(QTableView, page.detail.versions).model().rowCount() == 399
 
 
-def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
+def test_facts_that_a_preview_adds_to_an_entry_leave_the_shown_samples(page, qtbot):
     page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
     page.show_items((item("digits"),))
     page.detail.show_preview(Trial("digits@1", "digits"), preview())
@@ -114,7 +114,7 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
     assert "digits" in texts(page.detail)
 
 
-def test_choosing_a_dataset_looks_at_its_samples_through_the_loader(page, qtbot):
+def test_choosing_a_dataset_previews_its_samples_through_the_loader(page, qtbot):
     page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
     with qtbot.waitSignal(page.detail.preview_requested) as requested:
         page.show_items((item("digits", 2),))
@@ -157,7 +157,7 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     assert requested.args[0] == Trial(model="other@1")
 
 
-def test_choosing_a_loader_in_the_list_looks_at_once(page, qtbot):
+def test_choosing_a_loader_in_the_list_starts_the_preview(page, qtbot):
     page.detail.show_companions((), ("digits",))
     page.show_items((item("plankton"),))
     box = named(ComboBox, page.detail, "Loader")
@@ -180,7 +180,7 @@ def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
     assert page.detail.results.pages["samples"].currentIndex() == 1
 
 
-def test_a_preview_shows_samples_and_what_looks_wrong(page):
+def test_a_preview_shows_samples_and_warnings(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
@@ -330,7 +330,7 @@ def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
     assert choices(dialog)["All three"].isEnabled()
 
 
-def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
+def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     dialog = import_dialog(qtbot, "")
     qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
     assert not button(dialog, "Import").isEnabled(), "it may be all three"
@@ -434,10 +434,10 @@ def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
     assert page.detail.isVisible()
     page.begin_reading()
     elapse(page)
-    assert page.detail.isVisible(), "what is shown stays while it is looked at again"
+    assert page.detail.isVisible(), "the shown preview stays while it is read again"
 
 
-def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
+def test_a_page_that_cannot_be_read_says_why_and_reads_again(page, qtbot):
     page.show_error("The share does not answer.", "Mount it.")
     assert says(page, "The datasets cannot be read")
     assert says(page, "The share does not answer. Mount it.")

@@ -130,7 +130,7 @@ def test_many_classes_are_a_list_with_counts_that_the_keys_walk(show: Shown, qtb
     assert len(indices(view)) == 12
 
 
-def test_where_the_segments_have_no_room_the_list_takes_their_place(show: Shown) -> None:
+def test_a_list_replaces_segments_that_do_not_fit(show: Shown) -> None:
     view = show(preview())
     assert not the(ComboBox, view.filter).isVisible()
     view.filter.setMaximumWidth(120)
@@ -224,12 +224,14 @@ def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
     assert drawn == [wave] * 40
 
 
-def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: ThemeManager) -> None:
+def test_samples_are_drawn_again_in_another_theme(
+    qtbot: QtBot, theme_manager: ThemeManager
+) -> None:
     grid = owned(qtbot, SampleGrid())
     grid.show_samples((sample(0, "cat"),))
     grid.resize(300, 120)
     light = grid.grab().toImage()
-    look.choose(ThemeChoice.DARK)
+    theme_manager.choose(ThemeChoice.DARK)
     assert grid.grab().toImage().pixelColor(10, 10) != light.pixelColor(10, 10)
 
 

@@ -16,7 +16,7 @@ from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 CONTENT = b"PK\x03\x04 numbers"
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_weights_is_the_windows(page, tmp_path, name):
     assert not page.drop_sheet.isVisible()
 
 
-def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, file):
+def test_a_library_without_models_says_where_weights_belong(qtbot, file):
     window = owned(qtbot, MainWindow())
     page = LibraryPage(Kind.MODEL)
     window.add_page("models", page)

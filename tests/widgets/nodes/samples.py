@@ -1,4 +1,4 @@
-"""A cluster to look at: nodes with jobs, guests, heat, and one that is gone."""
+"""A cluster to show: nodes with jobs, guests, heat, and one that is gone."""
 
 from __future__ import annotations
 

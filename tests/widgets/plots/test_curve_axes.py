@@ -24,7 +24,7 @@ from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_view import PlotView
 from widgets.plots.scale_button import ScaleButton
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 MILLION = 1_000_000
 
 
@@ -196,7 +196,7 @@ NAN, INF = math.nan, math.inf
     ],
 )
 @pytest.mark.parametrize("piece", [1, 2, 9])
-def test_where_values_begin_to_be_no_numbers(
+def test_the_data_marks_the_steps_at_which_values_become_nan(
     values: list[float], gaps: Gaps, lost: list[int], piece: int
 ) -> None:
     """What is measured at every tenth step has nine gaps for a value, and none is a fault."""

@@ -103,7 +103,7 @@ def test_a_resumed_run_replaces_the_points_from_its_first_step_on() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), VALUE), max_size=200), st.integers(1, 40))
-def test_of_each_step_the_last_word_counts(points: list[tuple[int, float]], piece: int) -> None:
+def test_the_last_value_of_each_step_counts(points: list[tuple[int, float]], piece: int) -> None:
     expected: dict[int, float] = {}
     for step, value in points:
         expected = {old: seen for old, seen in expected.items() if old < step}

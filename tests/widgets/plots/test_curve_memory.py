@@ -1,4 +1,4 @@
-"""What a million points cost, smoothed and looked at."""
+"""The memory cost of a million points, smoothed and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to paint a plot, and that the cheaper way looks the same."""
+"""The cost of painting a plot; the cheaper way paints the same pixels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.growable_array import Floats
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def winding() -> Floats:
     return np.random.default_rng(1).uniform(0.0, 100.0, 150)
 
 
-def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
+def test_a_winding_curve_in_segments_is_painted_like_one_stroke(
     panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel.set_curve("use", "use", curve(winding()), named=False)
@@ -55,9 +55,7 @@ def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
         lambda panel: panel.clear(),
     ],
 )
-def test_whatever_changes_is_painted(
-    panel: CurvePanel, change: Callable[[CurvePanel], object]
-) -> None:
+def test_every_change_is_painted(panel: CurvePanel, change: Callable[[CurvePanel], object]) -> None:
     panel.set_curve("use", "use", curve(winding()))
     for _ in range(3):
         settle()

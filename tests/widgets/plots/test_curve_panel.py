@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BLUE, ORANGE = theme.LIGHT.curves[:2]
 
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), past=past))
     assert left > frame.px(999)
     assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
-    assert panel.marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
+    assert panel.marks.past_posts(only.last.step, 10) == only.last.step, "the next one is distant"
 
 
 def named_rect(panel: CurvePanel) -> QRectF:
@@ -334,10 +334,10 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     assert blue > 20
 
 
-def test_a_dark_window_has_dark_curves(panel: CurvePanel, look: ThemeManager) -> None:
+def test_a_dark_window_has_dark_curves(panel: CurvePanel, theme_manager: ThemeManager) -> None:
     panel.set_curve("train", "train", curve(loss()))
     assert pixels(panel, theme.DARK.curves[0]) == 0
-    look.choose(ThemeChoice.DARK)
+    theme_manager.choose(ThemeChoice.DARK)
     assert pixels(panel, theme.DARK.curves[0]) > 100
 
 
@@ -371,7 +371,7 @@ def test_zooming_out_ends_at_the_whole_curve(panel: CurvePanel) -> None:
     assert panel.is_fitted()
 
 
-def test_one_who_looks_closely_is_not_pulled_away_by_new_points(panel: CurvePanel) -> None:
+def test_new_points_do_not_move_a_zoomed_plot(panel: CurvePanel) -> None:
     data = curve(loss())
     panel.set_curve("train", "train", data)
     panel.set_x_range(100, 200)

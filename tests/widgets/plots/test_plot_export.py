@@ -28,7 +28,7 @@ from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 TITLE_H = 28
 BLUE = theme.LIGHT.curves[0]
 
@@ -152,8 +152,8 @@ def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> No
         assert ink_of_line(image) == pytest.approx(2.2 * ratio, rel=0.1)
 
 
-def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: ThemeManager) -> None:
-    look.choose(ThemeChoice.DARK)
+def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, theme_manager: ThemeManager) -> None:
+    theme_manager.choose(ThemeChoice.DARK)
     image = QImage.fromData(panel.as_picture().png())
     assert image.pixelColor(3, 3).name().upper() == theme.DARK.surface
     assert near(image, theme.DARK.curves[0]).sum() > 500

@@ -55,7 +55,7 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     ],
 )
 def test_a_plot_is_saved_as_picture_drawing_and_page(
-    screen: str, names: list[str], look: ThemeManager
+    screen: str, names: list[str], theme_manager: ThemeManager
 ) -> None:
     with drawn(SCREENS[screen], LARGE) as stage:
         found = taken(stage)

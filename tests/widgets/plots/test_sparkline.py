@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from widgets.plots.growable_array import Floats
 from widgets.plots.sparkline import paint_sparkline
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 WIDTH, HEIGHT = 240, 40
 
 

@@ -22,7 +22,7 @@ def test_ticks_are_few_round_and_inside(low: float, span: float, most: int) -> N
     if span < abs(low) * 1e-9:
         return
     places = [place for place, _ in ticks.linear(low, high, most)]
-    # Where 500 is too far for three, 200 gives eight.
+    # Where 500 is too wide for three, 200 gives eight.
     assert 3 <= len(places) <= max(most + 2, 8)
     assert all(low - span * 1e-6 <= place <= high + span * 1e-6 for place in places)
     assert places == sorted(set(places))

@@ -23,7 +23,7 @@ def sentences(summary):
     return [note.accessibleName() for note in notes if isinstance(note, Note)]
 
 
-def test_counts_and_a_sentence_for_each_that_needs_a_look(summary):
+def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attention(summary):
     summary.show_nodes(samples.cluster(12))
     assert summary.counts.accessibleName() == "1 needs attention, 1 offline"
     assert sentences(summary) == [
@@ -56,7 +56,7 @@ def test_nodes_that_cannot_be_used_are_not_called_well(summary, presences, said)
     assert summary.counts.accessibleName() == said
 
 
-def test_there_are_never_more_than_three_sentences(summary):
+def test_the_summary_shows_at_most_three_sentences(summary):
     summary.show_nodes(tuple(samples.gone(state) for state in samples.cluster(6)))
     assert len(sentences(summary)) == 3
     assert summary.counts.accessibleName() == "6 offline"

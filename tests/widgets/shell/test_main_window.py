@@ -114,11 +114,11 @@ def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qt
     assert opened.args == ["b"]
 
 
-@pytest.mark.parametrize("trouble", ["", "/lab/ring does not answer. What is shown may be old."])
+@pytest.mark.parametrize("error", ["", "/lab/ring does not answer. What is shown may be old."])
 @pytest.mark.parametrize("jobs", [0, 1, 2, 3, 5])
 @pytest.mark.parametrize("nodes", [0, 1, 12, 20, 64])
 def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
-    window, qapp, jobs, nodes, trouble
+    window, qapp, jobs, nodes, error
 ):
     bar, layout = window.side_bar, window.side_bar.layout()
     for height in range(600, 1100, 50):
@@ -128,7 +128,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         bar.show_nodes(())
         bar.show_live(tuple(replace(LIVE, id=f"job {n}") for n in range(jobs)))
         bar.show_nodes(tuple(map(samples.gone, samples.cluster(nodes))))
-        bar.show_error(trouble)
+        bar.show_error(error)
         for _ in range(3):
             # What is hidden is taken from one layout after the other.
             qapp.processEvents()
@@ -136,7 +136,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         by_width = layout.hasHeightForWidth() and layout.minimumHeightForWidth(bar.width())
         needed = by_width or layout.minimumSize().height()
         assert needed <= height, (shown, bar.cluster.map.isVisible())
-        assert shown >= min(jobs, 1 if height < 900 or trouble else 3)
+        assert shown >= min(jobs, 1 if height < 900 or error else 3)
 
 
 def test_when_nothing_runs_it_says_so(window):

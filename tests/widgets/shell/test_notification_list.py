@@ -41,7 +41,7 @@ LONG = NoticeItem(
 
 
 @pytest.fixture
-def window(qtbot: QtBot, look: ThemeManager) -> MainWindow:
+def window(qtbot: QtBot, theme_manager: ThemeManager) -> MainWindow:
     window = MainWindow()
     window.add_page("jobs", QWidget())
     qtbot.addWidget(window)

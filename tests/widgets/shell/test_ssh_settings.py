@@ -15,7 +15,7 @@ from widgets.common.labels import Label
 from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.ssh_settings import SshSettings
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
 NAMED = "Nodes and ~/.ssh/config can specify other keys."
 KEYS = tuple(
@@ -67,9 +67,7 @@ def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
     assert says(page, "2 passphrases are kept now.")
 
 
-def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_forgotten(
-    page, qtbot
-):
+def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_key(page, qtbot):
     page.show_facts(replace(FACTS, accepted=KEYS))
     for key in KEYS:
         the(ComboBox, page).choose(f"{key.host}:{key.port}")
@@ -79,7 +77,7 @@ def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_f
         assert requested.args == [key]
 
 
-def test_where_no_machine_is_trusted_there_is_nothing_to_forget(page):
+def test_the_page_has_no_forget_button_without_a_trusted_machine(page):
     page.show_facts(FACTS)
     assert not button(page, "Forget").isVisible()
     assert the(SettingsRow, page).sentence.text().startswith("None yet.")

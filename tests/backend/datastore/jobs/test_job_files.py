@@ -226,7 +226,7 @@ def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None
     assert not job_files.take_from_trash(mounted(tmp_path), file.id), "there is no other one"
 
 
-def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Path) -> None:
+def test_the_copy_that_was_trashed_last_is_restored(tmp_path: Path) -> None:
     root = mounted(tmp_path)
     file, folder = make(tmp_path)
     for number in range(11):

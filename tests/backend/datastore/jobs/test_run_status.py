@@ -131,7 +131,7 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
     assert (shown.epoch, shown.step) == found
 
 
-def test_a_queued_run_that_is_claimed_during_the_look_is_no_draft(
+def test_a_queued_run_claimed_during_the_read_is_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = OpenJob(tmp_path / "jobs" / "waits", MOUNTED)

@@ -1,4 +1,4 @@
-"""What the tests of imports share: zip files made byte by byte, and a look at what was left."""
+"""Helpers of the tests of imports: zip files made byte by byte, and a list of left-over files."""
 
 from __future__ import annotations
 

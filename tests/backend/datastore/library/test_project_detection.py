@@ -125,7 +125,7 @@ def test_what_is_not_taken_is_named() -> None:
     assert found.rest == (), "all is taken that lies beside the code"
 
 
-def test_a_folder_of_many_files_is_looked_at_in_part(tmp_path: Path) -> None:
+def test_only_a_part_of_a_folder_of_many_files_is_read(tmp_path: Path) -> None:
     many = [f"data/{number}.png" for number in range(1200)]
     make_project(tmp_path, *many, "bks_model.py", "bks_dataset.py")
     by_folder = recognised(tmp_path).project

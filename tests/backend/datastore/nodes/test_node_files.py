@@ -202,7 +202,7 @@ anything = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(READING.to_dict())), anything))
-def test_f59_whatever_is_written_is_a_reading_or_a_refusal(other: dict[str, Any]) -> None:
+def test_f59_any_written_data_is_a_reading_or_is_refused(other: dict[str, Any]) -> None:
     raw = {
         **READING.to_dict(),
         "gpus": [],
@@ -272,7 +272,7 @@ def test_a_status_that_is_a_year_old_is_never_called_online(
 
 
 @pytest.mark.parametrize("off_s", [600, -600, 10**9])
-def test_f44_the_clock_of_a_node_is_not_looked_at(
+def test_f44_the_clock_of_a_node_is_not_read(
     root: OpenRoot, watch: StatusWatch, clock: Clock, off_s: int
 ) -> None:
     path = root.node("gpu1").status

@@ -38,7 +38,7 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_a_steady_look_brings_little_over_the_wire(remote_place: Place, beat: Beat) -> None:
+def test_regular_polls_transfer_little(remote_place: Place, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -55,13 +55,13 @@ def test_a_steady_look_brings_little_over_the_wire(remote_place: Place, beat: Be
     size = run.folder.history.stat().st_size
     assert remote_place.wire.came_bytes > size
     before = remote_place.wire.came_bytes
-    looks = 10
-    for _ in range(looks):
+    polls = 10
+    for _ in range(polls):
         run.train(10)
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert len(update.history.steps) == 10
-    each = (remote_place.wire.came_bytes - before) / looks
+    each = (remote_place.wire.came_bytes - before) / polls
     assert each < 8_000 < size / 10
 
 

@@ -84,7 +84,7 @@ def test_a_file_that_is_requested_again_is_kept(fetched: tuple[Services, JobFold
     assert [path.exists() for path in kept] == [True, True, True]
 
 
-def test_of_too_much_the_longest_unwanted_goes_and_nothing_of_the_last_hour(
+def test_a_full_cache_drops_the_longest_unused_files_and_none_of_the_last_hour(
     fetched: tuple[Services, JobFolder, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services, folder, source = fetched

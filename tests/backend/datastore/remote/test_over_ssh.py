@@ -83,7 +83,7 @@ def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
         check_banner(hop)
 
 
-def test_who_drips_is_given_up_as_well() -> None:
+def test_a_server_that_drips_bytes_is_given_up() -> None:
     over = threading.Event()
 
     def drip(line: socket.socket) -> None:
@@ -136,7 +136,7 @@ def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_p
     ],
     ids=["nothing", "deep", "list", "half", "nan", "long"],
 )
-def test_f59_what_a_node_answers_is_a_strangers(tmp_path: Path, said: str) -> None:
+def test_f59_the_answer_of_a_node_is_not_trusted(tmp_path: Path, said: str) -> None:
     shell = LocalShell(tmp_path / "home")
     shell.on_run = lambda argv: CommandResult(0, said, "")
     with pytest.raises(BackendError, match="gpu1 returns no reading over SSH"):

@@ -86,7 +86,7 @@ def test_its_readings_and_hours_come_over_ssh(blind: CarriedPlace) -> None:
     assert blind.data.node(NODE).past.read_bytes() == b"{}\n"
 
 
-def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
+def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = blind.desktop()
@@ -95,7 +95,7 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > seen, "a beat")
     (remote,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
-    wait_for(lambda: not remote._asking.is_alive(), "the look before")
+    wait_for(lambda: not remote._asking.is_alive(), "the read before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic
@@ -104,7 +104,7 @@ def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
     assert state_of(services).presence is Presence.ONLINE
 
 
-def test_who_looks_for_the_first_time_takes_a_slow_line_for_no_silence(
+def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No connection is there so soon; the beats may come late.
@@ -124,7 +124,7 @@ def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace
 def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No look can wait as long as the line does.
+    # No poll can wait as long as the line does.
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 10 * LIMIT_S)
     services = blind.desktop()
     comes_online(services)
@@ -305,7 +305,7 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: Ca
 
 
 @pytest.mark.slow
-def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> None:
+def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     add_checkpoint(run, 1)
@@ -334,7 +334,7 @@ def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: Carrie
     for name in (first, second):
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / name).with_suffix(suffix).unlink()
-    # The folder changes within the second in which it was looked at, which a look knows.
+    # The folder changes within the second in which it was read; a read knows that.
     assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
 
 
@@ -412,7 +412,9 @@ def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
 
 
 @pytest.mark.slow
-def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlace) -> None:
+def test_files_that_were_not_copied_back_are_set_aside_before_another_run(
+    blind: CarriedPlace,
+) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     name = add_checkpoint(run, 1)
@@ -466,7 +468,7 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
         assert "gpu1 cannot read the staged files in" in found[0].sentence
 
 
-def test_who_reaches_the_data_root_over_ssh_cannot_carry(
+def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = stocked(blind)
@@ -477,7 +479,7 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
     FakeHead().instead_of(remote)
     seen = (services, remote)
     with monkeypatch.context() as patch:
-        # The first look of the other desktop waits for a beat that this one has yet to fetch.
+        # The first poll of the other desktop waits for a heartbeat that this one has yet to fetch.
         patch.setattr(health, "_SHORTEST_S", 1.0)
         wait_for(
             lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
@@ -498,7 +500,7 @@ def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPla
     assert blind.remote.job(view.id).path.exists()
 
 
-def test_what_is_kept_for_ever_is_so_where_it_is_pruned(blind: CarriedPlace) -> None:
+def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     name = add_checkpoint(run, 4)

@@ -103,7 +103,7 @@ def end(agent: subprocess.Popen[str]) -> str:
     return complaint
 
 
-def test_it_writes_its_identity_and_the_state_of_the_node_until_it_is_ended(
+def test_the_agent_writes_its_identity_and_the_state_of_the_node_until_it_ends(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     agent = start()
@@ -314,7 +314,7 @@ def test_a_run_of_another_node_of_the_same_host_name_is_left_alone(root: DataRoo
     assert RunWatch(root, "gpu2").poll() == (run.folder.job_id,)
 
 
-def test_a_run_that_is_over_is_not_looked_at_again_until_the_job_is_resumed(
+def test_a_run_that_is_over_is_not_polled_again_until_the_job_is_resumed(
     root: DataRoot,
 ) -> None:
     folder = job(root, replace(process_identity.own(), start_ticks=1))
@@ -330,7 +330,7 @@ def test_a_run_that_is_over_is_not_looked_at_again_until_the_job_is_resumed(
     assert watch.poll() == (folder.job_id,)
 
 
-def test_of_ten_thousand_jobs_that_are_over_some_are_looked_at_in_each_round(
+def test_each_round_reads_only_some_of_the_jobs_that_are_over(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(250):
@@ -340,13 +340,15 @@ def test_of_ten_thousand_jobs_that_are_over_some_are_looked_at_in_each_round(
         )
     watch = RunWatch(root, "gpu1")
     watch.poll()
-    looked: list[object] = []
+    read_paths: list[object] = []
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda path, **more: looked.append(path) or stat(path, **more))
+    monkeypatch.setattr(
+        os, "stat", lambda path, **more: read_paths.append(path) or stat(path, **more)
+    )
     for wanted in (200, 250, 450):
         watch.poll()
-        assert len([path for path in looked if str(path).endswith("/attempts")]) == wanted
-    assert len(set(looked)) == 250
+        assert len([path for path in read_paths if str(path).endswith("/attempts")]) == wanted
+    assert len(set(read_paths)) == 250
 
 
 def test_an_end_that_cannot_be_written_is_tried_again_a_minute_later(
@@ -398,7 +400,7 @@ class Rounds:
     ("is_queued", "watches_heads", "runs", "queue"),
     [(False, False, 1, 0), (True, False, 1, 4), (False, True, 4, 0), (True, True, 4, 4)],
 )
-def test_what_must_start_soon_is_looked_at_with_each_reading(
+def test_jobs_that_must_start_soon_are_polled_with_each_reading(
     root: DataRoot,
     folder: NodeFolder,
     monkeypatch: pytest.MonkeyPatch,

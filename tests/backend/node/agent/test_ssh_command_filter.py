@@ -104,12 +104,12 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         "X=1;export X;true",
     ],
 )
-def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
+def test_f62_every_other_command_is_refused(asked: str) -> None:
     with pytest.raises(CommandRefused):
         allowed(asked, OURS, CARRIED)
 
 
-def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:
+def test_f62_the_key_gate_runs_alone_and_says_its_purpose(tmp_path: Path) -> None:
     gate = tmp_path / "ssh" / "key_gate.py"
     gate.parent.mkdir()
     gate.write_bytes(Path(ssh_command_filter.__file__).read_bytes())

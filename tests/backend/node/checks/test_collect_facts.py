@@ -1,4 +1,4 @@
-"""The look that is sent to a node, run here as it is run there."""
+"""The inspection program that is sent to a node, run here as it is run on the node."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_facts, "usable_cores", usable_cores, raising=False)
 
 
-def looked(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
-    """Look as a node does; only a ``whole`` look asks each Python of this computer."""
+def collect(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
+    """Collect facts as a node does; only a ``whole`` run asks each Python of this computer."""
     source = node_facts_source().decode()
     for name in LIMITS:
         source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")
@@ -52,7 +52,7 @@ def looked(*words: str, whole: bool = False, **environment: str) -> dict[str, An
     return found
 
 
-def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> None:
+def test_the_program_parses_in_old_pythons_and_imports_nothing_of_ours() -> None:
     tree = ast.parse(node_facts_source(), feature_version=(3, 6))
     imported = {
         name.partition(".")[0]
@@ -68,8 +68,8 @@ def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> No
     assert imported <= sys.stdlib_module_names - {"__future__", "dataclasses"}
 
 
-def test_it_describes_this_machine(tmp_path: Path) -> None:
-    found = looked(whole=True, HOME=str(tmp_path))
+def test_the_facts_describe_this_machine(tmp_path: Path) -> None:
+    found = collect(whole=True, HOME=str(tmp_path))
     assert found.pop("home_fault") == ""
     assert found.pop("reached_at") == ""
     facts = NodeFacts.from_dict(found)
@@ -88,19 +88,19 @@ def test_it_describes_this_machine(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_says_by_which_address_it_was_reached() -> None:
-    assert looked(SSH_CONNECTION="10.0.0.1 5555 10.0.0.2 22")["reached_at"] == "10.0.0.2"
+def test_the_facts_name_the_address_by_which_the_node_was_reached() -> None:
+    assert collect(SSH_CONNECTION="10.0.0.1 5555 10.0.0.2 22")["reached_at"] == "10.0.0.2"
 
 
 def test_the_data_root_is_known_by_what_was_just_written_to_it(tmp_path: Path) -> None:
     (tmp_path / "proof").write_text("4711")
-    found = looked(str(tmp_path), "proof", "4711")
+    found = collect(str(tmp_path), "proof", "4711")
     assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), True)
     assert [one.name for one in tmp_path.iterdir()] == ["proof"]
     # Another folder of the same name, an empty mount point, no folder.
-    assert "data_root" not in looked(str(tmp_path), "proof", "4712")
-    assert "data_root" not in looked(str(tmp_path), "other", "4711")
-    assert "data_root" not in looked(str(tmp_path / "nothing"), "proof", "4711")
+    assert "data_root" not in collect(str(tmp_path), "proof", "4712")
+    assert "data_root" not in collect(str(tmp_path), "other", "4711")
+    assert "data_root" not in collect(str(tmp_path / "nothing"), "proof", "4711")
 
 
 def test_a_data_root_that_cannot_be_written_is_found_and_marked(
@@ -120,7 +120,7 @@ def test_a_data_root_that_cannot_be_written_is_found_and_marked(
 
 
 def test_a_home_that_cannot_be_written_says_why() -> None:
-    assert looked(HOME="/proc")["home_fault"] == "No such file or directory"
+    assert collect(HOME="/proc")["home_fault"] == "No such file or directory"
 
 
 def test_a_disk_that_hangs_delays_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The look of one node, as the desktop starts it: a program of its own, one fact in each line."""
+"""The preflight probe of one node, as the desktop starts it: a program with one fact a line."""
 
 from __future__ import annotations
 
@@ -130,16 +130,16 @@ def test_what_hangs_is_left_behind(root: Path) -> None:
 
 def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
     asked = request(root)
-    look = subprocess.Popen(command("check", asked), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with look:
-        assert look.stdin is not None
-        assert look.stdout is not None
-        look.stdin.write(PROGRAM.encode())
-        look.stdin.close()
+    probe = subprocess.Popen(command("check", asked), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with probe:
+        assert probe.stdin is not None
+        assert probe.stdout is not None
+        probe.stdin.write(PROGRAM.encode())
+        probe.stdin.close()
         wanted = asked["asked"].keys() - {"data_root"}
-        assert {json.loads(look.stdout.readline())["name"] for _ in wanted} == wanted
+        assert {json.loads(probe.stdout.readline())["name"] for _ in wanted} == wanted
         hanging.write_text("nonce")
-        last, end = (json.loads(line) for line in look.stdout)
+        last, end = (json.loads(line) for line in probe.stdout)
         assert last["facts"]["seen"]
         assert end["name"] == "end"
 

@@ -114,9 +114,7 @@ def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle
     assert bool(found.remedy) is (cause != UNKNOWN)
 
 
-def test_of_several_tracebacks_at_the_end_the_first_is_the_cause_and_a_launchers_word_is_none() -> (
-    None
-):
+def test_the_first_of_several_tracebacks_is_the_cause_and_a_launcher_line_is_none() -> None:
     text = (
         HEAD
         + USER.format("return self.table[name]")
@@ -172,7 +170,9 @@ def test_a_cause_explains_what_it_brings_about_in_another_family() -> None:
         ("[gpu1:7661] Signal: Illegal instruction (4)", "cpu_instruction"),
     ],
 )
-def test_numbers_and_phrases_of_the_system_and_of_cuda_are_looked_up(text: str, cause: str) -> None:
+def test_error_numbers_and_phrases_of_the_system_and_of_cuda_are_explained(
+    text: str, cause: str
+) -> None:
     assert explained(text).cause == cause
 
 

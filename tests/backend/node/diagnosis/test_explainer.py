@@ -19,7 +19,7 @@ The logs in ``lot-h`` and ``lot-i`` are of another kind: every usable thread tha
 ("RuntimeError training", "mpirun error"), in place of threads that were searched for because a
 family of rules is about them, and mostly single lines without a traceback. Of 52, scored once: 30
 right, 7 unknown, 11 vague, 4 wrong; of 42, after the first had been learned from: 23, 7, 8, 4. That
-is 58 and 55 in 100 right, 8 and 10 wrong: it is what a stranger's log meets. One author chose and
+is 58 and 55 in 100 right, 8 and 10 wrong: it is what a foreign log meets. One author chose and
 judged them, and had read most of the second lot, unscored, when the first was learned from; threads
 whose cause could not be judged were left out; 19 and 13 are settled. The rules from before
 both were right in 30 and 21, and unknown in 10 and 15: the help texts of the launchers, which have
@@ -37,7 +37,7 @@ chose the threads and judged, some from parts of a log only; threads without a c
 judged were left out. Most of the vague ones are crashes and exceptions whose log holds no more (a
 version, an order of imports, a firewall).
 Since then they are learned from: ``told`` stands where less than the cause is said, or another.
-The half that only scores was looked at once, in one log, while rules were changed.
+The half that only scores was read once, in one log, while rules were changed.
 ``noise`` holds logs in which nothing is a cause: warnings, what Python ignores, what was caught;
 and plain mistakes in a user's own code.
 """
@@ -127,7 +127,7 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     found = explained(raw)
     assert found.cause == raw["cause"]
     assert raw["where"] in found.sentence
-    assert found.evidence, "what was looked at is shown all the same"
+    assert found.evidence, "the evidence is shown all the same"
 
 
 def test_the_cause_wins_over_what_it_led_to() -> None:
@@ -240,7 +240,7 @@ def test_the_lines_of_a_recorded_traceback_are_found_in_the_log() -> None:
     ]
 
 
-def test_of_a_huge_log_only_the_beginning_and_the_end_are_read_and_numbers_are_right(
+def test_only_both_ends_of_a_huge_log_are_read_with_correct_line_numbers(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "rank-0.log"

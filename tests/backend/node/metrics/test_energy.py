@@ -69,7 +69,7 @@ def used(
     return meter.used_j()
 
 
-def test_it_is_what_the_gpus_of_all_ranks_counted_meanwhile(
+def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
     root: DataRoot, clock: Clock, write: Callable[..., None]
 ) -> None:
     assert used(root, clock, write) == 2_000 + 1_000 + 500 + 40_000
@@ -91,7 +91,7 @@ def test_what_could_be_wrong_is_not_said(
     assert used(root, clock, write, **wrong) is None  # type: ignore[arg-type]
 
 
-def test_of_a_node_without_readings_and_of_processors_nothing_is_known(
+def test_the_energy_of_processors_and_of_a_node_without_readings_is_unknown(
     root: DataRoot, clock: Clock, write: Callable[..., None]
 ) -> None:
     write("gpu0", 70, 1_000.0, 2_000.0)
@@ -104,7 +104,7 @@ def test_of_a_node_without_readings_and_of_processors_nothing_is_known(
 
 
 @pytest.mark.parametrize("wrong", [{"heartbeat": []}, {"gpus": 7}, {"gpus": [{"energy_j": []}]}])
-def test_what_a_stranger_wrote_ends_no_supervisor(
+def test_malformed_readings_end_no_supervisor(
     root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
 ) -> None:
     meter = EnergyMeter(root, RANKS[:2], clock)

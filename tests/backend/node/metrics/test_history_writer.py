@@ -223,7 +223,7 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     assert folder.week.read_bytes().endswith(due.week)
 
 
-def test_a_file_that_became_full_between_two_looks_is_found_again(
+def test_a_file_that_filled_up_between_two_reads_is_found_again(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     past = HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock)
@@ -285,14 +285,14 @@ def test_a_clock_that_was_set_back_hides_no_newer_line(
         b'{"gpus":7}',
     ],
 )
-def test_what_a_stranger_wrote_is_passed_over(line: bytes) -> None:
+def test_malformed_lines_are_skipped(line: bytes) -> None:
     good = past_line(READING, 1_700_000_000.0, {})
     lines = PastLines()
     found = lines.take(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
     assert [one.at_s for one in found] == [1_700_000_000.0]
 
 
-def test_words_of_a_stranger_command_no_terminal() -> None:
+def test_foreign_lines_cannot_control_a_terminal() -> None:
     lines = PastLines()
     (found,) = lines.take(
         b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
@@ -302,7 +302,7 @@ def test_words_of_a_stranger_command_no_terminal() -> None:
     assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
 
 
-def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
+def test_lines_that_each_name_other_gpus_get_bounded_columns(
     root: DataRoot, folder: NodeFolder
 ) -> None:
     lines = 30_000

@@ -8,12 +8,12 @@ import pytest
 
 from backend.node.metrics.keyboard import ACTIVE_S, Keyboard, is_active
 
-SEATED = "# private\nUSER=alice\nACTIVE=1\nREMOTE=0\nSEAT=seat0\nCLASS=user\n"
+LOCAL_SESSION = "# private\nUSER=alice\nACTIVE=1\nREMOTE=0\nSEAT=seat0\nCLASS=user\n"
 ACTIVE = {"Name": "alice", "IdleHint": "no", "IdleSinceHint": "17", "LockedHint": "no"}
 
 
-class Seat:
-    def __init__(self, folder: Path, file: str = SEATED) -> None:
+class KeyboardRig:
+    def __init__(self, folder: Path, file: str = LOCAL_SESSION) -> None:
         self.now, self.asked, self.answer = 1000.0, 0, ACTIVE
         (folder / "c2").write_text(file)
         self.keyboard = Keyboard(folder, self._ask, lambda: self.now)
@@ -31,14 +31,14 @@ class Seat:
 
 
 def test_a_user_counts_after_a_minute_and_until_the_session_is_idle(tmp_path: Path) -> None:
-    seat = Seat(tmp_path)
-    assert seat.after(int(ACTIVE_S) - 5) == ""
-    assert seat.after(20) == "alice"
-    seat.answer = {**ACTIVE, "IdleHint": "yes"}
-    assert seat.after(15) == ""
-    seat.answer = ACTIVE
-    assert seat.after(30) == ""
-    assert seat.asked < 20
+    rig = KeyboardRig(tmp_path)
+    assert rig.after(int(ACTIVE_S) - 5) == ""
+    assert rig.after(20) == "alice"
+    rig.answer = {**ACTIVE, "IdleHint": "yes"}
+    assert rig.after(15) == ""
+    rig.answer = ACTIVE
+    assert rig.after(30) == ""
+    assert rig.asked < 20
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_user_counts_after_a_minute_and_until_the_session_is_idle(tmp_path: Pa
     ["ACTIVE=0", "REMOTE=1", "SEAT=", "CLASS=greeter"],
 )
 def test_other_sessions_are_not_asked_about(tmp_path: Path, line: str) -> None:
-    seat = Seat(tmp_path, SEATED + line + "\n")
-    assert (seat.after(200), seat.asked) == ("", 0)
+    rig = KeyboardRig(tmp_path, LOCAL_SESSION + line + "\n")
+    assert (rig.after(200), rig.asked) == ("", 0)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., 
     assert [gpu for gpu in after if not gpu.lost] == [gpu for gpu in before if gpu.index != 5]
 
 
-def test_a_gpu_that_was_lost_before_anybody_looked_is_listed_without_its_name(
+def test_a_gpu_lost_before_the_first_reading_is_listed_without_its_name(
     read_gpus: Reader,
 ) -> None:
     first, second = read_gpus("lost 1").gpus

@@ -232,7 +232,7 @@ def test_s16_exactly_one_of_two_processes_sends(
     assert len(hook.posts) == 1
 
 
-def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: AttemptFolder) -> None:
+def test_s16_a_failed_delivery_is_retried_with_growing_pauses(attempt: AttemptFolder) -> None:
     clock, answers, sent = Clock(), [NotSent("It is away.")] * 3, []
 
     def send(target: NotificationTarget, _message: RunEndMessage) -> None:
@@ -290,7 +290,7 @@ def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None
     )
 
 
-def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolder) -> None:
+def test_s16_a_dead_sender_is_replaced_and_a_live_one_is_not(attempt: AttemptFolder) -> None:
     sent: list[NotificationTarget] = []
     alive = process_identity.own().to_dict()
     held_by(attempt, alive)

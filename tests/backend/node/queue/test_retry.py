@@ -88,7 +88,7 @@ LEFT = "gpu01 gpu03"
         ({"shrink": True, "at_least": 3, "retries": 1}, LOST, ["gpu02"], {}, ALL),
     ],
 )
-def test_where_a_job_continues(
+def test_a_retry_takes_the_nodes_that_the_job_allows(
     tmp_path: Path,
     settings: dict[str, Any],
     error: RankError,

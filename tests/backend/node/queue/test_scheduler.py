@@ -75,7 +75,7 @@ def watch(root: DataRoot, clock: Clock) -> QueueWatch:
     return QueueWatch(root, "gpu1", lambda: READING, clock)
 
 
-def look(watch: QueueWatch, clock: Clock) -> tuple[str, ...]:
+def poll(watch: QueueWatch, clock: Clock) -> tuple[str, ...]:
     clock.now += 5.0
     return watch.poll()
 
@@ -116,7 +116,7 @@ def test_a_job_whose_turn_it_is_is_claimed_and_started(
 ) -> None:
     folder = queued(root, "a")
     second = queued(root, "b", place=2.0)
-    assert look(watch, clock) == ("a",)
+    assert poll(watch, clock) == ("a",)
     assert started == [("a", 1)]
     assert read_json(folder.status)["state"] == "STARTING"
     assert Launch.from_dict(read_json(folder.launch)).run == 1
@@ -124,13 +124,13 @@ def test_a_job_whose_turn_it_is_is_claimed_and_started(
     assert not folder.queued.exists()
     assert [path.name for path in root.queue.iterdir()] == ["b"]
     # All its processors are taken until the first one is over.
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     ended(folder, 1)
-    assert look(watch, clock) == ("b",)
+    assert poll(watch, clock) == ("b",)
     assert second.attempt(1).path.is_dir()
 
 
-def test_of_two_who_start_one_job_one_does(
+def test_only_one_of_two_starters_starts_a_job(
     root: DataRoot, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -148,9 +148,9 @@ def test_what_others_lead_and_what_is_paused_is_left_alone(
     queued(root, "desk", node="this-computer")
     queued(root, "mine")
     replace_json(root.paused, {"user": "ben"})
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     root.paused.unlink()
-    assert look(watch, clock) == ("mine",)
+    assert poll(watch, clock) == ("mine",)
     assert theirs.queued.exists()
 
 
@@ -161,16 +161,16 @@ def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(
     keeper = QueueWatch(root, "this-computer", lambda: READING, clock)
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert look(keeper, clock) == ()
+    assert poll(keeper, clock) == ()
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert look(keeper, clock) == ("a",)
+    assert poll(keeper, clock) == ("a",)
 
 
 def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
     root: DataRoot, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     queued(root, "a")
-    assert look(QueueWatch(root, "gpu1", lambda: None, clock), clock) == ()
+    assert poll(QueueWatch(root, "gpu1", lambda: None, clock), clock) == ()
     assert started == []
 
 
@@ -184,12 +184,12 @@ def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
     replace_json(other.entry, NodeEntry("gpu2", NodeAddress("gpu2")).to_dict())
     for heartbeat in (7, 7):
         replace_json(other.status, replace(READING, heartbeat=heartbeat).to_dict())
-        assert look(watch, clock) == ()
+        assert poll(watch, clock) == ()
     for spoiled in ({"interval_s": "soon", "heartbeat": 8}, {"gpus": [{"processes": 3}]}):
         replace_json(other.status, {**READING.to_dict(), **spoiled})
-        assert look(watch, clock) == ()
+        assert poll(watch, clock) == ()
     replace_json(other.status, replace(READING, heartbeat=9).to_dict())
-    assert look(watch, clock) == ("a",)
+    assert poll(watch, clock) == ("a",)
 
 
 def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock) -> None:
@@ -213,14 +213,14 @@ def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
     folder.attempt(1).path.mkdir()
     replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
     replace_json(folder.launch, replace(Run(root.path, job_id="b").launch, job_id="a").to_dict())
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     ended(folder, 1)
-    assert look(watch, clock) == ("a",)
+    assert poll(watch, clock) == ("a",)
     assert started == [("a", 2)]
 
 
 @pytest.mark.parametrize(("pause_s", "alive"), [(2.0, True), (20.0, True), (40.0, False)])
-def test_a_beat_of_a_time_without_a_look_may_be_an_old_one(
+def test_a_heartbeat_after_a_pause_of_the_reader_may_be_old(
     root: DataRoot, clock: Clock, pause_s: float, alive: bool
 ) -> None:
     beats = HeartbeatReader(root, clock)
@@ -236,7 +236,7 @@ def test_a_beat_of_a_time_without_a_look_may_be_an_old_one(
 
 
 @pytest.mark.parametrize("rebooted", [False, True])
-def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
+def test_a_job_whose_claimer_ended_before_the_start_is_started_later(
     root: DataRoot,
     watch: QueueWatch,
     clock: Clock,
@@ -247,14 +247,14 @@ def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
     folder.attempt(1).path.mkdir()
     claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
     replace_json(folder.attempt(1).claimed, claimer.to_dict())
-    first = look(watch, clock)
+    first = poll(watch, clock)
     assert first == (("a",) if rebooted else ())
     assert watch.has_work is not rebooted
     # A supervisor that was started in its last moment would have said so by then.
     clock.now += 0 if rebooted else 11.0
-    assert (first or look(watch, clock)) == ("a",)
+    assert (first or poll(watch, clock)) == ("a",)
     assert started == [("a", 1)]
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     assert list(root.queue.iterdir()) == []
 
 
@@ -265,7 +265,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
     folder.attempt(1).path.mkdir()
     replace_json(folder.attempt(1).claimed, process_identity.own().to_dict())
     for _ in range(5):
-        assert look(watch, clock) == ()
+        assert poll(watch, clock) == ()
     assert started == []
 
 
@@ -285,13 +285,13 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
 
     (source / "model.py").write_text("2")
     folder = queued(root, "a", launch=with_source)
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     assert "The model has changed since the job was queued" in refusal(folder)
     assert "model.py was changed" in refusal(folder)
     assert not folder.attempt(1).path.exists()
     (source / "model.py").write_text("1")
     queued(root, "b", launch=with_source)
-    assert look(watch, clock) == ("b",)
+    assert poll(watch, clock) == ("b",)
 
 
 def test_a_start_names_what_was_removed_after_queueing(root: DataRoot, watch: QueueWatch) -> None:
@@ -341,7 +341,7 @@ def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
     queued(root, "b", place=2.0)
 
     while not started:
-        look(watch, clock)
+        poll(watch, clock)
 
     assert started == [("b", 1)]
     assert refusal(folder).startswith(
@@ -356,15 +356,15 @@ def test_a_run_of_a_newer_version_keeps_what_it_uses_and_stops_no_other_job(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     newer = queued(root, "newer", processes=3)
-    assert look(watch, clock) == ("newer",)
+    assert poll(watch, clock) == ("newer",)
     raw = read_json(newer.launch)
     replace_json(newer.launch, {**raw, "fresh": 1, "config": {**raw["config"], "fresh": 1}})
     queued(root, "large", processes=2)
     queued(root, "small", processes=1, place=2.0, priority=1)
-    assert look(watch, clock) == ("small",)
+    assert poll(watch, clock) == ("small",)
 
 
-def test_where_everybody_may_write_only_the_owner_starts_programs(
+def test_only_the_owner_starts_programs_on_a_root_that_all_may_write(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -468,7 +468,7 @@ def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
 
     monkeypatch.setattr(queue_starter, "start_supervisor", fails)
     folder = queued(root, "a")
-    look(watch, clock)
+    poll(watch, clock)
     record = RunExit.from_dict(read_json(folder.attempt(1).exit))
     assert record.state is JobState.ERROR
     assert "could not be started" in record.message
@@ -482,7 +482,7 @@ def test_what_was_started_by_hand_or_thrown_away_leaves_the_queue(
     ended(folder, 1)
     (root.queue / "trashed").touch()
     assert queue_entries.entry_of(folder) is None
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     assert list(root.queue.iterdir()) == []
     assert not folder.queued.exists()
 
@@ -493,7 +493,7 @@ def test_a_spoiled_entry_hides_no_other(
     queued(root, "spoiled").queued.write_text("{")
     queued(root, "newer").queued.write_text('{"schema": 99}')
     queued(root, "good", place=9.0)
-    assert look(watch, clock) == ("good",)
+    assert poll(watch, clock) == ("good",)
 
 
 def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
@@ -518,9 +518,9 @@ def test_nothing_is_started_while_the_gpus_of_a_new_run_are_unknown(
 ) -> None:
     (root.job("new").attempt(1).path).mkdir(parents=True)
     queued(root, "a")
-    assert look(watch, clock) == ()
+    assert poll(watch, clock) == ()
     clock.now += 130.0
-    assert look(watch, clock) == ("a",)
+    assert poll(watch, clock) == ("a",)
 
 
 def test_a_run_that_is_over_is_asked_about_once(

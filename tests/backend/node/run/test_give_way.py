@@ -196,7 +196,7 @@ class Terminals:
         self.used: set[str] = set()
         self.made: set[str] = set()
 
-    def look(self) -> int:
+    def scan(self) -> int:
         """Return how many processes there are now."""
         found = 0
         for process in Path("/proc").glob("[0-9]*"):
@@ -229,13 +229,13 @@ def test_other_users_see_nothing_of_a_pause_in_who_and_on_their_terminals(desk: 
     seen = Terminals(run)
     desk.is_used(1)
     while not run.attempt.exit.exists():
-        assert seen.look() > len(GPUS) or run.status.state is not JobState.TRAINING
+        assert seen.scan() > len(GPUS) or run.status.state is not JobState.TRAINING
         assert who() == logged_in
     assert seen.of_others == set()
     # They would be noticed.
     tag = {**os.environ, RUN_VARIABLE: f"{run.folder.job_id}/1"}
     noisy = subprocess.Popen(["sleep", "1000"], stdout=terminal, env=tag)
-    seen.look()
+    seen.scan()
     noisy.kill()
     noisy.wait()
     assert seen.of_others == {os.ttyname(terminal)}

@@ -174,9 +174,7 @@ def test_no_epoch_is_left_or_known(tmp_path: Path, status: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(("pauses", "requested"), [(5, PAUSE), (6, "")])
-def test_it_happens_so_often_an_hour_that_work_is_done(
-    tmp_path: Path, pauses: int, requested: str
-) -> None:
+def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, requested: str) -> None:
     cluster = Cluster(tmp_path)
     run = 2 * pauses + 2
     for number in range(1, run):

@@ -117,7 +117,7 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
     with begun(run) as guard:
         rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
         process_identity.send_signal(rank, signal.SIGTERM)
-        wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the guard's look at its end")
+        wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the end of the rank")
         process_identity.send_signal(watcher, signal.SIGTERM)
         assert guard.parent.wait(LIMIT_S) == 1
         assert run.exit_of(0).secondary
@@ -203,7 +203,7 @@ def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> N
 
 
 @pytest.mark.parametrize(
-    ("looks", "is_secondary", "is_head", "is_ended"),
+    ("answers", "is_secondary", "is_head", "is_ended"),
     [
         ([None, None, "over"], True, False, True),
         (["over"], True, False, True),
@@ -216,7 +216,7 @@ def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> N
 def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    looks: list[signal.Signals | str | None],
+    answers: list[signal.Signals | str | None],
     is_secondary: bool,
     is_head: bool,
     is_ended: bool,
@@ -235,14 +235,14 @@ def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
         killed.append(pid)
 
     monkeypatch.setattr(rank_guard.process_signals, "send", send)
-    left = list(looks)
+    left = list(answers)
 
     def wait(_signals: object, _limit_s: float) -> signal.Signals | None:
         assert not killed
-        look = left.pop(0)
-        if look == "over":
+        answer = left.pop(0)
+        if answer == "over":
             attempt.exit.write_text("{}")
-        return look if isinstance(look, signal.Signals) else None
+        return answer if isinstance(answer, signal.Signals) else None
 
     monkeypatch.setattr(rank_guard.signal, "sigtimedwait", wait)
     guard.end_lone_daemon(RankExit(1, 1, "b", "b", "error", secondary=is_secondary))

@@ -46,11 +46,11 @@ def test_the_cleanup_says_whether_the_node_sees_the_folder_of_the_job(
         (tmp_path / ("root" if state == "job gone" else "other")).mkdir()
     before = ""
     if state == "hangs":
-        look = tmp_path / "bin" / "test"
-        look.parent.mkdir()
-        look.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
-        look.chmod(0o755)
-        monkeypatch.setenv("PATH", str(look.parent), prepend=":")
+        stub = tmp_path / "bin" / "test"
+        stub.parent.mkdir()
+        stub.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+        stub.chmod(0o755)
+        monkeypatch.setenv("PATH", str(stub.parent), prepend=":")
         before = "it._SEE_S = 0.5"
     more = () if state == "not asked" else ("--see", str(folder.path))
     assert asked(folder, TAG, *more, before=before or "pass") == CleanupResult("", True, sees)

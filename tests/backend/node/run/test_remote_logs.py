@@ -64,7 +64,7 @@ def test_what_a_node_says_of_ranks_that_are_not_its_own_is_not_kept(
     assert head.rank_log(0).read_bytes() == EARLIER
 
 
-def test_of_a_log_without_end_the_end_comes(
+def test_only_the_end_of_an_endless_log_is_copied(
     head: JobFolder, other: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_logs, "_LOG_BYTES", 10)

@@ -515,4 +515,4 @@ def test_a_run_whose_every_process_was_killed_leaves_no_folder_and_no_memory(
     assert list(endless.session.iterdir())
     for guard in [endless.find("backend.node.run.rank_guard", rank) for rank in (0, 1)]:
         process_identity.send_signal(guard, signal.SIGKILL)
-    endless.end()  # looks for both
+    endless.end()  # checks both

@@ -240,7 +240,7 @@ def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
     assert record.message == "Stopped. Saved at epoch 2, step 20."
 
 
-def test_f22_who_stopped_a_run_is_named() -> None:
+def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
     stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
     name = "epoch-0002-step-000020"
     known = {"stopped_by": "ben", "newest_checkpoint": name}
@@ -439,7 +439,7 @@ def test_a_sentence_on_the_loss_of_all_ranks_names_none(cause: str) -> None:
     assert (record.error.cause, record.error.rank) == (cause, 1)
 
 
-def test_of_two_terminated_ranks_on_one_node_neither_is_accused() -> None:
+def test_neither_of_two_terminated_ranks_on_a_node_is_blamed() -> None:
     ranks = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
     both = (replace(terminated(1), host="host1"), replace(terminated(1), rank=2, host="host1"))
     log = PEER_GONE + ABORTS[0].replace(",1]", ",0]")

@@ -43,7 +43,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         RemoteRoot.parse(text)
 
 
-def test_how_people_and_file_managers_see_it() -> None:
+def test_a_remote_root_has_a_label_and_a_url_for_file_managers() -> None:
     root = RemoteRoot("gpu1", "/lab/my ring", "lab", 2222)
     assert root.label == "gpu1:/lab/my ring"
     assert root.url("/lab/my ring/jobs") == "sftp://lab@gpu1:2222/lab/my%20ring/jobs"

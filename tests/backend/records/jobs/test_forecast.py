@@ -92,10 +92,10 @@ def test_a_pace_that_is_none_foretells_nothing(pace: float | None) -> None:
     assert twin_of(job("a"), pace) is None
 
 
-def test_of_several_twins_the_one_on_the_same_node_with_the_same_files_comes_first() -> None:
-    far = job("far", placement=[{"node": "gpu1", "processes": 1}])
+def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
+    elsewhere = job("far", placement=[{"node": "gpu1", "processes": 1}])
     older = replace(job("older"), pins={**PINS, "model": Pin("tiny", 2, "cd" * 32)})
-    assert names(far, older, job("near")) == ["near", "older", "far"]
+    assert names(elsewhere, older, job("near")) == ["near", "older", "far"]
 
 
 @pytest.mark.parametrize(

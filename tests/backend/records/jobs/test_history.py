@@ -57,7 +57,7 @@ def test_many_blocks_are_one_valid_file() -> None:
     assert [entry["totalIter"] for entry in entries] == [99, 100]
 
 
-def test_a_block_begins_and_ends_where_a_reader_looks() -> None:
+def test_a_block_has_one_start_mark_and_one_end_mark() -> None:
     written = encode(block({'a "quoted"\n[[entry]]\n# end\n': [1.0]}, message="\n# end\n"))
     assert written.startswith(BLOCK_START)
     assert written.endswith(b"\n" + BLOCK_END)

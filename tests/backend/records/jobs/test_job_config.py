@@ -392,7 +392,7 @@ TOML = st.recursive(
 
 
 @given(st.dictionaries(KEYS, TOML), st.booleans())
-def test_f51_whatever_a_file_holds_is_answered_in_words(raw: dict[str, Any], full: bool) -> None:
+def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
     assert (parsed.config is None) == bool(parsed.faults)
     for fault in parsed.faults:

@@ -1,4 +1,4 @@
-"""Status and exit records: JSON that another process wrote, believed only as far as it goes."""
+"""Status and exit records: JSON of another process, believed only where it is valid."""
 
 from __future__ import annotations
 

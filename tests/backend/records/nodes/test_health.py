@@ -29,7 +29,7 @@ READING = NodeReading(
 )
 
 
-class Look:
+class Readings:
     """One reading after the other, two seconds apart."""
 
     def __init__(self) -> None:
@@ -55,19 +55,19 @@ class Look:
 
 
 @pytest.fixture
-def look() -> Look:
-    return Look()
+def readings() -> Readings:
+    return Readings()
 
 
-def test_a_node_that_is_well_has_no_finding(look: Look) -> None:
-    assert look.at().findings == ()
-    assert worst(look.health.findings) is None
+def test_a_node_that_is_well_has_no_finding(readings: Readings) -> None:
+    assert readings.at().findings == ()
+    assert worst(readings.health.findings) is None
 
 
-def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(look: Look) -> None:
+def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readings) -> None:
     said = []
     for celsius in (86, 87, 83, 95, 91, 89, 83, 82, 86):
-        findings = look.gpu(temperature_c=celsius).findings
+        findings = readings.gpu(temperature_c=celsius).findings
         said.append((celsius, *(f.severity for f in findings)))
     assert said == [
         (86,),
@@ -82,40 +82,40 @@ def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(look: Look) -> 
     ]
 
 
-def test_a_finding_says_what_where_since_when_and_what_to_do(look: Look) -> None:
-    look.gpu(temperature_c=88)
-    (found,) = look.gpu(temperature_c=96).findings
+def test_a_finding_says_what_where_since_when_and_what_to_do(readings: Readings) -> None:
+    readings.gpu(temperature_c=88)
+    (found,) = readings.gpu(temperature_c=96).findings
     assert (found.sentence, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
     assert (found.gpu, found.gpu_uuid, found.since_s) == (0, "GPU-a", 102.0)
     assert found.remedy
-    state = NodeState("gpu1", Presence.ONLINE, health=look.health.findings)
+    state = NodeState("gpu1", Presence.ONLINE, health=readings.health.findings)
     assert state.of_gpu(GPU) == found
     assert state.of_gpu(replace(GPU, index=1)) is None
 
 
 @given(st.lists(st.integers(70, 100), max_size=40))
 def test_heat_is_exactly_what_its_two_thresholds_say(temperatures: list[int]) -> None:
-    look, hot = Look(), False
+    readings, hot = Readings(), False
     for celsius in temperatures:
         hot = celsius >= 87 or (hot and celsius > 82)
-        assert bool(look.gpu(temperature_c=celsius).findings) is hot
+        assert bool(readings.gpu(temperature_c=celsius).findings) is hot
 
 
 @given(st.lists(st.integers(83, 86), max_size=40), st.booleans())
 def test_a_temperature_that_wavers_between_the_thresholds_changes_nothing(
     temperatures: list[int], is_hot: bool
 ) -> None:
-    look = Look()
-    look.gpu(temperature_c=90 if is_hot else 60)
+    readings = Readings()
+    readings.gpu(temperature_c=90 if is_hot else 60)
     for celsius in temperatures:
-        assert bool(look.gpu(temperature_c=celsius).findings) is is_hot
+        assert bool(readings.gpu(temperature_c=celsius).findings) is is_hot
 
 
 @given(st.lists(st.booleans(), max_size=60))
 def test_a_clock_that_is_lowered_now_and_then_does_not_flap(lowered: list[bool]) -> None:
-    look = Look()
+    readings = Readings()
     reasons: list[tuple[str, ...]] = [("thermal",) if one else () for one in lowered]
-    seen = [bool(look.gpu(clock_event_reasons=now).findings) for now in reasons]
+    seen = [bool(readings.gpu(clock_event_reasons=now).findings) for now in reasons]
     ends = [n + 1 for n, (a, b) in enumerate(pairwise(seen)) if a and not b]
     assert all(not any(lowered[end - CALM_READINGS + 1 : end + 1]) for end in ends)
     assert all(shown for one, shown in zip(lowered, seen, strict=True) if one)
@@ -134,41 +134,43 @@ def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: lis
 
 
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
-def test_s13_a_clock_lowered_for_heat_is_reported(look: Look, reason: str) -> None:
-    (found,) = look.gpu(clock_event_reasons=("idle", reason)).findings
+def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: str) -> None:
+    (found,) = readings.gpu(clock_event_reasons=("idle", reason)).findings
     assert (found.severity, found.words) == (BAD, "slowed by heat")
-    assert look.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
+    assert readings.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
     for _ in range(CALM_READINGS - 1):
-        look.gpu()
-    assert look.keys == []
+        readings.gpu()
+    assert readings.keys == []
 
 
-def test_room_on_the_disk_counts_downwards(look: Look) -> None:
+def test_room_on_the_disk_counts_downwards(readings: Readings) -> None:
     said = []
     for gigabytes in (3.0, 2.0, 2.9, 0.5, 0.9, 1.1, 3.0):
-        found = worst(look.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
+        found = worst(readings.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
         said.append(found and found.severity)
     assert said == [None, WARN, WARN, BAD, BAD, WARN, None]
-    assert look.at(disk_free_bytes=10**8).findings[0].sentence == "0.1 GB left for the data root."
+    assert (
+        readings.at(disk_free_bytes=10**8).findings[0].sentence == "0.1 GB left for the data root."
+    )
 
 
-def test_full_memory_of_a_gpu_and_of_the_node_is_reported(look: Look) -> None:
+def test_full_memory_of_a_gpu_and_of_the_node_is_reported(readings: Readings) -> None:
     full = replace(GPU, memory_used_bytes=80 * GIB)
-    look.at(gpus=(full,), memory_used_bytes=98)
-    assert look.keys == ["memory", "gpu GPU-a memory"]
-    look.at(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
-    assert look.keys == ["memory", "gpu GPU-a memory"]
-    look.at()
-    assert look.keys == []
+    readings.at(gpus=(full,), memory_used_bytes=98)
+    assert readings.keys == ["memory", "gpu GPU-a memory"]
+    readings.at(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
+    assert readings.keys == ["memory", "gpu GPU-a memory"]
+    readings.at()
+    assert readings.keys == []
 
 
 def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_counts_them(
-    look: Look,
+    readings: Readings,
 ) -> None:
-    (found,) = look.gpu(ecc_uncorrected=1).findings
+    (found,) = readings.gpu(ecc_uncorrected=1).findings
     assert (found.severity, found.sentence) == (BAD, "GPU 0 has 1 memory error.")
-    assert "2 memory errors" in look.gpu(ecc_uncorrected=2).findings[0].words
-    assert look.gpu(ecc_uncorrected=0).findings == ()
+    assert "2 memory errors" in readings.gpu(ecc_uncorrected=2).findings[0].words
+    assert readings.gpu(ecc_uncorrected=0).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -181,57 +183,57 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
     ],
 )
 def test_memory_that_waits_for_a_repair_is_reported(
-    look: Look, values: dict[str, Any], severity: str
+    readings: Readings, values: dict[str, Any], severity: str
 ) -> None:
-    look.gpu(**values)
-    assert [finding.severity for finding in look.health.findings] == [severity] * bool(severity)
+    readings.gpu(**values)
+    assert [finding.severity for finding in readings.health.findings] == [severity] * bool(severity)
 
 
-def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(look: Look) -> None:
-    look.gpu(temperature_c=90)
+def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(readings: Readings) -> None:
+    readings.gpu(temperature_c=90)
     lost = Gpu(0, "GPU-a", "H100", lost=True)
-    (found,) = look.at(gpus=(lost,)).findings
+    (found,) = readings.at(gpus=(lost,)).findings
     assert (found.severity, found.key) == (BAD, "gpu GPU-a lost")
-    assert look.gpu().findings != ()
+    assert readings.gpu().findings != ()
 
 
-def test_a_value_that_is_not_reported_any_more_changes_nothing(look: Look) -> None:
-    look.gpu(temperature_c=90, ecc_uncorrected=3)
-    keys = look.keys
-    look.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
-    assert look.keys == keys
+def test_a_value_that_is_not_reported_any_more_changes_nothing(readings: Readings) -> None:
+    readings.gpu(temperature_c=90, ecc_uncorrected=3)
+    keys = readings.keys
+    readings.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
+    assert readings.keys == keys
     message = "GPUs cannot be read: the NVIDIA driver does not respond"
-    look.at(gpus=(), gpu_message=message, gpus_unreadable=True)
-    assert look.keys == ["driver", *keys]
-    look.at(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
-    assert look.keys == []
+    readings.at(gpus=(), gpu_message=message, gpus_unreadable=True)
+    assert readings.keys == ["driver", *keys]
+    readings.at(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
+    assert readings.keys == []
 
 
-def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(look: Look) -> None:
-    look.at()
-    last = replace(READING, heartbeat=look.beat)
-    assert look.again(last, 6.0).findings == ()
-    (found,) = look.again(last, 6.5).findings
+def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(readings: Readings) -> None:
+    readings.at()
+    last = replace(READING, heartbeat=readings.beat)
+    assert readings.again(last, 6.0).findings == ()
+    (found,) = readings.again(last, 6.5).findings
     assert (found.severity, found.sentence) == (BAD, "No heartbeat.")
     since_s = found.since_s
     # It stays silent: the finding stays.
-    assert look.again(last, 60).findings == (found,)
+    assert readings.again(last, 60).findings == (found,)
     for _ in range(CALM_READINGS - 1):
-        (found,) = look.at().findings
+        (found,) = readings.at().findings
         assert found.since_s == since_s
-    assert look.at().findings == ()
+    assert readings.at().findings == ()
 
 
-def test_a_reading_that_is_looked_at_again_counts_once(look: Look) -> None:
-    look.gpu(clock_event_reasons=("thermal",))
-    look.gpu()
-    same = replace(READING, heartbeat=look.beat)
+def test_a_repeated_reading_counts_once(readings: Readings) -> None:
+    readings.gpu(clock_event_reasons=("thermal",))
+    readings.gpu()
+    same = replace(READING, heartbeat=readings.beat)
     for _ in range(10):
-        assert look.again(same, 1.0).findings != ()
+        assert readings.again(same, 1.0).findings != ()
 
 
-def test_the_worst_is_the_first_bad_one(look: Look) -> None:
-    look.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
-    found = worst(look.health.findings)
+def test_the_worst_is_the_first_bad_one(readings: Readings) -> None:
+    readings.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
+    found = worst(readings.health.findings)
     assert found is not None
     assert found.key == "gpu GPU-a memory errors"

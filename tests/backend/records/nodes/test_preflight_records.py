@@ -36,14 +36,14 @@ def test_nothing_is_offered_without_need_or_where_nothing_is_left() -> None:
     assert names(fault()) == [], "a fault of the desktop is in every smaller job too"
 
 
-def test_of_two_that_cannot_do_together_the_one_with_more_trouble_goes() -> None:
+def test_the_node_with_more_faults_of_a_failing_pair_is_left_out() -> None:
     assert names(fault("a", "b")) == ["a", "c"]
     assert names(fault("a", "b"), fault("a", "c")) == ["b", "c"]
     assert names(fault("a", "b"), fault("b")) == ["a", "c"]
     assert names(fault("a", "b"), fault("b", "c"), fault("a", "c")) == ["a"]
 
 
-def test_only_the_gpus_in_trouble_are_left_out() -> None:
+def test_only_the_gpus_with_faults_are_left_out() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
     found = smaller_placement(placement, (fault("a", gpus=("2",)), fault("b", gpus=("3",))))
     assert found == (Placement("a", gpus=("1",)),)
@@ -92,7 +92,7 @@ def test_a_choice_of_the_user_is_undone_only_on_request() -> None:
     }
 
 
-def test_a_later_look_at_a_part_changes_what_is_said_of_that_part_only() -> None:
+def test_a_later_check_of_a_part_changes_only_the_findings_of_that_part() -> None:
     def point(check: str, ok: bool, *nodes: str) -> PreflightFinding:
         return PreflightFinding(check, ok, "x", nodes=nodes)
 

@@ -1,4 +1,4 @@
-"""What does not fit is known before anything is installed, from what a look at the nodes found."""
+"""An inspection of the nodes finds options that do not fit before anything is installed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ready(name: str, options: SetUpOptions = BROUGHT, version: str = "5.0.11") -
         *(SetUpOptions(limits_key=True), SetUpOptions(without_horovod=True)),
     ],
 )
-def test_how_a_node_was_set_up_is_read_from_what_is_there(options: SetUpOptions) -> None:
+def test_the_set_up_options_are_read_from_the_node(options: SetUpOptions) -> None:
     assert options_of(ready("gpu1", options)) == options
     assert options_of(node("gpu2")) == SetUpOptions()
 

@@ -90,7 +90,7 @@ class Driver:
 
 
 @pytest.mark.parametrize(("gpu", "who", "remedy"), HELD.values(), ids=HELD)
-def test_it_is_not_free_and_every_view_says_why(
+def test_a_held_gpu_is_not_free_and_every_view_says_why(
     gpu: Gpu, who: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (fault,) = preflight(gpu)
@@ -108,7 +108,7 @@ def test_it_is_not_free_and_every_view_says_why(
 
 
 @pytest.mark.parametrize("gpu", FREE.values(), ids=FREE)
-def test_it_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_a_holder_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     assert preflight(gpu) == []
     view = node_view_of(reading(gpu), ())
     assert (view.foreign, view.hidden) == ({}, {})

@@ -265,7 +265,7 @@ placements = st.tuples(
 
 
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
-def test_whatever_waits_no_gpu_is_given_twice_and_the_first_is_never_passed(wanted, running):
+def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
     jobs = [
         entry(f"j{n}", *gpus, node=node, priority=priority, place=n)
         for n, ((node, gpus), priority) in enumerate(wanted)
@@ -381,7 +381,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
     assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
     assert why_waiting(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
-    # What was not looked at for long, or was away, may have been in use.
+    # A node that was not checked for long, or was away, may have been in use.
     assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
     assert waits_for_quiet(quiet, 2200) is None
@@ -389,11 +389,11 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
 
 
 @pytest.mark.parametrize("lasted_s", [1, 22, 60, 150, 299, 300, 301, 4000])
-def test_a_short_use_that_no_look_has_seen_is_followed_by_the_whole_quiet_time(lasted_s):
+def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(lasted_s):
     quiet = QuietTimes()
     waits_for_quiet(quiet, 1000)
     assert waits_for_quiet(quiet, 1300) is None
-    # Run 2 gave way, and the other user is gone when the queue looks again.
+    # Run 2 gave way, and the other user is gone at the next check of the queue.
     again = 1300 + lasted_s
     assert waits_for_quiet(quiet, again, run=3) is Cause.QUIET
     assert waits_for_quiet(quiet, again + 299, run=3) is Cause.QUIET

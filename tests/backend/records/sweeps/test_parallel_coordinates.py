@@ -12,7 +12,7 @@ from backend.records.sweeps.parallel_coordinates import MOST_LINES, ParallelLine
 from tests.widgets.compare.sweep_samples import ACCURACY, sweep
 
 
-def test_there_is_an_axis_for_what_differs_and_one_for_the_best_metric() -> None:
+def test_the_plot_has_an_axis_for_each_difference_and_one_for_the_best_metric() -> None:
     found = parallel(sweep())
     assert [axis.label for axis in found.axes] == [
         "Batch size, per process",

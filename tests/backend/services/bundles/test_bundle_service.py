@@ -434,19 +434,19 @@ def test_a_sentence_says_whether_a_replay_has_the_same_curve(
         other.replays.compare(again)
     folder = other.data_root.job(again)
     mark_replay(folder, original)
-    verdict = other.replays.compare(again)
-    assert (verdict.is_same, verdict.steps, verdict.original) == (True, 4, original)
+    comparison = other.replays.compare(again)
+    assert (comparison.is_same, comparison.steps, comparison.original) == (True, 4, original)
     name = f"{other.jobs.queries.show(original).name} ({original})"
-    assert verdict.sentence.startswith(
+    assert comparison.sentence.startswith(
         f"The same curve: all 4 steps that this job and {name} made agree"
     )
     losses = [*LOSSES[:2], 0.6, 0.7]
     block = Block("TRAINING", 1, 1, 4, 1, "2026-11-22T07:30:00Z", {"loss": losses})
     folder.history.write_bytes(encode(block))
     replace_json(folder.attempt(1).environment, replace(ENVIRONMENT, torch="2.6.0").to_dict())
-    verdict = other.replays.compare(again)
-    assert (verdict.is_same, verdict.step) == (False, 3)
-    assert verdict.sentence == (
+    comparison = other.replays.compare(again)
+    assert (comparison.is_same, comparison.step) == (False, 3)
+    assert comparison.sentence == (
         f"The curves differ from step 3 on: loss was 0.5 in {name} and is 0.6 in this job. "
         "Differences between the two: PyTorch 2.5.1 then, 2.6.0 now; the "
         "variable TOKEN is empty."

@@ -130,7 +130,7 @@ def test_a_setting_that_was_not_given_has_its_default(services: Services, root: 
     assert differing["Momentum"] == ("0.0", None)
 
 
-def test_where_they_ran_is_a_setting_and_their_names_are_none(
+def test_the_nodes_of_jobs_are_compared_and_their_names_are_not(
     services: Services, root: Path
 ) -> None:
     a = trained.job(root, "a", notes="first try", tags=("x",))
@@ -152,7 +152,7 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
     assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
 
 
-def test_a_look_says_how_the_run_before_ended(services: Services, root: Path) -> None:
+def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
     starts = services.jobs.queries.poll(a).history.run_starts
@@ -174,16 +174,18 @@ def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
     assert later.history.drop_from == 0
 
 
-def test_looks_at_a_growing_run_come_to_what_one_look_says(services: Services, root: Path) -> None:
+def test_polls_of_a_growing_run_add_up_to_one_poll_of_the_whole(
+    services: Services, root: Path
+) -> None:
     a = trained.job(root, "a", falling(10), [0.7], state=JobState.TRAINING)
-    look = services.comparison.poll(a)
-    assert list(look.history.epochs_done) == [step / 10 for step in range(1, 11)]
+    update = services.comparison.poll(a)
+    assert list(update.history.epochs_done) == [step / 10 for step in range(1, 11)]
     history = DataRoot(root).job(a).history
     for first in (11, 21):
         trained.write_steps(history, first, falling(10, first), [0.8 + first / 1000])
-        look = services.comparison.poll(a, look.cursor)
-        assert len(look.history.steps) == 10
-    assert look.figures == services.comparison.poll(a).figures
+        update = services.comparison.poll(a, update.cursor)
+        assert len(update.history.steps) == 10
+    assert update.figures == services.comparison.poll(a).figures
 
 
 def test_without_a_history_there_are_settings_and_no_results(
@@ -287,12 +289,12 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
     held = weakref.WeakSet[HistoryUpdate]()
     most = 0
-    look = services.jobs.queries.poll
+    poll = services.jobs.queries.poll
 
     def watched(job_id: str) -> RunUpdate:
         nonlocal most
-        update = look(job_id)
-        # A copy that only the table holds; the looks keep what they like.
+        update = poll(job_id)
+        # A copy that only the table holds; the polls may keep theirs.
         mine = replace(update.history)
         held.add(mine)
         gc.collect()
@@ -373,10 +375,12 @@ def test_job_compare_says_it_to_people_and_to_scripts(
     assert "2 to 8 jobs" in err
 
 
-def test_the_record_of_a_look_is_not_changed_by_the_next(services: Services, root: Path) -> None:
+def test_a_poll_does_not_change_the_record_of_the_previous_one(
+    services: Services, root: Path
+) -> None:
     a = trained.job(root, "a", falling(10), state=JobState.TRAINING)
-    look = services.comparison.poll(a)
-    kept = replace(look.figures, metrics=dict(look.figures.metrics))
+    update = services.comparison.poll(a)
+    kept = replace(update.figures, metrics=dict(update.figures.metrics))
     trained.write_steps(DataRoot(root).job(a).history, 11, [0.001] * 10)
-    services.comparison.poll(a, look.cursor)
-    assert look.figures == kept
+    services.comparison.poll(a, update.cursor)
+    assert update.figures == kept

@@ -1,4 +1,4 @@
-"""Looking into a model as the window and the command line do: processes, limits and the cache."""
+"""Inspection of a model by the window and the command line: processes, limits and the cache."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def job_id(services: Services) -> str:
     return job_id
 
 
-def test_a_checkpoint_is_looked_into_and_compared(
+def test_the_command_line_inspects_and_compares_checkpoints(
     services: Services,
     job_id: str,
     tmp_path: Path,

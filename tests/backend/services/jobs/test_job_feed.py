@@ -60,23 +60,23 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
         before.jobs.queries.show(create(before))
         before.data_root.jobs.rename(tmp_path / "elsewhere")
     with closing(open_services(*places)) as after:
-        for look in (JobFeed(after.jobs.queries).poll, after.jobs.queries.list):
+        for read in (JobFeed(after.jobs.queries).poll, after.jobs.queries.list):
             with pytest.raises(BackendError, match="is missing") as refused:
-                look()
+                read()
         assert "is mounted" in refused.value.remedy
         assert "rescan" in refused.value.remedy
         after.library.rescan()
         assert JobFeed(after.jobs.queries).poll().total == 0
 
 
-def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
-    looks = desktops[0].jobs.queries
+def test_only_the_line_of_an_ended_job_is_kept(desktops):
+    queries = desktops[0].jobs.queries
     for number in range(20):
         view = job(number, state=JobState.TRAINING)
-        looks._announced_once(view)
-        assert looks._announced == {view.id: (view.run, JobState.TRAINING)}
-        looks._announced_once(changed(view, state=JobState.FINISHED))
-    assert looks._announced == {}
+        queries._announced_once(view)
+        assert queries._announced == {view.id: (view.run, JobState.TRAINING)}
+        queries._announced_once(changed(view, state=JobState.FINISHED))
+    assert queries._announced == {}
 
 
 def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
@@ -111,7 +111,7 @@ def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desk
     assert listing.lines == (line_of(view),)
 
 
-def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypatch):
+def test_old_jobs_beyond_the_limit_are_read_in_turn(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_NEWEST", 2)
     monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
     here, there = desktops
@@ -119,8 +119,8 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     jobs = JobFeed(here.jobs.queries, scan_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
-    looks = next(n for n in range(1, 20) if ids_of(jobs.poll()) == {ids[-1]})
-    assert looks <= 8
+    polls = next(n for n in range(1, 20) if ids_of(jobs.poll()) == {ids[-1]})
+    assert polls <= 8
 
 
 def test_a_spoiled_folder_hides_no_other_job(desktops):

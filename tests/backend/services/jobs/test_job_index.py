@@ -137,7 +137,7 @@ VALUES = {
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(lines(), max_size=8), max_size=4), st.sets(st.integers(0, 20)), queries)
-def test_it_finds_what_a_walk_over_all_jobs_finds(updates, gone, query):
+def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, gone, query):
     index, there = JobIndex(), {}
     for some in updates:
         index.find(query)

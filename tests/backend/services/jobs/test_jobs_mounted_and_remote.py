@@ -88,7 +88,7 @@ def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
         one.jobs.restore("../jobs")
 
 
-def test_of_two_desktops_one_starts_a_job(place: Place, beat: Beat) -> None:
+def test_only_one_of_two_desktops_starts_a_job(place: Place, beat: Beat) -> None:
     head = FakeHead()
     desktops = [place.desktop(), place.desktop()]
     place.stock(desktops[0])

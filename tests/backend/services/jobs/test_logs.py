@@ -71,21 +71,21 @@ def test_all_together_stand_in_the_order_in_which_they_were_seen(
 def test_many_logs_that_are_followed_for_long_cost_a_few_numbers_for_each_change(
     folder: JobFolder, logs: LogService
 ) -> None:
-    looks = 20
-    for number in range(looks):
+    reads = 20
+    for number in range(reads):
         for rank in (0, 1):
             write(folder.rank_log(rank), f"rank {rank} line {number}\n" * 100)
         logs.read_size("a", "all")
-    middle = 200 * looks - 100
+    middle = 200 * reads - 100
     last = logs.lines("a", "all", middle - 1, 2)
     assert last.sources == ("0", "1")
-    assert last.lines == (f"rank 0 line {looks - 1}", f"rank 1 line {looks - 1}")
-    found = logs.find("a", "all", f"line {looks - 1}").lines
+    assert last.lines == (f"rank 0 line {reads - 1}", f"rank 1 line {reads - 1}")
+    found = logs.find("a", "all", f"line {reads - 1}").lines
     assert found == tuple(range(middle - 100, middle + 100))
     together = logs._open["a", "all"].log
     assert isinstance(together, AllLogs)
     kept = (together._starts, together._sources, together._firsts)
-    assert [len(numbers) for numbers in kept] == [2 * looks] * 3
+    assert [len(numbers) for numbers in kept] == [2 * reads] * 3
 
 
 def test_the_first_fault_of_all_is_the_one_that_stands_first(

@@ -137,7 +137,7 @@ def test_cancelled_between_two_of_them_says_what_stays(
     assert hidden(tmp_path) == []
 
 
-def test_a_folder_that_changed_since_it_was_looked_at_is_refused(
+def test_a_folder_that_changed_since_its_inspection_is_refused(
     library: LibraryService, project: Path
 ) -> None:
     found = library.inspect(project).project

@@ -208,7 +208,7 @@ def kept_here_bytes(services: Services) -> int:
 def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     place: Place, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first look at a silent node waits until its silence is certain.
+    # The first read of a silent node waits until its silence is certain.
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     beat(place).stop()
     services = place.desktop()
@@ -262,7 +262,7 @@ def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None
         open_services(address(tmp_path / "file"), catalogue)
 
 
-def test_the_look_before_a_start_proves_that_all_see_one_data_root(
+def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
     place: Place, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine answers late, and what is not answered is no proof.
@@ -274,7 +274,7 @@ def test_the_look_before_a_start_proves_that_all_see_one_data_root(
     found = services.preflight.run(config)
     assert [one.sentence for one in found.faults if one.check == "data root"] == []
     assert [one.ok for one in found.findings if one.check == "data root"] == [True]
-    # The folder of all jobs, which the look asks for, and nothing of the look itself.
+    # The folder of all jobs, which the check asks for, and nothing of the check itself.
     assert sorted(path.name for path in place.root.iterdir()) == ["jobs", "nodes"]
     assert list((place.root / "jobs").iterdir()) == []
     place.add_node(tmp_path / "another")

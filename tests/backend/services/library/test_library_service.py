@@ -172,7 +172,7 @@ def test_what_was_verified_is_not_hashed_again(
     assert hashed == ["The dataset digits@1"]
 
 
-def test_what_a_failing_disk_did_is_found_by_a_thorough_look(
+def test_a_thorough_check_finds_the_damage_of_a_failing_disk(
     library: LibraryService, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
@@ -303,7 +303,7 @@ def test_what_a_live_job_uses_cannot_be_removed(
     def see(job_id: str) -> JobView:
         return JobView(job_id, "my job", CONFIG, "", RunStatus(states[-1]))
 
-    library = LibraryService(services.data_root, services.catalogue, tmp_path / "looks", see)
+    library = LibraryService(services.data_root, services.catalogue, tmp_path / "previews", see)
     item = library.import_item(Kind.MODEL, source, "mlp")
     other = library.import_item(Kind.MODEL, source, "mlp")
     job = a_job(root, item, JobState.TRAINING)

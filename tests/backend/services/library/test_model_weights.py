@@ -83,7 +83,7 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     assert other.jobs.clone(view.id)["start_from"] == "tiny@1/weights.pt"
 
 
-def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> None:
+def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, file: Path) -> None:
     services.library.give_weights("tiny@1", file)
     view = services.jobs.create(on_node(start_from="nothing"))
     head = FakeHead()
@@ -149,7 +149,7 @@ def test_what_is_no_weights_is_refused_in_one_sentence(
     assert not list(version(remote_place).glob("*weights*"))
 
 
-def test_who_cancels_leaves_the_model_as_it_was(
+def test_cancelling_leaves_the_model_unchanged(
     place: Place, services: Services, file: Path
 ) -> None:
     progress = Progress()

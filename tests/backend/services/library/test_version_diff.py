@@ -60,7 +60,9 @@ def test_what_is_no_text_is_named_and_not_shown() -> None:
     assert found == VersionChanges("d@1", "d@2", changed=("a.npy",))
 
 
-def test_of_very_many_lines_and_files_the_first_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_of_very_many_lines_and_files_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(version_diff, "_MOST_LINES", 20)
     monkeypatch.setattr(version_diff, "_MOST_FILES", 3)
     none: dict[str, str] = {}

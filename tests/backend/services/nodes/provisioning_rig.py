@@ -56,17 +56,17 @@ class Cluster:
                 horovod=[self.folder / "horovod"],
             ),
             self.open,
-            self.look,
+            self.inspect,
             lambda entry: HOST_KEY,
             start_fake,
         )
 
     def open(self, entry: NodeEntry) -> Shell:
         if entry.name in self.silent:
-            raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
+            raise Unreachable(f"{entry.name} did not answer.", "Check whether it is on.")
         return self.nodes[entry.name].open(entry)
 
-    def look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
         return self.nodes[entry.name].facts
 
     def set_up(

@@ -47,7 +47,7 @@ def test_only_a_node_with_hours_needs_a_program_that_knows_them(
         ("8:00-18:00 Mon-Fri", "08:00–18:00 Mon–Fri", "08:00–18:00 Mon–Fri"),
     ],
 )
-def test_of_two_desktops_one_wins_and_the_other_says_so(
+def test_one_of_two_desktops_wins_and_the_other_says_so(
     desktops: tuple[NodeRegistry, NodeRegistry], first: str, second: str, kept: str
 ) -> None:
     one, other = desktops

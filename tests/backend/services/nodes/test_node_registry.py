@@ -1,4 +1,4 @@
-"""Adding, looking at and removing nodes, with a real sshd at the other end."""
+"""Adding, inspecting and removing nodes, with a real sshd at the other end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def everything_under(root: OpenRoot) -> list[Path]:
     return sorted(root.path.rglob("*"))
 
 
-def test_a_node_is_added_found_again_looked_at_and_removed(
+def test_a_node_is_added_found_again_inspected_and_removed(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
     asked: list[HostKey] = []
@@ -96,7 +96,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     assert carried.parent == sshd.home / ".ringmaster" / "carried"
     other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
     assert other.data_root == one.data_root
-    # It goes on being so, though the look sees the data root, as both are this machine.
+    # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == one.data_root
     shell = open_service().open_shell("gpu1")
     assert open_service().facts(one, shell).data_root == one.data_root
@@ -207,7 +207,7 @@ def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root:
     assert service.list() == ()
 
 
-def test_a_look_that_fails_changes_nothing(service: NodeRegistry, sshd: Sshd) -> None:
+def test_a_failed_inspection_changes_nothing(service: NodeRegistry, sshd: Sshd) -> None:
     added = service.add("gpu1", sshd.address, accept=yes)
     sshd.stop()
     with pytest.raises(Unreachable):
@@ -318,7 +318,7 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
     assert service.inspect("gpu1").ranks_address == entry.ranks_address
 
 
-def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
+def test_f34_a_data_root_that_is_not_mounted_at_an_inspection_keeps_its_path(
     service: NodeRegistry, sshd: Sshd, tmp_path: Path, root: OpenRoot
 ) -> None:
     mounted = tmp_path / "mounted"
@@ -439,7 +439,9 @@ class Weak(Memory):
 @pytest.mark.parametrize(
     "backend", [Plain(), Weak(), Fail(), Null()], ids=lambda b: type(b).__name__
 )
-def test_what_guards_nothing_is_no_keyring(backend: KeyringBackend, use_keyring: Use) -> None:
+def test_a_keyring_that_guards_nothing_is_refused(
+    backend: KeyringBackend, use_keyring: Use
+) -> None:
     use_keyring(backend)
     ring = SystemKeyring()
     assert "no system keyring" in ring.fault()
@@ -449,7 +451,7 @@ def test_what_guards_nothing_is_no_keyring(backend: KeyringBackend, use_keyring:
     assert getattr(backend, "held", {}) == {}
 
 
-def test_of_several_keyrings_the_guarded_one_is_taken(use_keyring: Use) -> None:
+def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:
     plain, guarded = Plain(), Memory()
     chain = Memory()
     chain.backends = [plain, guarded]  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def builds(cluster: Cluster) -> int:
     return sum("venv" in argv for argv in cluster.nodes["gpu1"].shell.commands)
 
 
-def test_of_jobs_that_start_at_once_one_makes_it_and_torch_is_that_of_the_node(
+def test_only_one_of_several_starting_jobs_makes_the_environment_with_the_torch_of_the_node(
     cluster: Cluster,
 ) -> None:
     found: list[str] = []

@@ -64,7 +64,7 @@ def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
     assert set(found.nodes) == {"b", "d"}
 
 
-def test_of_two_nodes_both_are_named() -> None:
+def test_both_of_two_unconnected_nodes_are_named() -> None:
     (found,) = findings({("a", "b"): LOST}, nodes=("a", "b"))
     assert found.nodes == ("a", "b")
 
@@ -88,7 +88,7 @@ def test_ssh_that_fails_for_want_of_a_route_is_no_second_fault() -> None:
     assert found.nodes == ("c",)
 
 
-def test_who_is_let_in_nowhere_is_himself_to_blame() -> None:
+def test_a_node_that_no_other_node_lets_in_is_itself_at_fault() -> None:
     log_ins = {n: (255, f"lab@{n}: Permission denied (publickey).") for n in FOUR[1:]}
     (found,) = findings({}, log_ins)
     assert found.nodes == ("a",)

@@ -44,22 +44,22 @@ class Files:
 
 def test_its_files_are_used_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
-    looked = run("ddp", *staged)
-    looked.know()
-    first, other = looked.job.nodes
+    preflight = run("ddp", *staged)
+    preflight.know()
+    first, other = preflight.job.nodes
     other.heard = {"port": 1}
     other.listening.set()
     shell: Any = Files()
     facts = {"port": 1}
-    monkeypatch.setattr(looked._cluster, "open_shell", lambda _: shell, raising=False)
-    monkeypatch.setattr(looked._set_up, "peers", list, raising=False)
+    monkeypatch.setattr(preflight._cluster, "open_shell", lambda _: shell, raising=False)
+    monkeypatch.setattr(preflight._set_up, "peers", list, raising=False)
     monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
     monkeypatch.setattr(node_probe, "dismiss", lambda *_: None)
     monkeypatch.setattr(node_probe, "probe_node", lambda *_: {})
     monkeypatch.setattr(node_probe, "meet", lambda *_: [])
     monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
-    looked._over.set()
+    preflight._over.set()
     with ExitStack() as after:
-        looked._ask_remote(first, staged[0], after)
+        preflight._ask_remote(first, staged[0], after)
     assert "settings" in shell.used
     assert shell.clashes == []

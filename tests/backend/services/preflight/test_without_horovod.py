@@ -56,15 +56,15 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
     return PreflightRun(context, config, 0)
 
 
-def findings(looked: PreflightRun) -> list[PreflightFinding]:
+def findings(preflight: PreflightRun) -> list[PreflightFinding]:
     """What is said without asking, besides that the nodes were not asked."""
-    looked.know()
-    found, _ = checks.judge(looked.job)
+    preflight.know()
+    found, _ = checks.judge(preflight.job)
     return [one for one in found if not one.ok and one.check != names.NODE]
 
 
-def known(looked: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.check, one.nodes) for one in findings(looked)]
+def known(preflight: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.check, one.nodes) for one in findings(preflight)]
 
 
 @pytest.mark.parametrize(
@@ -119,18 +119,18 @@ def test_this_computer_is_judged_by_the_environment_that_trains(
 def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
     strategy: str, entry: NodeEntry, library: str
 ) -> None:
-    looked = run(strategy, entry)
-    looked.know()
-    request = looked.request(looked.job.nodes[0])
+    preflight = run(strategy, entry)
+    preflight.know()
+    request = preflight.request(preflight.job.nodes[0])
     assert (request["library"], "mpirun" in request["asked"]) == (library, bool(library))
 
 
 def test_what_cannot_be_imported_is_named_and_repaired() -> None:
-    looked = run("ddp", LACKS)
-    looked.know()
+    preflight = run("ddp", LACKS)
+    preflight.know()
     imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}
-    looked.job.nodes[0].replies = {"imports": imports}
-    (found,) = checks.of_replies(looked.job.nodes[0])
+    preflight.job.nodes[0].replies = {"imports": imports}
+    (found,) = checks.of_replies(preflight.job.nodes[0])
     assert found.sentence == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
     assert (found.check, found.fix) == (names.MPI4PY, Fix.SET_UP_AGAIN)
 
@@ -138,10 +138,10 @@ def test_what_cannot_be_imported_is_named_and_repaired() -> None:
 @pytest.mark.parametrize(
     ("strategy", "unused"), [("allreduce", {names.MPI4PY}), ("ddp", {names.HOROVOD})]
 )
-def test_only_what_was_looked_at_is_said_to_be_in_order(strategy: str, unused: set[str]) -> None:
-    looked = run(strategy, HAS)
-    looked.know()
-    _, unanswered = checks.judge(looked.job)
+def test_only_checked_parts_are_reported_as_in_order(strategy: str, unused: set[str]) -> None:
+    preflight = run(strategy, HAS)
+    preflight.know()
+    _, unanswered = checks.judge(preflight.job)
     assert {names.HOROVOD, names.MPI4PY} - {check for check, _ in unanswered} == unused
 
 

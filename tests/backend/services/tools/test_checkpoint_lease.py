@@ -26,7 +26,7 @@ def target(tmp_path):
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_it_and_its_record_outlive_their_run_s_pruning_and_leave_nothing(
+def test_a_leased_checkpoint_and_its_record_survive_pruning_and_leave_nothing(
     checkpoint, target, monkeypatch, has_links
 ):
     def no_link(*_):

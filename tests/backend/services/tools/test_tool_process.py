@@ -215,12 +215,12 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
 
 
 @pytest.mark.slow
-def test_f49_where_an_infinite_import_stood_can_be_read(tmp_path: Path) -> None:
+def test_f49_the_error_shows_the_line_of_an_infinite_import(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "while True: pass"), time_limit_s=30)
     assert 'bks_model.py", line 1 in <module>' in error.output
 
 
-def test_f49_f59_of_endless_output_little_is_kept_and_it_cannot_steer_a_terminal(
+def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD

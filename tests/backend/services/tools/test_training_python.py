@@ -75,7 +75,7 @@ def test_a_bundle_trains_with_the_newest_environment_that_has_all_it_takes(
     assert (training_python.training_python(), lack_here()) == (newer, None)
 
 
-def test_it_knows_whether_the_environment_that_trains_has_horovod(
+def test_the_program_knows_whether_the_training_environment_has_horovod(
     bundle: Path, cache: Path
 ) -> None:
     python = Path(put_environment(cache, "one", WANTED))

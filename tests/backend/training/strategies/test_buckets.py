@@ -12,7 +12,7 @@ from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllR
 
 
 class Wire:
-    """Horovod as far as a strategy sends with it: notes the bytes of each message."""
+    """The part of Horovod with which a strategy sends: records the bytes of each message."""
 
     Average = Sum = None
 
@@ -51,7 +51,7 @@ def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
     return early[1], wire.sent
 
 
-def test_of_a_model_of_20_mb_all_but_the_first_layers_leave_before_those_are_computed() -> None:
+def test_all_but_the_first_layers_of_a_20_mb_model_are_sent_early() -> None:
     early, sent = sent_by_a_step(layers(12, 640), 640)
     assert sum(sent) > 19_000_000
     assert early > 0.9 * sum(sent)

@@ -40,12 +40,12 @@ LINEAR = """
     def forward(self, data):
         return self.layer(data.flatten(1))
 """
-Look = Callable[..., CheckpointInspection]
+InspectModel = Callable[..., CheckpointInspection]
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
-    """Look into weights of a model, which are the first checkpoint; the second is compared."""
+def inspect_model(tmp_path: Path) -> InspectModel:
+    """Inspect weights of a model, which are the first checkpoint; the second is compared."""
 
     def inspect(body: str, *weights: dict[str, torch.Tensor], **request: Any) -> Any:
         model = tmp_path / "model"
@@ -73,11 +73,11 @@ def look(tmp_path: Path) -> Look:
 
 
 def test_weights_are_those_of_the_checkpoint_and_their_change_is_the_difference(
-    look: Look,
+    inspect_model: InspectModel,
 ) -> None:
     weight = torch.zeros(10, 64)
     weight[3, :32] = 2.0
-    found = look(LINEAR, {"layer.weight": weight}, {"layer.weight": torch.ones(10, 64)})
+    found = inspect_model(LINEAR, {"layer.weight": weight}, {"layer.weight": torch.ones(10, 64)})
     (row,) = found.weights
     assert (row.name, row.shape, row.trained) == ("layer.weight", (10, 64), True)
     assert (row.values.count, row.values.zeros, row.values.spread.high) == (640, 608, 2.0)
@@ -91,18 +91,20 @@ def test_weights_are_those_of_the_checkpoint_and_their_change_is_the_difference(
     assert found.top_output == 3
 
 
-def test_a_weight_that_is_no_number_is_counted(look: Look) -> None:
+def test_a_weight_that_is_no_number_is_counted(inspect_model: InspectModel) -> None:
     weight = torch.full((10, 64), float("nan"))
     weight[0, 0] = float("inf")
-    spread = look(LINEAR, {"layer.weight": weight}).weights[0].values.spread
+    spread = inspect_model(LINEAR, {"layer.weight": weight}).weights[0].values.spread
     assert (spread.nan_count, spread.inf_count) == (639, 1)
 
 
-def test_saliency_is_bright_where_the_largest_output_comes_from(look: Look) -> None:
+def test_saliency_is_bright_where_the_largest_output_comes_from(
+    inspect_model: InspectModel,
+) -> None:
     weight = torch.zeros(10, 64)
     weight[3, 63] = 5.0
     weight[3, :63] = 1.0
-    found = look(LINEAR, {"layer.weight": weight})
+    found = inspect_model(LINEAR, {"layer.weight": weight})
     (saliency,) = found.saliency
     assert saliency.method == "Input gradient"
     picture = QImage.fromData(base64.b64decode(saliency.part.png))
@@ -111,12 +113,12 @@ def test_saliency_is_bright_where_the_largest_output_comes_from(look: Look) -> N
     assert found.data[0].look == "image"
 
 
-def test_convolutions_show_feature_maps_and_where_they_look(look: Look) -> None:
+def test_convolutions_show_feature_maps_and_grad_cam(inspect_model: InspectModel) -> None:
     source = (GALLERY / "model/bks_model.py").read_text()
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     weights = namespace["UserModel"]().state_dict()
-    found = look(source.partition("class UserModel(nn.Module):")[2], weights)
+    found = inspect_model(source.partition("class UserModel(nn.Module):")[2], weights)
     rows = {row.name: row for row in found.activations}
     assert list(rows) == [*(f"features.{n}" for n in range(6)), "classify"]
     assert [len(row.maps) for row in rows.values()] == [6] * 6 + [0]
@@ -128,16 +130,16 @@ def test_convolutions_show_feature_maps_and_where_they_look(look: Look) -> None:
     assert found.saliency[1].part.shape == (8, 8)
 
 
-def test_a_model_that_changes_its_input_in_place_is_shown(look: Look) -> None:
+def test_a_model_that_changes_its_input_in_place_is_shown(inspect_model: InspectModel) -> None:
     body = LINEAR.replace("data.flatten(1)", "data.sub_(0.5).relu_().flatten(1)")
-    found = look(body, {"layer.weight": torch.ones(10, 64)})
+    found = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
     assert found.saliency
     assert found.warnings == ()
 
 
-def test_what_has_no_gradient_is_a_warning(look: Look) -> None:
+def test_what_has_no_gradient_is_a_warning(inspect_model: InspectModel) -> None:
     body = LINEAR.replace("self.layer(data.flatten(1))", "self.layer(data.flatten(1)).detach()")
-    found = look(body, {"layer.weight": torch.ones(10, 64)})
+    found = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
     assert [one.partition(":")[0] for one in found.warnings] == [
         "There is no saliency",
         "There are no gradients",
@@ -154,8 +156,11 @@ def test_what_has_no_gradient_is_a_warning(look: Look) -> None:
     ],
 )
 def test_what_does_not_fit_is_one_sentence(
-    look: Look, state: dict[str, torch.Tensor], request_: dict[str, Any], sentence: str
+    inspect_model: InspectModel,
+    state: dict[str, torch.Tensor],
+    request_: dict[str, Any],
+    sentence: str,
 ) -> None:
     with pytest.raises(BackendError) as caught:
-        look(LINEAR, state, **request_)
+        inspect_model(LINEAR, state, **request_)
     assert sentence in caught.value.sentence

@@ -24,11 +24,11 @@ class UserModel(nn.Module):
     def loss(self, output, target):
         return sum(one.mean() for one in torch.utils._pytree.tree_leaves(output) if one is not None)
 """
-Look = Callable[..., ModelLayers]
+ReadLayers = Callable[..., ModelLayers]
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
+def read_layers(tmp_path: Path) -> ReadLayers:
     """The layers of a model with this body of ``UserModel``, on the digits or on ``item``."""
 
     def layers_of(body: str, item: str = "", **request: Any) -> ModelLayers:
@@ -78,8 +78,10 @@ NET = """
 """
 
 
-def test_each_layer_has_its_shape_parameters_multiply_adds_and_memory(look: Look) -> None:
-    found = look(NET, batch_size=3)
+def test_each_layer_has_its_shape_parameters_multiply_adds_and_memory(
+    read_layers: ReadLayers,
+) -> None:
+    found = read_layers(NET, batch_size=3)
     assert found.layers[1] == Layer(
         "second", "Conv2d", (3, 1, 8, 8), 36, 8 * 8 * 36, 3 * 64 * 4, False, ("first",)
     )
@@ -89,16 +91,18 @@ def test_each_layer_has_its_shape_parameters_multiply_adds_and_memory(look: Look
     assert found.multiply_adds == 2 * 8 * 8 * 36 + 640
 
 
-def test_a_large_batch_is_computed_from_a_small_one(look: Look) -> None:
-    one, many = look(NET), look(NET, batch_size=1000)
+def test_a_large_batch_is_computed_from_a_small_one(read_layers: ReadLayers) -> None:
+    one, many = read_layers(NET), read_layers(NET, batch_size=1000)
     assert many.layers[0].output_shape == (1000, 4, 8, 8)
     assert many.activation_bytes == 1000 * one.activation_bytes
     assert many.multiply_adds == one.multiply_adds
 
 
-def test_layers_are_joined_through_what_the_forward_computes_itself(look: Look) -> None:
+def test_layers_are_joined_through_what_the_forward_computes_itself(
+    read_layers: ReadLayers,
+) -> None:
     """Additions, parts assigned to, and decisions about values, which no trace can follow."""
-    found = look("""
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c, self.d = (nn.Linear(64, 64) for _ in range(4))
@@ -119,8 +123,10 @@ def test_layers_are_joined_through_what_the_forward_computes_itself(look: Look) 
     assert known["d"].inputs == ("b", "c")
 
 
-def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(look: Look) -> None:
-    found = look("""
+def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(
+    read_layers: ReadLayers,
+) -> None:
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(64))
@@ -140,9 +146,9 @@ def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(look: Lo
     assert known["layer"].multiply_adds == 2 * 64 * 64, "it is called twice"
 
 
-def test_a_residual_block_is_what_the_next_one_reads(look: Look) -> None:
+def test_a_residual_block_is_what_the_next_one_reads(read_layers: ReadLayers) -> None:
     """Otherwise each block would read the branches of all blocks before it."""
-    found = look("""
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.blocks = nn.Sequential(*(Block() for _ in range(5)))
@@ -165,8 +171,8 @@ class Block(nn.Module):
     assert known["blocks.4"].activation_bytes == 256
 
 
-def test_attention_and_recurrent_layers_are_counted(look: Look) -> None:
-    found = look("""
+def test_attention_and_recurrent_layers_are_counted(read_layers: ReadLayers) -> None:
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -195,8 +201,10 @@ def test_attention_and_recurrent_layers_are_counted(look: Look) -> None:
         "Refuser()",
     ],
 )
-def test_what_cannot_be_looked_into_is_listed_all_the_same(look: Look, layer: str) -> None:
-    found = look(f"""
+def test_a_layer_that_cannot_be_inspected_is_listed_anyway(
+    read_layers: ReadLayers, layer: str
+) -> None:
+    found = read_layers(f"""
     def __init__(self):
         super().__init__()
         self.begin = nn.ReLU()
@@ -226,8 +234,8 @@ class Refuser(nn.Module):
     assert found.parameters == 64 * 10 + 10 + 110
 
 
-def test_a_model_that_runs_under_no_counter_is_shown_in_order(look: Look) -> None:
-    found = look("""
+def test_a_model_that_runs_under_no_counter_is_shown_in_order(read_layers: ReadLayers) -> None:
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.a, self.b = nn.Linear(64, 4), nn.Linear(4, 4)
@@ -241,8 +249,8 @@ def test_a_model_that_runs_under_no_counter_is_shown_in_order(look: Look) -> Non
     assert "could not be counted" in found.warnings[0]
 
 
-def test_a_forward_that_catches_an_error_of_a_layer_is_followed(look: Look) -> None:
-    found = look("""
+def test_a_forward_that_catches_an_error_of_a_layer_is_followed(read_layers: ReadLayers) -> None:
+    found = read_layers("""
     def __init__(self):
         super().__init__()
         self.wrong, self.right = nn.Linear(3, 3), nn.Linear(64, 4)
@@ -257,8 +265,8 @@ def test_a_forward_that_catches_an_error_of_a_layer_is_followed(look: Look) -> N
     assert by_name(found)["wrong"].output_shape is None
 
 
-def test_batches_of_any_structure_are_passed_on(look: Look) -> None:
-    found = look(
+def test_batches_of_any_structure_are_passed_on(read_layers: ReadLayers) -> None:
+    found = read_layers(
         """
     def __init__(self):
         super().__init__()
@@ -283,10 +291,10 @@ def test_batches_of_any_structure_are_passed_on(look: Look) -> None:
     ],
 )
 def test_a_forward_that_cannot_be_used_is_one_sentence(
-    look: Look, body: str, sentence: str
+    read_layers: ReadLayers, body: str, sentence: str
 ) -> None:
     with pytest.raises(UserCodeError) as caught:
-        look(f"""
+        read_layers(f"""
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(3, 3)

@@ -150,7 +150,7 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "look"),
+    ("output", "form"),
     [
         ("self.layer(data)[:, :1].repeat(1, 100)", "wave"),
         ("self.layer(data)[:, :1].repeat(1, 6)", "values"),
@@ -158,11 +158,11 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
         ("{'all': self.layer(data)[:, None].repeat(1, 4, 1)}", "table"),
     ],
 )
-def test_an_output_of_another_form_is_shown_by_its_shape(rig: Rig, output: str, look: str) -> None:
+def test_an_output_of_another_form_is_shown_by_its_shape(rig: Rig, output: str, form: str) -> None:
     rig.forward(f"return {output}", LOADER.replace(".long()", ".float()"))
     found = rig.predict(samples=[2, 5])
     assert [one.sample.index for one in found.shown] == [2, 5]
-    assert [part.look for part in found.shown[0].output] == [look]
+    assert [part.look for part in found.shown[0].output] == [form]
     assert found.notes[0].startswith("There are no metrics: The model's ")
     assert len(rig.rows()) == 2
 
@@ -322,7 +322,7 @@ def test_a_damaged_checkpoint_is_refused(rig: Rig) -> None:
     assert "cannot be used" in rig.refused(checkpoint=checkpoint).sentence
 
 
-def test_a_class_that_looks_like_a_formula_is_text_in_the_table(rig: Rig) -> None:
+def test_a_class_name_with_a_formula_sign_is_text_in_the_table(rig: Rig) -> None:
     rig.write(
         MODEL, LOADER.replace("seed, count = 1, 512", "classes, seed, count = ['=1', '@a'], 1, 512")
     )

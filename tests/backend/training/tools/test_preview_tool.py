@@ -131,7 +131,7 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "look"),
+    ("data", "form"),
     [
         ("torch.zeros(3, 20, 30)", "image"),
         ("torch.zeros(20, 30, 3, dtype=torch.uint8)", "image"),
@@ -145,9 +145,9 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
         ("'a sentence'", "text"),
     ],
 )
-def test_data_is_shown_as_what_it_looks_like(previews: Previews, data: str, look: str) -> None:
+def test_data_is_shown_in_the_form_that_fits_it(previews: Previews, data: str, form: str) -> None:
     found = previews.of(f"return {data}, index % 2")
-    assert found.samples[0].parts[0].look == look
+    assert found.samples[0].parts[0].look == form
     assert not found.faults
 
 
@@ -227,7 +227,7 @@ def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -
 
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by 0.1 s whenever it is looked at."""
+    """A clock that advances by 0.1 s at each read."""
     ticks = (tick / 10 for tick in itertools.count())
     clock = SimpleNamespace(monotonic=lambda: next(ticks), perf_counter=lambda: next(ticks))
     monkeypatch.setattr(preview_module, "time", clock)
@@ -240,19 +240,19 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     assert not found.is_complete
     counts = [one.count for one in found.classes]
     assert len(counts) == 2
-    assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
+    assert min(counts) > found.examined / 3, "the read samples lie over the whole set"
     expected = f"Read {count(found.examined)} of {count(1000)} samples"
     assert found.warnings[0].startswith(expected)
     assert found.item_time_ms == pytest.approx(100)
 
 
-@pytest.mark.parametrize("looked_at", [13, 24, 35, 48, 60, 200])
-def test_f50_a_partial_look_covers_the_whole_set(
-    looked_at: int,
+@pytest.mark.parametrize("sampled", [13, 24, 35, 48, 60, 200])
+def test_f50_a_partial_preview_covers_the_whole_set(
+    sampled: int,
 ) -> None:
     order = list(_order(1000, evenly(1000, 48)))
     assert sorted(order) == list(range(1000))
-    assert sum(index < 500 for index in order[:looked_at]) == pytest.approx(looked_at / 2, abs=3)
+    assert sum(index < 500 for index in order[:sampled]) == pytest.approx(sampled / 2, abs=3)
 
 
 def test_f50_an_item_that_never_comes_is_named(
@@ -316,7 +316,7 @@ def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews
     )
 
 
-def test_of_many_classes_each_keeps_fewer_samples(previews: Previews) -> None:
+def test_each_of_many_classes_keeps_fewer_samples(previews: Previews) -> None:
     found = previews.of("return torch.ones(4), index % 100", "2000", samples=1)
     kept = Counter(one.of_class for one in found.class_samples)
     assert len(kept) == 100

@@ -181,7 +181,7 @@ def test_a_value_that_is_not_finite_is_found_in_every_part(
     assert (found.not_finite, found.not_finite_samples) == (1, (7,))
 
 
-def test_s08_pictures_that_look_alike_are_found_within_and_between(scans: Scans) -> None:
+def test_s08_similar_pictures_are_found_within_and_between_the_sets(scans: Scans) -> None:
     noisy = "return (picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy()), index % 2"
     found = scans.of(noisy.format("index % 19"), noisy.format("18 + index"), length=20)
     assert found.compares_pictures

@@ -157,11 +157,11 @@ def test_any_variances_are_one_judgement(found: DepthVariance, part: str) -> Non
     assert DepthVariance.from_dict(found.to_dict()) == found
 
 
-Look = Callable[..., DepthVariance]
+MeasureVariance = Callable[..., DepthVariance]
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
+def measure_variance(tmp_path: Path) -> MeasureVariance:
     """The variances of a model with this body of ``UserModel``, on the digits or on ``item``."""
 
     def variances_of(body: str, item: str = "", samples: int = 8) -> DepthVariance:
@@ -200,14 +200,16 @@ CHAIN = """
 """
 
 
-def test_frozen_layers_have_no_gradient_and_the_others_do(look: Look) -> None:
-    found = look(CHAIN.format(more="self.a.requires_grad_(False)", forward=""))
+def test_frozen_layers_have_no_gradient_and_the_others_do(
+    measure_variance: MeasureVariance,
+) -> None:
+    found = measure_variance(CHAIN.format(more="self.a.requires_grad_(False)", forward=""))
     assert [one.gradient is None for one in found.layers] == [True, False, False]
     assert found.judge()[0]
 
 
-def test_a_layer_that_is_used_twice_is_two_points(look: Look) -> None:
-    found = look(CHAIN.format(more="self.c = self.a", forward=""))
+def test_a_layer_that_is_used_twice_is_two_points(measure_variance: MeasureVariance) -> None:
+    found = measure_variance(CHAIN.format(more="self.c = self.a", forward=""))
     assert [one.name for one in found.layers] == ["a", "b", "a, call 2"]
     assert all(one.gradient is not None for one in found.layers)
 
@@ -222,7 +224,7 @@ def test_a_layer_that_is_used_twice_is_two_points(look: Look) -> None:
     ],
 )
 def test_the_first_value_that_is_not_a_number_is_named(
-    look: Look, more: str, forward: str, broken: str, first: str
+    measure_variance: MeasureVariance, more: str, forward: str, broken: str, first: str
 ) -> None:
     bad = """
 class Bad:
@@ -230,15 +232,15 @@ class Bad:
     def hook(module, inputs, outputs):
         return tuple(one * float("nan") for one in inputs)
 """
-    found = look(CHAIN.format(more=more, forward=forward) + bad)
+    found = measure_variance(CHAIN.format(more=more, forward=forward) + bad)
     assert "".join(one.broken[:1] or " " for one in found.layers) == broken
     is_well, sentence = found.judge()
     assert not is_well
     assert sentence.startswith(f"The {first} is the first that is infinite or not a number.")
 
 
-def test_a_model_without_parameters_has_activations_only(look: Look) -> None:
-    found = look("""
+def test_a_model_without_parameters_has_activations_only(measure_variance: MeasureVariance) -> None:
+    found = measure_variance("""
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c = nn.Flatten(), nn.ReLU(), nn.Softmax(1)
@@ -252,7 +254,7 @@ def test_a_model_without_parameters_has_activations_only(look: Look) -> None:
     assert found.judge() == (False, "No layer gets a gradient, so that none learns.")
 
 
-def test_integers_are_an_input_like_others(look: Look) -> None:
+def test_integers_are_an_input_like_others(measure_variance: MeasureVariance) -> None:
     body = """
     def __init__(self):
         super().__init__()
@@ -262,13 +264,15 @@ def test_integers_are_an_input_like_others(look: Look) -> None:
     def forward(self, data):
         return self.end(self.memory(self.words(data["ids"]))[0].mean(1))
 """
-    found = look(body, item='{"ids": torch.arange(index % 7, index % 7 + 3), "name": "a"}, 0')
+    found = measure_variance(
+        body, item='{"ids": torch.arange(index % 7, index % 7 + 3), "name": "a"}, 0'
+    )
     assert [one.name for one in found.layers] == ["words", "memory", "end"]
     assert all(one.activation and one.gradient for one in found.layers)
 
 
-def test_one_sample_has_no_variance_between_samples(look: Look) -> None:
-    found = look(CHAIN.format(more="", forward=""), item="torch.rand(64), 0", samples=1)
+def test_one_sample_has_no_variance_between_samples(measure_variance: MeasureVariance) -> None:
+    found = measure_variance(CHAIN.format(more="", forward=""), item="torch.rand(64), 0", samples=1)
     assert all(one.activation is None and one.gradient is not None for one in found.layers)
     assert "One sample" in found.warnings[0]
 
@@ -284,14 +288,16 @@ def test_one_sample_has_no_variance_between_samples(look: Look) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is")
-def test_models_as_users_write_them_are_measured(look: Look, more: str, forward: str) -> None:
+def test_models_as_users_write_them_are_measured(
+    measure_variance: MeasureVariance, more: str, forward: str
+) -> None:
     body = CHAIN.format(more=more, forward=forward)
-    found = look("    from torch.utils.checkpoint import checkpoint\n" + body)
+    found = measure_variance("    from torch.utils.checkpoint import checkpoint\n" + body)
     assert "c" in [one.name for one in found.layers]
     assert found.judge()[1]
     assert not found.warnings
 
 
-def test_a_forward_that_raises_is_one_sentence(look: Look) -> None:
+def test_a_forward_that_raises_is_one_sentence(measure_variance: MeasureVariance) -> None:
     with pytest.raises(UserCodeError, match="The model's forward raised RuntimeError"):
-        look(CHAIN.format(more="", forward="data = data[:, :, :3]"))
+        measure_variance(CHAIN.format(more="", forward="data = data[:, :, :3]"))

@@ -31,7 +31,7 @@ def judged(policy):
 
 
 @pytest.fixture
-def tab(qtbot, look):
+def tab(qtbot, theme_manager):
     actions = JobActions()
     tab = CheckpointsTab(actions, Exporter(actions, None))
     qtbot.addWidget(tab)
@@ -43,8 +43,8 @@ def tab(qtbot, look):
 
 def cells(tab, title, role=Qt.ItemDataRole.DisplayRole):
     model = tab.model
-    heads = [model.headerData(n, Qt.Orientation.Horizontal) for n in range(model.columnCount())]
-    column = heads.index(title)
+    headers = [model.headerData(n, Qt.Orientation.Horizontal) for n in range(model.columnCount())]
+    column = headers.index(title)
     return [model.index(row, column).data(role) for row in range(model.rowCount())]
 
 

@@ -1,4 +1,4 @@
-"""Look inside a checkpoint: what is asked, what is shown, and what a late answer does."""
+"""The dialog “Look inside”: its requests, its content, and the effect of a late answer."""
 
 import base64
 from dataclasses import replace
@@ -74,7 +74,7 @@ def words(widget):
     return [one.text() for one in widget.findChildren(Label) if one.isVisible()]
 
 
-def test_it_asks_for_two_checkpoints_and_a_sample(dialog, qtbot):
+def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
     dialog._against.choose("epoch-2")
     the(SpinBox, dialog).setValue(7)
     with qtbot.waitSignal(dialog.requested) as asked:

@@ -28,7 +28,7 @@ MADE = (checkpoint(1), checkpoint(2))
 
 
 @pytest.fixture
-def dialog(qtbot, look):
+def dialog(qtbot, theme_manager):
     dialog = TryDialog(LIVE, MADE, MADE[1].name, "/home")
     qtbot.addWidget(dialog)
     dialog.show()
@@ -134,7 +134,7 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     assert len(the(SampleGrid, view).samples) == len(found.best)
 
 
-def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, look):
+def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, theme_manager):
     view = PredictionView("", tries.whole(), False)
     qtbot.addWidget(view)
     matrix = the(ConfusionMatrix, view)
@@ -145,7 +145,7 @@ def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, look):
     assert matrix.accessibleDescription() == expected
 
 
-def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, look):
+def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     part = SamplePart("output", (), "float32", "values", values=(0.25,))
     curve = SamplePart("output.curve", (64,), "float32", "wave", values=(0.0, 1.0, 0.5))
     sample = SamplePreview(4, (), "0.3")
@@ -159,7 +159,7 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, look):
     assert labels[3].accessibleName() == "Sketch of output.curve"
 
 
-def test_without_any_sample_to_show_there_are_the_measures(qtbot, look):
+def test_without_any_sample_to_show_there_are_the_measures(qtbot, theme_manager):
     view = PredictionView("", Prediction(CLASSES, 900, {"validation/loss": 0.5}), False)
     qtbot.addWidget(view)
     view.show()
@@ -172,7 +172,7 @@ def test_closing_it_cancels(dialog, qtbot):
         dialog.reject()
 
 
-def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbot, look):
+def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbot, theme_manager):
     view = PredictionView("", tries.detections(), False)
     qtbot.addWidget(view)
     view.resize(900, 700)
@@ -191,7 +191,7 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
     assert not view.findChildren(ConfusionMatrix)
 
 
-def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, look):
+def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager):
     found = tries.detections()
     shown = tuple(replace(one, truth=()) for one in found.shown)
     view = PredictionView("", replace(found, detections=(), shown=shown), False)
@@ -201,7 +201,7 @@ def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, look):
     assert not any(keys.isVisible() for keys in view.findChildren(ColourKeys))
 
 
-def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, look):
+def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
     def pixels(one):
         card = SampleAnswer()
         qtbot.addWidget(card)

@@ -42,7 +42,7 @@ def small_plots(tab):
 
 
 @pytest.fixture
-def tab(qtbot, look):
+def tab(qtbot, theme_manager):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.resize(900, 700)
@@ -114,7 +114,7 @@ def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
     assert said(tab, 61) == []
 
 
-def test_how_earlier_runs_ended_stands_where_the_next_went_on(tab):
+def test_a_post_at_each_resume_says_how_the_earlier_run_ended(tab):
     starts = (RunStart(3, 61, JobState.ERROR), RunStart(4, 62, JobState.FINISHED))
     steps = [61, 62]
     tab.append(
@@ -318,7 +318,7 @@ def test_p7_a_long_history_comes_a_piece_a_turn_and_in_order(tab, qtbot):
         assert list(tab.curve(name).steps) == list(range(1, 400_002))
 
 
-def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
+def test_the_rest_of_a_cleared_history_is_not_added(tab):
     tab.clear("long")
     tab.append(long_history(1, 400_000, 0))
     tab.clear("other")
@@ -327,7 +327,7 @@ def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
     assert tab.curve("loss") is None
 
 
-def test_where_a_job_continued_with_fewer_nodes_there_is_a_mark(tab):
+def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continued = Continued("c was lost.", before=before, placement=left)
     tab.show_view(changed(LIVE, run=2, continued=continued))

@@ -1,4 +1,4 @@
-"""In a wide window the curves stand in two columns, and what one looks at stays in sight."""
+"""In a wide window the curves stand in two columns, and the visible part stays in sight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
 
 @pytest.fixture
-def tab(qtbot: QtBot, look: ThemeManager) -> CurvesTab:
+def tab(qtbot: QtBot, theme_manager: ThemeManager) -> CurvesTab:
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.resize(ONE, 460)

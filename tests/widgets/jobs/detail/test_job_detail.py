@@ -153,7 +153,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     assert requested.args == ["a"]
 
 
-def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(detail):
+def test_a_new_run_forgets_that_there_were_no_checkpoints(detail):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", ())
     detail.show_view(changed(LIVE, run=2))
@@ -214,7 +214,7 @@ def test_an_export_requested_too_early_opens_its_dialog_when_it_can(detail):
     assert detail.exports.dialog.now is not None
 
 
-def test_points_of_several_looks_make_one_curve(detail):
+def test_points_of_several_updates_make_one_curve(detail):
     detail.open_job(LIVE)
     detail.show_update(update(LIVE, 1, [1.0, 0.9]))
     detail.show_update(update(LIVE, 3, [0.8]))
@@ -259,7 +259,7 @@ def test_m14_a_failed_job_shows_first_what_happened(detail):
     assert detail.log.source == "1"
 
 
-def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(detail):
+def test_the_failure_tab_opens_when_the_shown_job_fails(detail):
     detail.open_job(LIVE)
     detail.show_view(FAILED)
     assert the(JobTabs, detail).key() == "failure"
@@ -449,7 +449,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert failure.first_act is button(failure, "Resume")
 
 
-def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
+def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
     lines = tuple(EvidenceLine("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
     detail.open_job(changed(FAILED, error=replace(error, evidence=lines)))
@@ -489,7 +489,7 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     ]
 
 
-def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
+def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
@@ -527,20 +527,20 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
 
 
 def test_shown_figures_change_to_other_units(qtbot, qapp):
-    look = ThemeManager(qapp, ThemeChoice.LIGHT)
+    theme_manager = ThemeManager(qapp, ThemeChoice.LIGHT)
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.FAILED)
     detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))
     detail.show()
     try:
-        look.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
+        theme_manager.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert says(detail.checkpoints, "iB.")
         when = next(f.value for f in the(KeyValueRow, detail.failure).facts if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:
-        look.write_in(formats.Units())
-        shiboken6.delete(look)
+        theme_manager.write_in(formats.Units())
+        shiboken6.delete(theme_manager)
         qapp.setStyleSheet("")
 
 

@@ -47,7 +47,7 @@ def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
     assert [line.id for line in _best_first(lines)] == ["1", "2", "0", "3"]
 
 
-def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
+def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, theme_manager):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     steps = np.arange(1, 21)

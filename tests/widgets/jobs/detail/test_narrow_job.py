@@ -20,7 +20,7 @@ from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.list.job_list_pane import QueueStrip
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 def test_a_name_without_room_is_smaller_before_it_is_cut(qtbot: QtBot) -> None:
@@ -70,8 +70,8 @@ def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sid
     ):
         tab.resize(width, 500)
         columns = range(tab.model.columnCount())
-        heads = [tab.model.headerData(n, table.horizontalHeader().orientation()) for n in columns]
-        gone = [head for n, head in enumerate(heads) if table.isColumnHidden(n)]
+        headers = [tab.model.headerData(n, table.horizontalHeader().orientation()) for n in columns]
+        gone = [head for n, head in enumerate(headers) if table.isColumnHidden(n)]
         assert gone == hidden
         qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
 

@@ -1,4 +1,4 @@
-"""The runs of a job: a list behind the number in its head, and an earlier one to be looked at."""
+"""The runs of a job: a list behind the number in its header, and the view of an earlier run."""
 
 from datetime import UTC, datetime
 
@@ -113,7 +113,7 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     assert not the(Banner, detail).isVisible()
 
 
-def test_of_a_job_that_fails_meanwhile_nothing_is_torn_away(page):
+def test_an_open_earlier_run_stays_when_the_job_fails(page):
     detail = page.detail
     choose(page, 2)
     detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))

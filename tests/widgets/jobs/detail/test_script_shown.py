@@ -92,7 +92,7 @@ def test_what_a_stop_costs_is_what_the_script_wrote(state, kept, words):
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES, {"remove_old_checkpoints": True}])
-def test_the_checkpoints_of_a_script_are_its_own(qtbot, look, settings):
+def test_the_checkpoints_of_a_script_are_its_own(qtbot, theme_manager, settings):
     actions = JobActions()
     tab = CheckpointsTab(actions, Exporter(actions, None))
     qtbot.addWidget(tab)
@@ -110,7 +110,7 @@ def test_the_checkpoints_of_a_script_are_its_own(qtbot, look, settings):
     assert all_stay == ("remove_old_checkpoints" not in settings)
 
 
-def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, look):
+def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, theme_manager):
     dialog = ExportDialog(JobActions(), script(), (FILE,), "", "/tmp", "onnx")
     qtbot.addWidget(dialog)
     assert dialog._format.key() == "zip"
@@ -119,7 +119,7 @@ def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, look):
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES])
-def test_after_a_failure_the_way_out_is_one_that_there_is(qtbot, look, settings):
+def test_after_a_failure_the_way_out_is_one_that_there_is(qtbot, theme_manager, settings):
     from tests.widgets.jobs.detail.test_job_detail import FAILED
     from widgets.plots.run_curves import RunCurves
 

@@ -13,7 +13,7 @@ from widgets.jobs.detail.settings_tab import SettingsTab
 
 
 @pytest.fixture
-def shown(qtbot, look):
+def shown(qtbot, theme_manager):
     tab = on_screen(qtbot, SettingsTab(), 900, 900)
 
     def show(**raw):
@@ -42,12 +42,12 @@ def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
 
 
 def test_settings_stand_under_the_parts_of_the_form(shown):
-    heads = [head for head, *_ in shown() if head]
-    assert heads == ["What", "Where", "How", "Keep"]
-    assert [head for head, *_ in shown(early_stop={"patience_epochs": 3}) if head] == heads
+    headers = [head for head, *_ in shown() if head]
+    assert headers == ["What", "Where", "How", "Keep"]
+    assert [head for head, *_ in shown(early_stop={"patience_epochs": 3}) if head] == headers
 
 
-def test_what_differs_from_the_default_is_stressed(qtbot, look):
+def test_what_differs_from_the_default_is_stressed(qtbot, theme_manager):
     tab = on_screen(qtbot, SettingsTab())
     raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
     tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))

@@ -45,7 +45,7 @@ def test_the_sentence_has_node_cost_and_cause():
     assert words(found.reasons[11]) == "slowed by heat, 91 °C"
 
 
-def test_where_no_cause_is_known_none_is_made_up():
+def test_no_cause_is_named_when_none_is_known():
     assert words(slow_node(SLOWED, {}).sentence) == "gpu07 slows this job by 25 %."
 
 

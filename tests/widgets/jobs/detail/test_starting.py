@@ -22,9 +22,9 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(CREATED)
-    detail.show_starting("a", "Looking at 2 nodes…")
+    detail.show_starting("a", "Checking 2 nodes…")
     assert detail.header.act.text() == "Cancel"
-    assert "Looking at 2 nodes…" in texts(the(JobProgress, detail))
+    assert "Checking 2 nodes…" in texts(the(JobProgress, detail))
     with asks(detail.job_actions, do.CANCEL) as requested:
         qtbot.mouseClick(detail.header.act, LEFT)
     assert requested.args == ["a"]
@@ -34,7 +34,7 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     assert not detail.header.act.isEnabled()
 
 
-def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot) -> None:
+def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: QtBot) -> None:
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     able = {}
@@ -49,13 +49,13 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     assert requested.args == ["a"]
 
 
-def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) -> None:
+def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(qtbot: QtBot) -> None:
     form = JobForm()
     qtbot.addWidget(form)
     form.show_check(JobCheck(global_batch=16))
     before = acts_of(form).start.text()
-    form.set_busy("Looking at 2 nodes…")
-    assert acts_of(form).start.text() == "Looking at 2 nodes…"
+    form.set_busy("Checking 2 nodes…")
+    assert acts_of(form).start.text() == "Checking 2 nodes…"
     assert acts_of(form).queue.text() == "Cancel"
     assert not button(form, "Save draft").isEnabled()
     with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):

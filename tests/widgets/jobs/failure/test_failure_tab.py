@@ -33,7 +33,7 @@ NODES = lab.nodes()
 
 
 @pytest.fixture
-def detail(qtbot: QtBot, look: ThemeManager) -> JobDetail:
+def detail(qtbot: QtBot, theme_manager: ThemeManager) -> JobDetail:
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(1000, 900)

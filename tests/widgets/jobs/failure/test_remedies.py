@@ -52,7 +52,7 @@ def detail(qtbot):
 
 
 def offered(detail):
-    """The buttons of the verdict and of the head, as they are read."""
+    """The buttons of the result and of the header, as they are read."""
     rows = (detail.failure._special, detail.failure._usual)
     below = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
     seen = [b.text() for b in below if isinstance(b, Button) and b.isVisible()]

@@ -84,7 +84,7 @@ def form(qtbot):
     return form
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 @pytest.mark.parametrize("width", [928, 1040, 1064, 1176, 2240])
 def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
     window = QWidget()
@@ -239,7 +239,7 @@ def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
         assert cells.chosen() == ("GPU-0",), "it is not to be had again"
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_the_form_is_checked_again_when_a_chosen_gpu_is_taken(form, qtbot):
     def here(*gpus):
         return (NodeState("this-computer", Presence.ONLINE, reading(gpus)),)
@@ -282,7 +282,7 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
     assert form.draft().origin.replays == ""
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_the_reason_of_a_refusal_stays_until_the_user_changes_a_setting(form, qtbot):
     form.resize(1176, 800)
     form.show()
@@ -306,7 +306,7 @@ def right_edge(part, form):
     return part.mapTo(form, part.rect().topRight()).x()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 @pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.UNDER_WAY, TrialState.FAILED])
 @pytest.mark.parametrize("width", [928, 1176, 1440])
 def test_the_button_of_a_trial_ends_with_its_card_and_what_runs_is_not_cut(form, width, state):
@@ -326,7 +326,7 @@ def open_details(form):
         details.open()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 @pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("width", [928, 1176])
 def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
@@ -351,7 +351,7 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
         assert places(form) == before
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
     form.resize(1176, 900)
     form.show()
@@ -386,7 +386,7 @@ def filled(form, width, height):
     return page_of(form).verticalScrollBar()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
     """A window of 1440 by 900 without its side bar."""
     bar = filled(form, 1176, 900)
@@ -397,7 +397,7 @@ def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
     assert model.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
     bar = filled(form, 928, 580)
     norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
@@ -420,7 +420,7 @@ def place_in(widget, view):
     return QRect(widget.mapTo(view, QPoint()), widget.size())
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     form.resize(1176, 900)
     form.show()

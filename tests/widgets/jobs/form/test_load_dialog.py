@@ -13,7 +13,9 @@ from widgets.jobs.form.load_dialog import LoadDialog
 ROLE = Qt.ItemDataRole
 
 
-def test_only_a_damaged_template_is_red_with_a_sign(qtbot: QtBot, look: ThemeManager) -> None:
+def test_only_a_damaged_template_is_red_with_a_sign(
+    qtbot: QtBot, theme_manager: ThemeManager
+) -> None:
     dialog = LoadDialog()
     qtbot.addWidget(dialog)
     fault = "broken.toml, line 3: expected “=”."

@@ -363,7 +363,7 @@ def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
     assert form.draft().axes == ()
 
 
-def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
+def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"

@@ -21,7 +21,7 @@ def fields(qtbot: QtBot) -> JobFields:
     "given",
     ["", "requirements", "/opt/conda/bin/python", "python3.12", "/a b/python", "~/bin/python"],
 )
-def test_it_shows_and_returns_every_value(fields: JobFields, given: str) -> None:
+def test_the_field_shows_and_returns_every_value(fields: JobFields, given: str) -> None:
     fields.show({"python": given} if given else {})
     assert fields.draft() == ({"python": given} if given else {})
     fields.show({})

@@ -21,7 +21,7 @@ BEST, NEWEST = (
     next(one for one in lab.checkpoints() if one.is_best),
     next(one for one in lab.checkpoints() if one.is_latest),
 )
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ def test_the_default_of_lambda_is_that_of_the_variant(form):  # noqa: F811
     assert line.placeholderText() == "0.04"
 
 
-@pytest.mark.usefixtures("look")
-def test_where_servers_apply_the_rate_no_scaling_is_offered(form):  # noqa: F811
+@pytest.mark.usefixtures("theme_manager")
+def test_strategies_whose_servers_apply_the_rate_offer_no_scaling(form):  # noqa: F811
     form.show()
     form.show_draft(JobDraft(job(name="downpour")))
     assert not setting_field(form, "strategy.lr_scaling").isVisible()
@@ -74,7 +74,7 @@ def test_where_servers_apply_the_rate_no_scaling_is_offered(form):  # noqa: F811
     assert setting_field(form, "strategy.lr_scaling").isVisible()
 
 
-@pytest.mark.usefixtures("look")
+@pytest.mark.usefixtures("theme_manager")
 def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbot):  # noqa: F811
     form.show()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "sgd", "lr": 0.05}}))

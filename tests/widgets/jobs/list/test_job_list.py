@@ -95,7 +95,7 @@ def test_the_job_just_started_is_listed_and_selected_while_the_pointer_rests(pag
     assert chosen(page) == ["c"]
 
 
-def test_no_row_looks_chosen_while_the_open_job_is_filtered_out(page):
+def test_no_row_is_selected_while_the_open_job_is_filtered_out(page):
     show_jobs(page, (job("apple", LIVE), job("kiwi", CREATED)))
     page.open_job("apple")
     page.list.search.setText("kiwi")
@@ -125,7 +125,7 @@ def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
 
 
 @given(st.lists(st.lists(st.sampled_from(range(12)), unique=True), min_size=1, max_size=12))
-def test_whatever_comes_goes_and_moves_each_pointer_stays_at_its_job(steps):
+def test_each_pointer_stays_at_its_job_when_rows_come_go_and_move(steps):
     """Rows come, go and move by any of Qt's three ways, and none of them loses a selection."""
     views = [job(f"job-{number}", LIVE) for number in range(12)]
     every = rows_of(*views)

@@ -1,4 +1,4 @@
-"""The wide table: found, sorted, filtered, changed and acted on, and nice to look at."""
+"""The wide table: search, sorting, filters, changes, actions and layout."""
 
 import time
 from dataclasses import astuple, replace
@@ -495,7 +495,7 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 @pytest.mark.parametrize(
     "seconds", [0.3, 59, 3599, 86_399, 56 * 86_400 + 82_000, 99 * 86_400 + 82_000]
 )
-def test_a_duration_is_never_cut_in_the_column_took(look, seconds):
+def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
     line = line_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
     line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)

@@ -96,7 +96,7 @@ def test_a_queue_that_is_known_before_its_jobs_orders_them_too(qtbot):
         page.show_queue(queue(*NAMES))
 
 
-def test_who_listens_hears_place_and_reason(page):
+def test_a_screen_reader_hears_place_and_reason(page):
     index = page.model.index(2, 0)
     assert "is before it in the queue on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
     assert index.data(Qt.ItemDataRole.AccessibleTextRole) == (
@@ -230,7 +230,7 @@ def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     assert not the(Banner, page.detail).isVisible()
 
 
-def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page):
+def test_the_detail_shows_state_and_place_in_either_order(page):
     page.open_job("draft")
     page.show_queue(queue(*NAMES, "draft"))
     assert not the(Banner, page.detail).isVisible()

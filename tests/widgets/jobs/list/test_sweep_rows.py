@@ -103,7 +103,7 @@ def test_a_sweep_says_how_many_are_how_and_which_is_the_best(page):
     assert "2 live, 3 finished, 1 failed" in head(page.model).data(Qt.ItemDataRole.ToolTipRole)
 
 
-def test_it_is_folded_at_first_and_a_click_unfolds_and_folds_it(page, qtbot):
+def test_a_sweep_is_folded_at_first_and_a_click_toggles_it(page, qtbot):
     assert below(page.model) == []
     click(qtbot, page.list.view, head(page.model))
     assert sorted(below(page.model)) == sorted(IDS)

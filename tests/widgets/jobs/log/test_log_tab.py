@@ -31,7 +31,7 @@ class Logs:
         self.generation = 0
         self.asked = []
         self.searches = []
-        tab.length_requested.connect(self.look)
+        tab.length_requested.connect(self.answer_length)
         tab.lines_requested.connect(self.lines)
         tab.find_requested.connect(self.find)
         tab.error_requested.connect(
@@ -45,7 +45,7 @@ class Logs:
             lambda ask: tab.show_copied(self._lines(ask.source, ask.first, ask.count))
         )
 
-    def look(self, job, source):
+    def answer_length(self, job, source):
         lines = self.logs.get(source, [])
         size = LogSize(len(lines), sum(len(line) for line in lines), self.generation)
         self.tab.show_size(job, source, size)
@@ -84,10 +84,10 @@ def numbered(count):
 
 def grow(logs, source, *lines):
     logs.logs[source] += lines
-    look_again(logs.tab)
+    refresh(logs.tab)
 
 
-def look_again(tab):
+def refresh(tab):
     """What the tab does from time to time while it is seen."""
     for timer in tab.findChildren(QTimer):
         if timer.isActive() and not timer.isSingleShot():
@@ -99,7 +99,7 @@ def last_in_sight(tab):
     return view.text_of(min(view.total - 1, view.top + view._rows() - 1))
 
 
-def test_of_a_log_of_millions_of_lines_only_those_in_sight_are_asked_for(tab):
+def test_only_the_visible_lines_of_a_huge_log_are_requested(tab):
     logs = Logs(tab, r0=[])
     logs.logs["0"] = numbered(2_000_000)
     tab.open_job(LIVE)
@@ -112,7 +112,7 @@ def test_of_a_log_of_millions_of_lines_only_those_in_sight_are_asked_for(tab):
     assert len(logs.asked) <= 2
 
 
-def test_it_follows_the_end_until_the_user_scrolls_up_and_counts_new_lines(tab, qtbot):
+def test_the_log_follows_its_end_until_the_user_scrolls_up_and_counts_new_lines(tab, qtbot):
     logs = Logs(tab, r0=numbered(500))
     tab.open_job(LIVE)
     tab.show()
@@ -135,7 +135,7 @@ def test_half_a_line_becomes_whole_where_it_stands(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"] = ["one", "two", "three"]
-    look_again(tab)
+    refresh(tab)
     assert [tab.view.text_of(n) for n in range(3)] == ["one", "two", "three"]
 
 
@@ -228,7 +228,7 @@ def test_a_log_that_starts_again_drops_the_old_lines(tab):
     tab.open_job(LIVE)
     tab.show()
     logs.logs["0"], logs.generation = ["fresh"], 1
-    look_again(tab)
+    refresh(tab)
     assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
 
 

@@ -24,7 +24,7 @@ def texts(first_start):
     return [label.text() for label in first_start.findChildren(Label)]
 
 
-def test_a_computer_is_called_ready_only_when_it_was_looked_at(first_start):
+def test_a_computer_is_called_ready_only_after_its_check(first_start):
     first_start.show_reading(samples.reading("this-computer"))
     assert READY not in texts(first_start)
     first_start.show_findings(SOUND)

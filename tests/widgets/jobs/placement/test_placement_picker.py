@@ -20,7 +20,7 @@ from widgets.common.labels import Label
 from widgets.jobs.placement.gpu_choice import choose, why_away
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 EIGHT = tuple(f"GPU-{n}" for n in range(8))
 NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
 
@@ -161,7 +161,7 @@ def test_a_click_on_the_name_takes_the_free_and_well_ones_and_another_gives_them
     assert picker.value() == []
 
 
-def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbot):
+def test_a_screen_reader_hears_node_gpu_owner_memory_and_fault(picker, qtbot):
     picker.show_nodes((samples.hot(samples.state("gpu03", "few"), 6),))
     cells = row(picker, "gpu03").cells
     assert cells.accessibleName() == "GPUs of gpu03"

@@ -23,7 +23,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(look: ThemeManager, qtbot: QtBot) -> MainWindow:
+def window(theme_manager: ThemeManager, qtbot: QtBot) -> MainWindow:
     window = MainWindow()
     window.resize(1440, 900)
     qtbot.addWidget(window)
@@ -103,9 +103,7 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     row = row_of(dialog, MPI)
     assert "Horovod…" in texts(row)
     assert not row.button.isVisible()
-    assert not button(dialog, "Check again").isEnabled(), (
-        "a look beside it would find what is half done"
-    )
+    assert not button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
     assert row_of(dialog, AGENT).button.isEnabled()
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
@@ -177,11 +175,11 @@ def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDia
     assert not any(one.startswith("Start on") for one in texts(dialog))
 
 
-def test_a_look_can_be_cancelled_and_nothing_is_pressed_meanwhile(
+def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.found(MPI), PLACEMENT)
-    dialog.show_busy("Looking at gpu12")
+    dialog.show_busy("Checking gpu12")
     assert not button(dialog, "Check again").isEnabled()
     assert not row_of(dialog, MPI).button.isEnabled()
     with qtbot.waitSignal(dialog.cancel_requested):

@@ -36,7 +36,7 @@ from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.nodes.history.node_history import NodeHistory, past_of
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 NOON = 1_700_000_000.0
 EVERY_S = 20
 HOT_FROM_S, HOT_TO_S = 1000, 1600

@@ -12,17 +12,17 @@ OF_GPUS = {"GPU", "Process", "Memory", "Use"}
 
 
 @pytest.fixture
-def tab(qtbot, look):
+def tab(qtbot, theme_manager):
     return on_screen(qtbot, RanksTab(), 1000, 700)
 
 
 def titles(tab):
     model, table = tab._model, the(QTableView, tab)
-    heads = [
+    headers = [
         model.headerData(n, table.horizontalHeader().orientation())
         for n in range(model.columnCount())
     ]
-    return {head for n, head in enumerate(heads) if not table.isColumnHidden(n)}
+    return {head for n, head in enumerate(headers) if not table.isColumnHidden(n)}
 
 
 def test_a_job_on_cpus_has_no_columns_of_gpus(tab):

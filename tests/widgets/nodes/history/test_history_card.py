@@ -24,7 +24,7 @@ from widgets.nodes.history.node_history import NodeHistory, past_of
 from widgets.plots.end_labels import name_width
 from widgets.plots.plot_view import PlotView
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 NOON = 1_700_000_000.0
 STATE = samples.state("gpu07", "ours", 2)
 UUIDS = ("GPU-0", "GPU-1")
@@ -142,7 +142,7 @@ def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
 
 
-def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
+def test_the_card_shows_only_chosen_and_known_hours(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
@@ -293,7 +293,7 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     assert lower.geometry().top() > upper.geometry().bottom()
 
 
-def test_a_closer_look_at_the_heat_is_one_at_the_clock_until_all_is_in_view_again(card):
+def test_the_plots_of_heat_and_clock_zoom_together(card):
     history = NodeHistory()
     history.put_past(hours())
     card.show_history(history, STATE)

@@ -133,7 +133,7 @@ def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     assert "Slowed by heat" in texts(the(GpuCard, page))
 
 
-def test_who_is_on_a_gpu_is_named(page):
+def test_the_page_names_the_user_of_a_gpu(page):
     used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
     show(page, replace(READING, gpus=(used,)))
     assert "in use by alice" in texts(the(GpuCard, page))
@@ -210,7 +210,7 @@ def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(pag
     ]
 
 
-def test_of_many_findings_none_of_another_node_stays(page):
+def test_no_finding_of_another_node_remains(page):
     card = the(FindingsCard, page)
     card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "fix") for n in range(9)))
     assert len(finding_texts(page)) == 18

@@ -31,7 +31,7 @@ from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.page.rack import DIMMED_ROLE
 from widgets.nodes.row.node_row import node_row
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 HERE = NodeState(THIS_COMPUTER, Presence.ONLINE, samples.reading(THIS_COMPUTER, count=0))
 VIEWS = tuple(replace(LIVE, id=key, name=name) for key, name in samples.JOBS.items())
 
@@ -124,7 +124,7 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
     assert page._scroll.verticalScrollBar().maximum() > 0
 
 
-def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
+def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
     page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
     assert len(the(AttentionCards, page).shown) == 3
     page.show_nodes((samples.state("a"), samples.state("b")))
@@ -133,7 +133,7 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "look"]
+    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "retry"]
 )
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))

@@ -13,7 +13,7 @@ from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, Ro
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 def rows(count, **changes):

@@ -17,7 +17,7 @@ from widgets.nodes.provisioning.add_node_dialog import (
 )
 from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 KEY = HostKey("gpu13", 22, "ssh-ed25519", "AAAA", "SHA256:k3J9wq7Y0sJm9TgR0ePZ")
 
 
@@ -30,7 +30,7 @@ def dialog(qtbot):
 
 
 @pytest.fixture
-def looking(dialog, qtbot):
+def connecting(dialog, qtbot):
     qtbot.keyClicks(line_of(dialog, "Host"), "gpu13")
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
     assert the(TaskStatus, dialog).progress.isVisible()
@@ -63,12 +63,12 @@ def test_the_name_follows_the_host_until_the_user_types_one(dialog, qtbot):
 @pytest.mark.parametrize(
     ("host", "name"), [("gpu13", "gpu13"), ("10.0.4.23", "10.0.4.23"), ("a.b.c", "a"), ("", "")]
 )
-def test_what_a_node_is_called(host, name):
+def test_the_dialog_suggests_a_name_for_a_node(host, name):
     assert suggested_name(host) == name
 
 
 @pytest.mark.parametrize("host", ["mai@gpu13", "gpu 13", "-oProxyCommand=x", "ssh://gpu13", ""])
-def test_what_is_no_host(host):
+def test_an_invalid_host_has_a_fault(host):
     assert host_fault(host)
 
 
@@ -123,88 +123,90 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
-def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):
-    assert the(TaskStatus, looking).progress.isVisible()
-    assert not line_of(looking, "Host").isEnabled()
-    with qtbot.waitSignal(looking.cancelled):
-        qtbot.mouseClick(button(looking, "Cancel"), Qt.MouseButton.LeftButton)
-    assert looking.isVisible()
-    assert line_of(looking, "Host").isEnabled()
-    assert "gpu13" in texts(looking)
+def test_the_form_waits_while_the_dialog_connects_and_cancel_leads_back_to_it(connecting, qtbot):
+    assert the(TaskStatus, connecting).progress.isVisible()
+    assert not line_of(connecting, "Host").isEnabled()
+    with qtbot.waitSignal(connecting.cancelled):
+        qtbot.mouseClick(button(connecting, "Cancel"), Qt.MouseButton.LeftButton)
+    assert connecting.isVisible()
+    assert line_of(connecting, "Host").isEnabled()
+    assert "gpu13" in texts(connecting)
 
 
-def test_closing_while_it_looks_cancels(looking, qtbot):
-    with qtbot.waitSignal(looking.cancelled):
-        looking.close()
+def test_closing_the_dialog_while_it_connects_cancels(connecting, qtbot):
+    with qtbot.waitSignal(connecting.cancelled):
+        connecting.close()
 
 
-def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(looking, qtbot):
-    looking.ask_trust(KEY)
-    assert the(TrustPage, looking).fingerprint.text() == KEY.fingerprint
-    assert the(TrustPage, looking).fingerprint.isVisible()
-    assert default(looking).text() == "Do not trust"
-    # A button with the focus is the default for that time; so look without one, too.
-    the(TrustPage, looking).fingerprint.setFocus()
-    assert default(looking).text() == "Do not trust"
+def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting, qtbot):
+    connecting.ask_trust(KEY)
+    assert the(TrustPage, connecting).fingerprint.text() == KEY.fingerprint
+    assert the(TrustPage, connecting).fingerprint.isVisible()
+    assert default(connecting).text() == "Do not trust"
+    # A button with the focus is the default for that time; so check without one, too.
+    the(TrustPage, connecting).fingerprint.setFocus()
+    assert default(connecting).text() == "Do not trust"
     with (
-        qtbot.assertNotEmitted(looking.trusted),
-        qtbot.waitSignal(looking.cancelled),
+        qtbot.assertNotEmitted(connecting.trusted),
+        qtbot.waitSignal(connecting.cancelled),
     ):
-        qtbot.keyClick(looking, Qt.Key.Key_Return)
-    assert line_of(looking, "Host").isVisible()
+        qtbot.keyClick(connecting, Qt.Key.Key_Return)
+    assert line_of(connecting, "Host").isVisible()
 
 
-def test_trust_is_given_by_its_own_button(looking, qtbot):
-    looking.ask_trust(KEY)
-    with qtbot.waitSignal(looking.trusted) as given:
-        qtbot.mouseClick(the(TrustPage, looking).trust, Qt.MouseButton.LeftButton)
+def test_trust_is_given_by_its_own_button(connecting, qtbot):
+    connecting.ask_trust(KEY)
+    with qtbot.waitSignal(connecting.trusted) as given:
+        qtbot.mouseClick(the(TrustPage, connecting).trust, Qt.MouseButton.LeftButton)
     assert given.args == [KEY]
-    assert the(TaskStatus, looking).progress.isVisible()
+    assert the(TaskStatus, connecting).progress.isVisible()
 
 
-def test_a_changed_key_can_only_be_closed(looking, qtbot):
-    looking.show_changed_key(KEY, "SHA256:old")
-    assert seen(looking) == {"Close"}
-    assert KEY.fingerprint in texts(the(ChangedKeyPage, looking))
-    with qtbot.waitSignals([looking.cancelled, looking.rejected]):
-        qtbot.keyClick(looking, Qt.Key.Key_Return)
-    assert not looking.isVisible()
+def test_a_changed_key_can_only_be_closed(connecting, qtbot):
+    connecting.show_changed_key(KEY, "SHA256:old")
+    assert seen(connecting) == {"Close"}
+    assert KEY.fingerprint in texts(the(ChangedKeyPage, connecting))
+    with qtbot.waitSignals([connecting.cancelled, connecting.rejected]):
+        qtbot.keyClick(connecting, Qt.Key.Key_Return)
+    assert not connecting.isVisible()
 
 
-def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
-    looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
-    edit = the(PassphrasePage, looking).edit
+def test_a_passphrase_is_hidden_given_once_and_forgotten(connecting, qtbot):
+    connecting.ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
+    edit = the(PassphrasePage, connecting).edit
     assert edit.echoMode() is edit.EchoMode.Password
-    assert not the(PassphrasePage, looking).default.isEnabled()
+    assert not the(PassphrasePage, connecting).default.isEnabled()
     qtbot.keyClicks(edit, "s3cret")
-    with qtbot.waitSignal(looking.passphrase_given) as given:
-        qtbot.keyClick(looking, Qt.Key.Key_Return)
+    with qtbot.waitSignal(connecting.passphrase_given) as given:
+        qtbot.keyClick(connecting, Qt.Key.Key_Return)
     assert given.args == ["s3cret", False]
     assert edit.text() == ""
-    looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
-    assert the(PassphrasePage, looking).field.error() == "That is not its passphrase."
+    connecting.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
+    assert the(PassphrasePage, connecting).field.error() == "That is not its passphrase."
 
 
-def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot):
-    looking.show_refusal("user", "gpu13 refuses logins as “mai”.", "Choose a key file.")
-    assert field_of(looking, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
-    assert button(looking, "Connect").isEnabled(), "it may be tried again as it is"
-    assert not the(TaskStatus, looking).message.isVisible()
-    qtbot.keyClicks(line_of(looking, "User"), "x")
-    assert field_of(looking, "User").error() == ""
-
-
-def test_a_refusal_of_what_is_hidden_shows_it(looking):
-    looking.show_refusal("jump", "The gateway did not answer.")
-    assert line_of(looking, "Jump host").isVisible()
-    assert field_of(looking, "Jump host").error() == "The gateway did not answer."
-
-
-def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
-    looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
-    assert the(TaskStatus, looking).message.isVisible()
+def test_a_refusal_stands_beside_its_field_until_that_is_changed(connecting, qtbot):
+    connecting.show_refusal("user", "gpu13 refuses logins as “mai”.", "Choose a key file.")
     assert (
-        the(TaskStatus, looking).message.text()
+        field_of(connecting, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
+    )
+    assert button(connecting, "Connect").isEnabled(), "it may be tried again as it is"
+    assert not the(TaskStatus, connecting).message.isVisible()
+    qtbot.keyClicks(line_of(connecting, "User"), "x")
+    assert field_of(connecting, "User").error() == ""
+
+
+def test_a_refusal_of_what_is_hidden_shows_it(connecting):
+    connecting.show_refusal("jump", "The gateway did not answer.")
+    assert line_of(connecting, "Jump host").isVisible()
+    assert field_of(connecting, "Jump host").error() == "The gateway did not answer."
+
+
+def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(connecting):
+    connecting.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
+    assert the(TaskStatus, connecting).message.isVisible()
+    assert (
+        the(TaskStatus, connecting).message.text()
         == "gpu13 did not answer for 10 s. Is it switched on?"
     )
 
@@ -232,8 +234,8 @@ def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentenc
     assert places() == before
 
 
-def test_the_dialog_is_as_high_as_what_it_shows(looking):
-    looking.ask_passphrase("Passphrase")
-    low = looking.height()
-    looking.show_refusal("", "No.")
-    assert looking.height() > low
+def test_the_dialog_is_as_high_as_what_it_shows(connecting):
+    connecting.ask_passphrase("Passphrase")
+    low = connecting.height()
+    connecting.show_refusal("", "No.")
+    assert connecting.height() > low

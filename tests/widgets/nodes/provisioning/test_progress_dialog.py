@@ -15,7 +15,7 @@ from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.step_list import STEPS, SetUpView, last_lines, step_time
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 DONE, RUNNING, FAILED = StepState.DONE, StepState.RUNNING, StepState.FAILED
 OUTPUT = "Building …\n\n[ 40%] a\r[ 61%] Building b\n\x1b[31mlast\x1b[0m\n"
 
@@ -259,7 +259,7 @@ def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
     assert given.args == ["gpu13", KEY]
 
 
-def test_f55_of_a_changed_key_there_is_nothing_but_close(dialog):
+def test_f55_a_changed_key_offers_only_close(dialog):
     dialog.show_set_up(CHANGED)
     assert "The key of gpu13 changed" in texts(dialog)
     seen = [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]

@@ -18,7 +18,7 @@ from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
 
-pytestmark = pytest.mark.usefixtures("look")
+pytestmark = pytest.mark.usefixtures("theme_manager")
 LEFT = Qt.MouseButton.LeftButton
 
 
@@ -125,7 +125,7 @@ def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
     assert choices.options().own_key == "/home/mai/.ssh/lab"
 
 
-def test_how_a_node_is_set_up_in_words():
+def test_words_describe_how_a_node_is_set_up():
     own = node("gpu1")
     changes = {"mpirun": "/usr/bin/mpirun", "limits_key": True, "without_horovod": True}
     own = replace(own, installation=replace(own.installation, **changes))

@@ -90,7 +90,7 @@ def test_an_offline_node_keeps_its_cells_and_shows_no_stale_figure():
     assert row.free_gpus == 0
 
 
-def test_a_new_node_shows_the_gpus_that_the_look_found():
+def test_a_new_node_shows_the_gpus_that_the_inspection_found():
     row = node_row(NEW)
     assert (row.condition, row.line) == (Condition.NEW, "Not set up")
     assert [cell.use for cell in row.gpus] == ["unknown"] * 8
