@@ -161,7 +161,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     assert requested.nodes.repaired == ([(finding,)] if agrees else [])
 
 
-def test_what_passes_shows_no_dialog(made: Make) -> None:
+def test_a_job_that_passes_the_check_starts_without_a_dialog(made: Make) -> None:
     controller, requested = made()
     controller.start(requested.request)
     assert requested.began == [CREATED]

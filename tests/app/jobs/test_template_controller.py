@@ -249,7 +249,7 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     assert form.draft().raw["model"] == "tiny@1", "the very version"
 
 
-def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
+def test_the_form_lists_the_differences_from_the_loaded_job(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
     assert "Same settings as “digits 3”" in texts(side_of(form))

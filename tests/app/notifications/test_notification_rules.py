@@ -321,7 +321,7 @@ def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(opened):
     assert opened().poll(ended(1)) == ["Failed: job 1"]
 
 
-def test_m20_what_was_reported_before_the_window_closed_is_not_repeated(opened):
+def test_m20_an_end_reported_before_the_window_closed_is_not_repeated(opened):
     window = opened()
     window.poll(replace(LIVE, id="job-1"))
     window.bell.see_jobs((ended(1),))

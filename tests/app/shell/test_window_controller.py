@@ -365,7 +365,7 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     cluster.remove_host_key("gpu07.lab")
 
 
-def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
+def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypatch):
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
