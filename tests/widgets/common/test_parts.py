@@ -420,7 +420,7 @@ def test_an_empty_place_offers_the_way_out(qtbot: QtBot, show: Show) -> None:
     assert empty.findChildren(Button)[0].text() == "Clear"
 
 
-def test_what_is_cancelled_is_cancelled_once(qtbot: QtBot, show: Show) -> None:
+def test_cancel_is_signalled_only_once(qtbot: QtBot, show: Show) -> None:
     line = ProgressLine("Copying coco")
     show(line)
     line.set_progress(0.4, figure="1.2 of 4.1 GB")

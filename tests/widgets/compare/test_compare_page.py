@@ -122,7 +122,7 @@ def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
     assert not second.remove.isVisible()
 
 
-def test_what_is_not_the_best_never_reads_as_the_best_does():
+def test_other_values_never_read_like_the_best_one():
     row = ComparedRow(MAP, "Best mAP", (0.36124, 0.36082, None), (True, False, False), METRIC)
     assert row_texts(row) == ("0.3612", "0.3608", formats.NONE)
     row = ComparedRow(MAP, "Best mAP", (0.361, 0.352, 0.361), (True, False, True), METRIC)
@@ -140,7 +140,7 @@ def test_the_best_is_green_and_says_so(page):
     assert best[winner].startswith(formats.metric(max(figures), 5)), "as many digits as it takes"
 
 
-def test_what_is_measured_once_an_epoch_is_shown_as_it_was_measured(page):
+def test_a_metric_of_epochs_is_shown_as_it_was_measured(page):
     show(page, three())
     measured = three()[1].figures.metrics[MAP].last
     rows = dict(plots(page)[MAP].read(50.0)[0])
@@ -315,7 +315,7 @@ def test_names_that_all_begin_alike_are_shortened():
     assert max(map(len, short_names([f"{'x' * 80}{n}y" for n in range(8)]))) <= 28
 
 
-def test_nothing_compared_says_what_belongs_here(page, qtbot):
+def test_an_empty_page_says_what_belongs_here(page, qtbot):
     assert the(EmptyState, page).isVisible()
     assert not button(page, "Save CSV").isVisible()
     with qtbot.waitSignal(page.rows_requested):

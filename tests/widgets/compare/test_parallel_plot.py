@@ -135,7 +135,7 @@ def test_an_update_of_a_job_keeps_the_brushes(plot):
     assert list(plot.brushes) == [1]
 
 
-def test_what_is_not_chosen_goes_grey_and_the_best_is_green(plot, theme_manager):
+def test_unchosen_lines_are_grey_and_the_best_is_green(plot, theme_manager):
     plot.resize(900, 320)
     where, _ = middle(plot, "digits batch=16 lr=0.03")
     grey, _ = middle(plot, "digits batch=32 lr=0.1")

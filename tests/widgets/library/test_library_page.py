@@ -448,7 +448,7 @@ def test_a_page_that_cannot_be_read_says_why_and_reads_again(page, qtbot):
     assert says(page, "No datasets yet")
 
 
-def test_what_is_shown_stays_when_it_cannot_be_read_again(page):
+def test_a_read_error_leaves_the_shown_item(page):
     page.show_items((item("digits"),))
     page.show_error("The share does not answer.", "Mount it.")
     assert page.detail.isVisible()

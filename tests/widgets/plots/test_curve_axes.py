@@ -207,7 +207,7 @@ def test_the_data_marks_the_steps_at_which_values_become_nan(
     assert data.lost(XAxis.STEP).tolist() == lost
 
 
-def test_what_a_resumed_run_repeats_takes_its_marks_along() -> None:
+def test_a_resumed_run_removes_the_marks_of_repeated_steps() -> None:
     data = CurveData(gaps=Gaps.NO_NUMBER)
     data.extend([1, 2, 3, 4], [1.0, NAN, 1.0, NAN])
     data.extend([3, 4], [1.0, 1.0])

@@ -188,7 +188,7 @@ def test_an_axis_that_begins_late_has_the_points_since_then() -> None:
     assert sample.step == 850
 
 
-def test_what_is_not_a_point_is_refused() -> None:
+def test_an_invalid_point_is_refused() -> None:
     data = CurveData()
     with pytest.raises(ValueError, match="step"):
         data.append(NAN, 1.0)

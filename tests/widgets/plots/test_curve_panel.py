@@ -105,7 +105,7 @@ def test_all_points_are_in_view_and_those_that_come(panel: CurvePanel) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e30, -1e30, 1e308])
-def test_m13_what_diverges_does_not_blank_the_plot(panel: CurvePanel, bad: float) -> None:
+def test_m13_a_diverging_curve_does_not_blank_the_plot(panel: CurvePanel, bad: float) -> None:
     values = loss()
     values[700:710] = bad
     panel.set_curve("train", "train", curve(values))

@@ -130,7 +130,7 @@ def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
     assert alike(seen, taken) > 0.97
 
 
-def test_what_diverges_stays_in_the_plot(panel: CurvePanel) -> None:
+def test_a_diverging_curve_stays_in_the_plot(panel: CurvePanel) -> None:
     title = slice(0, TITLE_H + 4)
     for image in (QImage.fromData(panel.as_picture().png(1.0)), svg_image(panel)):
         for colour in theme.LIGHT.curves[:2]:

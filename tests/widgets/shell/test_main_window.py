@@ -139,7 +139,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         assert shown >= min(jobs, 1 if height < 900 or error else 3)
 
 
-def test_when_nothing_runs_it_says_so(window):
+def test_the_side_bar_says_that_nothing_is_running(window):
     window.side_bar.show_live(())
     assert "Nothing is running" in texts(window.side_bar)
 
@@ -212,7 +212,7 @@ def test_a_drop_anywhere_signals_its_path(window, qtbot, tmp_path):
     assert dropped.args == [str(tmp_path)]
 
 
-def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
+def test_a_dropped_web_address_is_refused(window, qtbot):
     data = QMimeData()
     data.setUrls([QUrl("https://lab.example/plankton.zip")])
     assert not drags.over(window, data)
@@ -221,7 +221,7 @@ def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
         drags.drop(window, data)
 
 
-def test_what_is_carried_out_of_the_window_is_not_carried_into_it(window, tmp_path):
+def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
     class Own(QDragEnterEvent):
         def source(self):
             return window

@@ -82,7 +82,7 @@ def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, c
     assert (chosen[-1][0].mail.port, chosen[-1][0].mail.security) == (2525, TLS)
 
 
-def test_what_was_kept_is_shown_and_the_password_is_not(settings, chosen) -> None:
+def test_stored_settings_are_shown_without_the_password(settings, chosen) -> None:
     settings.show_channels(Channels("https://a.example/x", MAIL, from_nodes=True), True)
     assert "a@lab, b@lab" in texts(settings)
     assert line_of(settings, "Port").text() == ""

@@ -90,7 +90,7 @@ def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     assert the(LargePlot, tab).read(10) == ([], "")
 
 
-def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
+def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
     again = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
     tab.append(again)

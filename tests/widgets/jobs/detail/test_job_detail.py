@@ -180,7 +180,7 @@ def test_while_it_stops_there_is_nothing_to_press(detail):
     assert not detail.header.act.isEnabled()
 
 
-def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
+def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     stopping = changed(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
     # Of another year: no moment is written with more words.
@@ -409,9 +409,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_what_is_exported_stands_there_still_when_export_is_pressed(
-    detail, qtbot, had, has, wanted
-):
+def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, has, wanted):
     detail.open_job(LIVE)
     older = checkpoint(10)
     before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))

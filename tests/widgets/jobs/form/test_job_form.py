@@ -106,7 +106,7 @@ def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
     assert parse_job(form.draft().raw).config == parse_job(DIGITS).config
 
 
-def test_what_has_no_field_is_kept(form):
+def test_settings_without_a_field_are_kept(form):
     rare = {
         **DIGITS,
         "tags": ["night"],
@@ -398,7 +398,7 @@ def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
 
 
 @pytest.mark.usefixtures("theme_manager")
-def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
+def test_a_button_shows_rare_settings_and_scrolls_to_them(form, qtbot):
     bar = filled(form, 928, 580)
     norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
     assert not norm.isVisible()

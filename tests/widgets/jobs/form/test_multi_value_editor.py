@@ -293,7 +293,7 @@ def test_choices_and_switches_are_ticked(form):
         ("0.1, 0,2, 1e-", "1e- is not a number."),
     ],
 )
-def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
+def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, sentence):
     popover = opened(form, "optimizer.lr")
     line_of(popover, VALUES).setText(text)
     assert sentence in texts(popover)

@@ -159,7 +159,7 @@ def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbo
     assert requested.args == [ids[1]]
 
 
-def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
+def test_start_in_the_menu_of_a_row_opens_its_job_first(qtbot, page, ids):
     draft = replace(CREATED, id="draft", name="draft")
     # Rows stand still under a pointer, and other tests may have left that anywhere.
     page.model.hold(False)

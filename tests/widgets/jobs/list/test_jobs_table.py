@@ -398,7 +398,7 @@ def test_a_cell_is_edited_in_place_and_the_request_has_the_old_value(qtbot, page
     assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
 
 
-def test_what_is_typed_in_a_cell_stays_when_the_row_changes_and_rows_stay_in_place(qtbot, page):
+def test_editing_a_cell_keeps_its_text_and_the_order_of_rows(qtbot, page):
     view, model = page.table.view, page.table.model
     name = "retinanet-r50 · coco 2x"
     row = names(page).index(name)

@@ -188,7 +188,7 @@ def test_a_row_moves_by_key_too(qtbot, page):
     assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
 
-def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
+def test_a_row_moved_by_hand_moves_under_the_pointer(page):
     page.model.hold(True)
     page.show_queue(queue(*reversed(NAMES)), at_once=True)
     assert rows(page)[1] == "nightly"

@@ -122,7 +122,7 @@ def test_a_node_that_is_away_says_why_and_offers_nothing(picker, qtbot, state, w
     assert picker.value() == []
 
 
-def test_m06_what_was_chosen_on_a_node_that_went_away_stays_and_can_be_given_up(picker, qtbot):
+def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"),))
     chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
     picker.put(chosen)
@@ -347,7 +347,7 @@ def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(pick
     assert the(Scroll, picker).height() == 360
 
 
-def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker):
+def test_a_chosen_node_is_shown_although_it_is_offline(picker):
     nodes = samples.cluster(20)
     chosen = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
     picker.show_nodes(nodes)

@@ -212,7 +212,7 @@ def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail
     assert history.node == "gpu1"
 
 
-def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
+def test_findings_after_the_end_of_a_job_are_not_shown(detail):
     view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
     history = shown(detail, view, {"gpu1": past(*BOTH)})
     assert history.isVisible()

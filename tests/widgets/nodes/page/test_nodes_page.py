@@ -199,7 +199,7 @@ def test_only_an_advancing_beat_is_fresh(page, clock):
     assert page.rack.rows_model.rows[0].beat == "now"
 
 
-def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
+def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
     for beat in range(5):
         page.show_nodes(
             tuple(

@@ -61,7 +61,7 @@ def test_before_it_begins_the_plan_is_seen(dialog):
 
 
 @pytest.mark.parametrize("update", [LIVE, BROKEN])
-def test_what_begins_after_the_plan_is_seen_at_once(dialog, update):
+def test_the_first_steps_replace_the_plan_at_once(dialog, update):
     dialog.show_set_up(SetUp("gpu13"))
     dialog.show_set_up(update)
     assert list(the(SetUpView, dialog)._views) == list(STEPS)
@@ -110,7 +110,7 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     assert not button(dialog, "Cancel").isVisible()
 
 
-def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
+def test_a_failed_node_can_be_set_up_with_other_options(dialog, qtbot):
     dialog.show_set_up(LIVE)
     assert not button(dialog, "Options…").isVisible()
     dialog.show_set_up(BROKEN)
@@ -119,7 +119,7 @@ def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
     assert requested.args == ["gpu13"]
 
 
-def test_a_retry_closes_what_had_failed(dialog):
+def test_a_retry_closes_the_failed_step(dialog):
     dialog.show_set_up(BROKEN)
     dialog.show_set_up(LIVE)
     step = the(SetUpView, dialog).step("PyTorch")
@@ -128,14 +128,14 @@ def test_a_retry_closes_what_had_failed(dialog):
     assert button(dialog, "Cancel").isVisible()
 
 
-def test_the_dialog_grows_for_what_failed(dialog, qtbot):
+def test_the_dialog_grows_for_a_failed_step(dialog, qtbot):
     dialog.show_set_up(READY)
     low = dialog.height()
     dialog.show_set_up(BROKEN)
     qtbot.waitUntil(lambda: dialog.height() > low)
 
 
-def test_what_fits_does_not_scroll(dialog, qtbot):
+def test_steps_that_fit_do_not_scroll(dialog, qtbot):
     dialog.show_set_up(BROKEN)
     bar = dialog._scroll.verticalScrollBar()
     qtbot.waitUntil(lambda: the(SetUpView, dialog).height() > 0 and bar.maximum() == 0)

@@ -61,7 +61,7 @@ def test_a_sentence_explains_each_choice(ask):
         assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.below(key)
 
 
-def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
+def test_an_unsuitable_option_is_explained_at_its_switch_and_blocks_the_set_up(ask):
     dialog = ask()
     assert button(dialog, "Set up").isEnabled()
     dialog.choices.switch(SYSTEM_MPI).click()

@@ -33,7 +33,7 @@ def test_a_well_node_says_how_many_gpus_are_free_and_who_has_the_others():
         ({"disk_free_bytes": None}, Presence.NEW, Condition.NEW, "Not set up"),
     ],
 )
-def test_what_is_not_known_is_never_healthy(qapp, changes, presence, condition, line):
+def test_a_node_of_unknown_condition_is_never_healthy(qapp, changes, presence, condition, line):
     state = replace(samples.state("gpu02"), presence=presence)
     reading = None if changes is None else replace(state.reading, **changes)
     row = node_row(replace(state, reading=reading))
