@@ -94,7 +94,7 @@ def test_new_facts_of_an_item_keep_what_is_trusted(catalogue: Catalogue) -> None
     assert catalogue.trusted(Kind.DATASET, "digits", 2) == ""
 
 
-def test_what_was_found_and_what_is_gone_are_taken_in_one_step(catalogue: Catalogue) -> None:
+def test_one_step_adds_found_items_and_removes_missing_ones(catalogue: Catalogue) -> None:
     for version in range(1, 1200):
         catalogue.put_item(item(version=version)) if version < 4 else None
     catalogue.sync_items(

@@ -72,7 +72,7 @@ def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
         (("--side", "32", "--kernel", "3", "--least", "x"), "“x” is no number"),
     ],
 )
-def test_what_cannot_be_planned_is_one_sentence(cli, words, sentence):
+def test_the_refusal_of_a_plan_is_one_sentence(cli, words, sentence):
     code, out, said = cli("gallery", "plan", *words)
     assert (code, out) == (1, "")
     assert sentence in said

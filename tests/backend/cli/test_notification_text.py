@@ -129,7 +129,7 @@ def test_a_mail_arrives_without_a_password_where_the_server_wants_none(say: Say)
         (("test", "mail"), "No mail is set up."),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+def test_a_refused_setting_is_one_sentence_and_changes_nothing(
     say: Say, words: tuple[str, ...], sentence: str
 ) -> None:
     before = say("show")[1]

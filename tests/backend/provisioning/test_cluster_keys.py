@@ -53,7 +53,7 @@ def test_our_line_joins_and_every_other_stays_byte_for_byte(content: bytes) -> N
 
 
 @given(lists)
-def test_taking_it_out_gives_back_what_was_there(content: bytes) -> None:
+def test_removing_our_line_restores_the_list(content: bytes) -> None:
     left = cluster_key.without_line(cluster_key.with_line(content, LINE), KEY.public)
     assert left in (content, content + b"\n")
 
@@ -177,7 +177,7 @@ def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
         Peer("gpu1", "10.77.0.2", 0, "lab", ""),
     ],
 )
-def test_what_a_line_could_be_misread_by_is_refused(peer: Peer) -> None:
+def test_values_that_ssh_could_misread_are_refused(peer: Peer) -> None:
     with pytest.raises(BackendError):
         cluster_key.ssh_settings([peer], **PLACES)
 

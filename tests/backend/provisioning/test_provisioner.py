@@ -255,7 +255,7 @@ def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
     assert len(node.environments()) == 2
 
 
-def test_what_was_left_long_ago_is_cleared(node: Node) -> None:
+def test_old_unfinished_environments_are_cleared(node: Node) -> None:
     left = node.home / "environments/.building-0123"
     left.mkdir(parents=True)
     node.shell.run(["touch", "-d", "2 hours ago", str(left)])

@@ -93,7 +93,7 @@ def test_nodes_are_set_up_although_the_data_root_cannot_take_the_wheels(
 
 
 @pytest.mark.slow
-def test_what_was_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
+def test_a_wheel_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
     def damage(argv: tuple[str, ...]) -> CommandResult | None:
         if argv[0] == "cp" and "torch" in argv[2]:
             Path(argv[-1]).write_bytes(b"half")

@@ -110,7 +110,7 @@ def test_f55_the_client_requests_the_accepted_kind_of_host_key(
         assert gets_in(enter(sshd))
 
 
-def test_only_the_programs_own_file_is_asked(sshd: Sshd) -> None:
+def test_only_the_known_hosts_of_the_program_are_used(sshd: Sshd) -> None:
     folder = Path.home() / ".ssh"
     folder.mkdir(mode=0o700)
     line = f"[127.0.0.1]:{sshd.port} {sshd.host_key.text}\n"
@@ -510,7 +510,7 @@ def test_f52_a_server_that_stands_still_is_given_up(sshd: Sshd) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=touch x", "a b", "a@b", "a/b", "a\nb"])
-def test_f54_what_cannot_be_a_host_is_refused_in_words(sshd: Sshd, host: str) -> None:
+def test_f54_an_invalid_host_name_is_refused_in_words(sshd: Sshd, host: str) -> None:
     with pytest.raises(BackendError, match="is not a valid host name"):
         enter(sshd, host=host)
 

@@ -91,7 +91,7 @@ def test_without_ssh_a_block_that_is_not_understood_holds_for_no_host(
     assert (hop.port, hop.user) == (2022, getpass.getuser())
 
 
-def test_what_a_match_asks_a_program_is_asked_by_ssh(settings: Path) -> None:
+def test_ssh_evaluates_a_match_block_that_runs_a_program(settings: Path) -> None:
     settings.write_text(
         "Match exec false\n User root2\nMatch originalhost gpu1 !exec false\n User lab\n"
     )

@@ -31,7 +31,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> KnownHosts:
 
 
 @given(st.lists(keys, max_size=12))
-def test_what_was_added_is_found_under_its_name_alone(
+def test_an_added_key_is_found_only_under_its_host(
     tmp_path_factory: pytest.TempPathFactory, added: list[HostKey]
 ) -> None:
     known = empty(tmp_path_factory)

@@ -81,7 +81,7 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
         (lines('{"step": -1, "loss": 1}', '{"step": 1e400, "loss": 1}'), []),
     ],
 )
-def test_what_a_program_writes_is_its_curve(
+def test_values_that_a_program_writes_are_its_curve(
     place: Path, write: Callable[[Path], object], points: Sequence[Point]
 ) -> None:
     metrics = metrics_of(place)
@@ -151,9 +151,7 @@ def test_a_marked_number_of_the_log_is_a_curve(
         lambda folder: lines('{"step": 3, "loss": 1}', name="log.json")(made(folder, "a")),
     ],
 )
-def test_what_an_earlier_run_wrote_is_not_of_this_run(
-    place: Path, write: Callable[[Path], object]
-) -> None:
+def test_values_of_an_earlier_run_are_ignored(place: Path, write: Callable[[Path], object]) -> None:
     write(place / "output")
     metrics = metrics_of(place)
     assert metrics.poll() == []

@@ -52,7 +52,7 @@ def test_a_metric_that_a_block_does_not_have_is_nan_there(tmp_path: Path) -> Non
     assert accuracy[2] == 0.75
 
 
-def test_no_file_is_an_empty_history(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_empty_history(tmp_path: Path) -> None:
     update, cursor = read_history(tmp_path / "history.toml")
     assert len(update.steps) == 0
     assert not update.problems

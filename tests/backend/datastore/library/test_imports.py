@@ -285,7 +285,9 @@ def test_f48_a_file_that_is_written_to_meanwhile_is_not_imported_half(
         "y" * 300,
     ],
 )
-def test_what_is_no_folder_and_no_zip_is_refused(root: Path, source: Path, name: str) -> None:
+def test_a_source_that_is_neither_folder_nor_zip_is_refused(
+    root: Path, source: Path, name: str
+) -> None:
     (source / "tar.tar.gz").write_bytes(b"\x1f\x8b")
     if name.startswith("x."):
         # Files of data, each of them a zip file inside.
@@ -305,7 +307,7 @@ def test_one_file_of_code_is_a_model_or_a_loader(root: Path, tmp_path: Path) -> 
         import_now(root, code)
 
 
-def test_what_python_leaves_beside_code_is_left_out(root: Path, tmp_path: Path) -> None:
+def test_an_import_of_code_leaves_out_caches_and_git(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     for name in ("bks_model.py", "__pycache__/a.pyc", "sub/__pycache__/b.pyc", ".git/HEAD"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -380,7 +382,7 @@ def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
         (errno.ENOSPC, "full at “sub/run.sh”", "Free some space"),
     ],
 )
-def test_what_the_data_root_cannot_hold_is_named(
+def test_a_file_that_the_data_root_cannot_hold_is_named(
     root: Path,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -79,7 +79,7 @@ def test_f47_a_name_that_leads_astray_is_refused(
         (stat.S_IFSOCK | 0o600, "is a device"),
     ],
 )
-def test_f47_what_is_no_file_is_refused(root: Path, path: Path, mode: int, said: str) -> None:
+def test_f47_an_irregular_file_is_refused(root: Path, path: Path, mode: int, said: str) -> None:
     make_zip(path, ("good.csv", b"1"), (entry("odd", mode), b"/etc/passwd"))
     with refused(root, "“odd”", said):
         import_now(root, path)
@@ -346,7 +346,7 @@ def test_a_model_without_its_file_is_refused(root: Path, path: Path) -> None:
         import_now(root, path, kind=Kind.MODEL)
 
 
-def test_what_finder_adds_is_left_out(root: Path, path: Path) -> None:
+def test_files_of_finder_are_left_out(root: Path, path: Path) -> None:
     make_zip(path, ("digits/a", b"1"), ("__MACOSX/digits/._a", b"x"), ("digits/.DS_Store", b"x"))
     import_now(root, path)
     assert contents(root / "datasets/digits/v1/files") == {"a": b"1"}
@@ -428,7 +428,7 @@ def test_a_folder_and_its_zip_are_refused_alike(
     assert said[0].partition("” has")[2] == said[1].partition("” has")[2]
 
 
-def test_what_is_not_left_out_of_data_is_kept(root: Path, path: Path) -> None:
+def test_an_import_of_data_keeps_files_of_other_tools(root: Path, path: Path) -> None:
     names = {".git/HEAD", "venv/a", "x~", "__pycache__/a.pyc", "nfs.csv", "~a", "Thumbs.db.csv"}
     make_zip(path, *((name, b"") for name in names))
     import_now(root, path)

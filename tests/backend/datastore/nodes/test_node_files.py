@@ -86,7 +86,7 @@ def refusal(found: NodeReading | Finding) -> str:
     return found.sentence
 
 
-def test_what_an_agent_writes_is_read_back_whole(root: OpenRoot, read_back: Write) -> None:
+def test_the_status_of_an_agent_reads_back_unchanged(root: OpenRoot, read_back: Write) -> None:
     assert read_back() == READING
     mine = Probe("gpu1", root.path).read()
     replace_json(root.node("gpu1").status, mine.to_dict())
@@ -120,7 +120,7 @@ def test_f59_a_terabyte_is_not_read(root: OpenRoot) -> None:
     ],
     ids=["empty", "half", "list", "null", "bytes", "deep", "deeper", "long number", "surrogate"],
 )
-def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
+def test_f59_a_malformed_status_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
     root.node("gpu1").status.write_bytes(content)
     sentence = refusal(node_files.read_status(root, "gpu1"))
     assert sentence.startswith("The agent of gpu1 writes a status that cannot be used: ")
@@ -180,7 +180,7 @@ def test_f59_a_long_complaint_is_cut_and_printable(read_back: Write) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link to a device"])
-def test_f59_what_is_no_plain_file_is_not_waited_for(root: OpenRoot, kind: str) -> None:
+def test_f59_an_irregular_file_is_refused_without_a_wait(root: OpenRoot, kind: str) -> None:
     path = root.node("gpu1").status
     {
         "fifo": lambda: os.mkfifo(path),

@@ -75,7 +75,7 @@ def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
-def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
+def test_a_host_without_an_ssh_banner_is_refused(words: bytes) -> None:
     with (
         listening(lambda line: line.sendall(words)) as hop,
         pytest.raises(Unreachable, match="is not an SSH server"),
@@ -151,7 +151,7 @@ def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Pat
     assert (found.name, "\x1b" in found.host) == ("gpu1", False)
 
 
-def test_f59_what_a_node_reports_of_its_processes_is_not_trusted() -> None:
+def test_f59_the_process_report_of_a_node_is_not_trusted() -> None:
     record = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
     (found,) = _orphans("gpu1", {"orphans": [record]})
     assert (found.process.pid, "\x1b" in found.command) == (7, False)

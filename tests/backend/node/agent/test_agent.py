@@ -141,7 +141,9 @@ def test_a_broken_status_of_the_last_agent_is_replaced(
     assert end(agent) == ""
 
 
-def test_what_a_killed_agent_was_writing_is_cleared_away(start: Start, folder: NodeFolder) -> None:
+def test_an_agent_removes_unfinished_files_of_a_killed_agent(
+    start: Start, folder: NodeFolder
+) -> None:
     (folder.path / ".status.json.123.abcd.tmp").write_text("half")
     (folder.path / ".node.json.123.abcd.tmp").write_text("a desktop's")
     start()

@@ -166,7 +166,7 @@ def test_a_user_who_speaks_of_memory_in_an_exception_of_his_own_is_quoted() -> N
     "raised",
     ["KeyboardInterrupt", "ConnectionRefusedError: [Errno 111] Connection refused", "EOFError"],
 )
-def test_what_reached_a_program_from_outside_is_not_called_a_fault_of_its_code(raised: str) -> None:
+def test_an_external_cause_is_not_called_a_fault_of_the_code(raised: str) -> None:
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.cause in ("interrupted", "connection_gone")
 

@@ -118,7 +118,7 @@ def test_two_gpus_are_read_with_what_each_of_them_reports(
     assert (second.power_w, second.power_limit_w) == (312.5, 700.0)
 
 
-def test_what_a_gpu_does_not_report_is_none_and_costs_no_other_value(
+def test_a_missing_value_of_a_gpu_is_none_and_hides_no_other_value(
     read_gpus: Reader,
 ) -> None:
     first, second = read_gpus().gpus
@@ -185,7 +185,7 @@ def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
         (("mode 1 3", "memory 1 700"), "hidden processes"),
     ],
 )
-def test_what_holds_a_gpu_without_being_listed_is_known(
+def test_the_user_of_an_unlisted_gpu_process_is_known(
     read_gpus: Reader, lines: tuple[str, ...], who: str | None
 ) -> None:
     _, gpu = read_gpus(*lines).gpus
@@ -293,7 +293,7 @@ def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
     assert here.read().gpus[1].temperature_c == 91
 
 
-def test_what_hardly_changes_is_read_again_now_and_then(watch: Callable[..., Watch]) -> None:
+def test_slowly_changing_values_are_read_less_often(watch: Callable[..., Watch]) -> None:
     here = watch(_SLOW_EVERY=2)
     here.read()
     changed = ("ecc 1 13 2 1000 8", "temperature 1 40")

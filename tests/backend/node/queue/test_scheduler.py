@@ -141,7 +141,7 @@ def test_only_one_of_two_starters_starts_a_job(
     assert started == [("a", 1)]
 
 
-def test_what_others_lead_and_what_is_paused_is_left_alone(
+def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     theirs = queued(root, "theirs", node="gpu2")
@@ -475,7 +475,7 @@ def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
     assert queue_entries.entries(root) == ()
 
 
-def test_what_was_started_by_hand_or_thrown_away_leaves_the_queue(
+def test_a_job_started_by_hand_or_trashed_leaves_the_queue(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")

@@ -70,7 +70,7 @@ class Cluster:
         ("gpu02", {"gpu02", "gpu03"}, False, {}, False),
     ],
 )
-def test_which_node_continues_a_job_whose_head_is_lost(
+def test_the_first_live_node_continues_a_job_with_a_lost_head(
     tmp_path: Path, node: str, alive: set[str], trains: bool, more: dict[str, Any], closes: bool
 ) -> None:
     cluster = Cluster(tmp_path, node, **more)

@@ -101,7 +101,7 @@ def test_one_process_alone_runs_without_mpirun(make_run: MakeRun) -> None:
     assert run.exit_of(0).outcome == "finished"
 
 
-def test_what_the_gpus_of_a_run_used_is_on_record(
+def test_the_exit_record_has_the_energy_of_the_gpus(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = FakeDriver(build(tmp_path / "library"), tmp_path / "state")

@@ -183,7 +183,7 @@ def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
 
 
-def test_what_the_sweep_after_a_run_met_is_no_cause_of_its_end() -> None:
+def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
     noted = (
         "── after the end, gpu2: could not be cleaned up: ssh: connect to host 10.0.0.2 port "
         "22: No "
@@ -465,7 +465,7 @@ PLAN = RANKS[1]
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_f13_code_0_is_the_end_only_after_the_last_act(phase: Phase) -> None:
+def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
     outcome = rank_exit(PLAN, 1, "host", Seen(phase, EndedBy.ITSELF, 0), ()).outcome
     expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
     assert outcome == expected.get(phase, "exit")
@@ -481,7 +481,7 @@ def test_f10_a_rank_that_mpi_ended_while_it_waited_is_the_echo_of_what_was_lost(
 
 
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
-def test_what_happens_after_the_last_act_takes_nothing_back(status: int) -> None:
+def test_a_finished_rank_stays_finished_whatever_its_exit_status(status: int) -> None:
     seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
     assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
 
@@ -726,7 +726,7 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
         assert ("/dev/shm" if cause == "shm_full" else "nofile") in error.remedy
 
 
-def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None:
+def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     others = {
         0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),

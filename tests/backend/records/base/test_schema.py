@@ -147,7 +147,7 @@ def test_a_number_that_is_not_finite_is_written_as_null() -> None:
     assert through_json(status.to_dict())["metrics"] == {"loss": None, "gain": None, "ok": 1.0}
 
 
-def test_what_a_checkpoint_only_is_at_the_moment_is_neither_written_nor_read() -> None:
+def test_momentary_properties_of_a_checkpoint_are_neither_written_nor_read() -> None:
     made = Checkpoint("e1", 1, 1, 8, 0, 9, "a", "b", "", {}, is_best=True, path="/p")
     raw = made.to_dict()
     assert not {"is_latest", "is_best", "is_kept", "path"} & set(raw)

@@ -304,7 +304,7 @@ def test_each_rule_has_a_name_of_its_own() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES) == len(BROKEN)
 
 
-def test_f51_what_does_not_go_together_is_said() -> None:
+def test_f51_incompatible_settings_are_faults() -> None:
     assert "strategy.name" in faults(changed("strategy.name", "alone"))
     assert "mixed_precision" in faults(changed("mixed_precision", True))
     assert "checkpoint.every_steps" in faults(

@@ -112,7 +112,7 @@ def test_the_interval_is_student_s(n: int, t: float) -> None:
 
 
 @pytest.mark.parametrize("where", ["published_on", "small/published_on"])
-def test_what_was_measured_on_other_data_has_no_difference_and_says_so(where: str) -> None:
+def test_results_on_other_data_have_no_difference_and_say_so(where: str) -> None:
     study = read_study(changed(where, "CIFAR-10"))
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "one", 1),))
     found = study_table(study, started, {"x": {Measure.ERROR: 4.0}})

@@ -143,7 +143,7 @@ def test_a_range_has_its_ends_and_as_many_steps_as_were_asked_for(
 
 
 @given(rates)
-def test_what_is_written_of_a_value_reads_as_that_value(values) -> None:
+def test_the_text_of_values_reads_back_as_the_values(values) -> None:
     axis = Axis("optimizer.lr", tuple(values))
     assert parse_axis("optimizer.lr", axis_text(axis)) == axis
 

@@ -165,9 +165,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert [view.state for view in other.jobs.queries.list()] == [JobState.FINISHED]
 
 
-def test_what_is_here_already_is_used_and_not_imported_again(
-    origin: tuple[Services, str], whole: Path
-) -> None:
+def test_an_import_reuses_items_of_the_library(origin: tuple[Services, str], whole: Path) -> None:
     services, job_id = origin
     found = services.bundles.unbundle(whole)
     assert found.imported == ()
@@ -380,7 +378,7 @@ def test_a_bundle_that_was_made_to_deceive_is_refused(
     assert said in refused(elsewhere, rebuilt(whole, tmp_path / "bad.ringmaster", change))
 
 
-def test_what_is_no_bundle_is_refused_in_one_sentence(
+def test_a_file_that_is_no_bundle_is_refused_in_one_sentence(
     whole: Path, elsewhere: Services, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.ringmaster"

@@ -58,9 +58,7 @@ def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> 
         other.jobs.queries.poll(view.id)
 
 
-def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
-    place: Place, beat: Beat
-) -> None:
+def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)
@@ -177,7 +175,7 @@ def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: 
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
-def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
+def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)
     beat(place)

@@ -118,7 +118,7 @@ def test_a_sentence_says_that_a_log_cannot_be_read(folder: JobFolder, logs: LogS
         logs.read_size("a", "0")
 
 
-def test_what_is_in_sight_does_not_wait_for_a_search(
+def test_visible_lines_do_not_wait_for_a_search(
     folder: JobFolder, logs: LogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder.rank_log(0), "one\n")

@@ -64,7 +64,7 @@ def test_one_job_alone_is_no_sweep():
     assert rows(index_of(SIX[0])) == ["job-00"]
 
 
-def test_its_jobs_stand_together_though_others_would_stand_between_them():
+def test_jobs_of_a_sweep_stay_together_in_the_order():
     index = index_of(*SIX, line(90, ended=2e9 - 2.5))
     names = rows(index, folds=Folds({"sweep:lr": False}))
     assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
@@ -211,7 +211,7 @@ def test_a_sweep_is_found_by_its_name():
         ("zeppelin", [], 0),
     ],
 )
-def test_ctrl_k_finds_what_has_the_words_in_name_or_tags(text, sweeps, jobs):
+def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
     index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
     assert [one.id for one in index.sweeps_named(text, 50)] == sweeps

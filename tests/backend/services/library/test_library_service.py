@@ -150,7 +150,7 @@ def test_m1_another_version_under_the_same_number_is_refused(
         library.verify(Kind.DATASET, pin)
 
 
-def test_what_was_verified_is_not_hashed_again(
+def test_a_verified_version_is_not_hashed_again(
     library: LibraryService,
     elsewhere: LibraryService,
     source: Path,
@@ -295,7 +295,7 @@ def test_removing_moves_to_the_trash_and_says_where(
 
 
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.STOPPING])
-def test_what_a_live_job_uses_cannot_be_removed(
+def test_a_version_that_a_live_job_uses_cannot_be_removed(
     services: Services, root: Path, source: Path, tmp_path: Path, state: JobState
 ) -> None:
     states = [state]
@@ -412,7 +412,7 @@ def test_a_check_is_made_once_for_each_set_of_files(
     assert len(made) == 3
 
 
-def test_what_worked_together_is_known_of_previews_checks_and_jobs(
+def test_previews_checks_and_jobs_record_parts_that_work_together(
     services: Services, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loader that reads no item of a dataset has not read it; a job without a step neither."""

@@ -136,7 +136,7 @@ def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, f
         ("gone.pt", None, "is not a file"),
     ],
 )
-def test_what_is_no_weights_is_refused_in_one_sentence(
+def test_a_file_without_weights_is_refused_in_one_sentence(
     remote_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
 ) -> None:
     services = remote_place.desktop()

@@ -52,7 +52,7 @@ def test_a_version_says_which_files_and_lines_are_others(place: Place, tmp_path:
         library.changes(Kind.MODEL, "net@1")
 
 
-def test_what_is_no_text_is_named_and_not_shown() -> None:
+def test_a_changed_binary_file_is_named_and_not_shown() -> None:
     def text(reference: str, path: str) -> str:
         raise BackendError(f"{path} is not text.")
 

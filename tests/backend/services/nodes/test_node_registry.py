@@ -103,7 +103,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     shell.close()
 
 
-def test_without_a_name_it_is_called_as_its_host(service: NodeRegistry, sshd: Sshd) -> None:
+def test_a_node_without_a_name_is_called_like_its_host(service: NodeRegistry, sshd: Sshd) -> None:
     assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
 
 
@@ -195,7 +195,9 @@ def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     service.open_shell("gpu1").close()
 
 
-def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root: OpenRoot) -> None:
+def test_f52_a_failed_addition_creates_nothing(
+    service: NodeRegistry, sshd: Sshd, root: OpenRoot
+) -> None:
     sshd.stop()
     with pytest.raises(Unreachable):
         service.add("gpu1", sshd.address, accept=yes)

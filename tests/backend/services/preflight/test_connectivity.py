@@ -47,7 +47,7 @@ def to_and_from(node: str, facts: dict[str, Any]) -> dict[tuple[str, str], dict[
     return {pair: facts for pair in permutations(FOUR, 2) if node in pair}
 
 
-def test_nothing_is_said_of_what_works() -> None:
+def test_working_connections_have_no_finding() -> None:
     assert findings({}, {"b": (0, ""), "c": (0, "")}) == []
 
 
@@ -69,7 +69,7 @@ def test_both_of_two_unconnected_nodes_are_named() -> None:
     assert found.nodes == ("a", "b")
 
 
-def test_what_opens_and_carries_nothing_is_the_packet_size() -> None:
+def test_a_connection_that_carries_nothing_is_blamed_on_the_packet_size() -> None:
     (found,) = findings(to_and_from("b", STUCK))
     assert "large packets" in found.sentence
     assert "MTU" in found.remedy

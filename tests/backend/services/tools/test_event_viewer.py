@@ -126,7 +126,7 @@ def test_a_server_that_does_not_start_is_a_sentence(
 
 
 @pytest.mark.usefixtures("events")
-def test_its_start_can_be_cancelled(
+def test_the_start_of_a_viewer_can_be_cancelled(
     viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")

@@ -149,7 +149,7 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -> None:
     error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
     assert "\x1b" not in error.sentence + error.traceback
 

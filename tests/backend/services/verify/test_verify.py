@@ -183,7 +183,7 @@ def test_a_number_of_a_version_without_a_record_is_not_used_again(
     assert item.version == 2
 
 
-def test_what_changed_since_the_check_is_not_repaired(rig: Rig, services: Services) -> None:
+def test_a_file_changed_since_the_check_is_not_repaired(rig: Rig, services: Services) -> None:
     path = rig.two.latest
     sound = path.read_bytes()
     path.write_bytes(b"{")

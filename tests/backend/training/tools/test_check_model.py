@@ -160,7 +160,7 @@ def test_the_check_names_what_a_resumed_job_would_lack(
         (MODEL, LOADER.replace("def __getitem__", "def get"), "loader"),
     ],
 )
-def test_what_fails_before_the_model_sees_a_batch_is_the_loaders(
+def test_an_error_before_the_first_batch_is_blamed_on_the_loader(
     tmp_path: Path, model: str, loader: str, part: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources

@@ -296,7 +296,7 @@ def test_too_many_hanging_samples_end_the_reading_of_a_split(
     assert sentences(found)[-1] == "Read 2 of 20 samples because 2 samples hang."
 
 
-def test_what_is_not_read_in_the_available_time_is_reported(scans: Scans) -> None:
+def test_a_scan_reports_samples_that_it_had_no_time_to_read(scans: Scans) -> None:
     found = scans.of("return torch.rand(2), index % 2", budget_s=0)
     assert sentences(found) == ["Read 0 of 20 samples in the available time."]
 

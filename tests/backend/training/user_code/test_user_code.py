@@ -247,7 +247,7 @@ def test_loading_leaves_the_users_folder_and_the_process_as_they_were(
     assert sys.dont_write_bytecode is False
 
 
-def test_what_stands_under_main_does_not_run(tmp_path: Path) -> None:
+def test_code_under_main_does_not_run(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL + "\nif __name__ == '__main__':\n    raise RuntimeError\n")
     load_model(tmp_path)
 
