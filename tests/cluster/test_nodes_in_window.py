@@ -89,7 +89,7 @@ def _planted(ready_cluster: ReadyCluster) -> list[Process]:
 
 
 @pytest.mark.slow
-def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
+def test_s14_only_the_orphan_of_a_run_is_offered_and_ended(
     program: Program, ready_cluster: ReadyCluster, planted: None, qtbot: QtBot
 ) -> None:
     program.window.go("nodes")

@@ -135,7 +135,7 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_what_is_odd_and_no_fault_blocks_no_start(ready_cluster: ReadyCluster) -> None:
+def test_unusual_but_working_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
     """Docker's bridges of one address on all nodes, a distant node, and one that is busy."""
     for node in ready_cluster.cluster.nodes.values():
         node.add_docker_bridge()

@@ -63,7 +63,7 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 
 
 @slow
-def test_f57_what_a_user_writes_reaches_remote_ranks_as_it_is_and_no_shell(
+def test_f57_text_of_users_reaches_remote_ranks_unchanged_and_no_shell(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"

@@ -271,7 +271,7 @@ def test_a_comment_or_a_tools_setting_does_not(project: Path) -> None:
     assert Recipe.read(project, "headless").name == before
 
 
-def test_what_a_shell_has_set_for_other_work_does_not_reach_the_set_up(
+def test_unrelated_variables_of_the_shell_do_not_reach_the_set_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/opt/ros/lib")

@@ -260,7 +260,7 @@ def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpac
     assert not {name for name in others if name.startswith(("libQt", "libicu", "libxcb-c"))}
 
 
-def test_what_is_read_as_a_file_is_there(unpacked: Unpacked) -> None:
+def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
     """What freezers forget: code for nodes, help, the lock, icons, entry points of plug-ins."""
     app = unpacked.folder / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
@@ -290,9 +290,7 @@ def test_an_older_catalogue_is_brought_up_to_date(unpacked: Unpacked, tmp_path: 
     assert [path.name for path in tmp_path.glob("old.sqlite.before-*")] != []
 
 
-def test_what_it_imports_the_program_of_a_checkout_reads(
-    unpacked: Unpacked, tmp_path: Path
-) -> None:
+def test_a_checkout_reads_imports_of_the_bundle(unpacked: Unpacked, tmp_path: Path) -> None:
     root, example = tmp_path / "root", unpacked.folder / "app/resources/gallery/digits"
     words = ("--data-root", str(root), "--json")
     made = unpacked.ringmaster(

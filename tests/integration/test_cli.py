@@ -353,7 +353,7 @@ def test_f51_a_path_that_is_no_job_file_is_an_error(cli: Cli, tmp_path: Path) ->
         ("node", "check", "nothing"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
+def test_an_unknown_name_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
     assert words[2] in cli.error(*words)
 
 

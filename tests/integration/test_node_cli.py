@@ -163,7 +163,7 @@ def test_f60_a_passphrase_typed_at_a_terminal_is_not_shown(
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
 
 
-def test_f61_what_the_desktop_keeps_is_the_users_alone(
+def test_f61_only_the_user_can_read_the_files_of_the_desktop(
     main: Main, sshd: Sshd, tmp_path: Path
 ) -> None:
     assert main(*words_for(sshd, "--accept-key", sshd.fingerprint))[0] == 0
