@@ -192,7 +192,7 @@ def test_a_failed_export_shows_one_sentence_and_drops_nothing(carry, detail, job
     assert carry.heard[1:] == ["The checkpoint is gone. Choose another."]
 
 
-def test_a_drop_that_is_not_accepted_cancels_the_export(carry, detail, jobs, qtbot):
+def test_an_unaccepted_drop_cancels_the_export(carry, detail, jobs, qtbot):
     jobs.may.clear()
     promise = take(detail)
     promise.is_let_go = True

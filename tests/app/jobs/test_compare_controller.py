@@ -174,7 +174,7 @@ def test_a_late_update_is_not_shown(service, page, monkeypatch):
     assert shown == ["id1", "id0"]
 
 
-def test_s4_the_button_writes_one_table_of_all_that_are_compared(
+def test_s4_the_button_writes_one_table_of_all_compared_jobs(
     controller, page, service, monkeypatch, tmp_path, qtbot
 ):
     asked = []

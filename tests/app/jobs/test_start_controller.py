@@ -234,9 +234,7 @@ def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot)
     assert controller.talk is None
 
 
-def test_fix_all_keeps_what_it_cannot_fix_and_checks_the_rest_again(
-    made: Make, qtbot: QtBot
-) -> None:
+def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(made: Make, qtbot: QtBot) -> None:
     controller, requested = made(MPI, AGENT)
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
@@ -325,7 +323,7 @@ def test_another_error_is_shown_where_start_was_pressed(made: Make) -> None:
     assert controller.talk is None
 
 
-def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
+def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     background = Background(parent=window)

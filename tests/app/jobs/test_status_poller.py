@@ -214,7 +214,7 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
         poller.poll_list()
 
 
-def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, poller, jobs):
+def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.listed) as listed:

@@ -134,7 +134,7 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 1.\n"
 
 
-def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
+def test_the_chosen_version_shows_its_changes(library, controller, pages, tmp_path):
     for number in (1, 2, 3):
         source = tmp_path / f"net-{number}"
         source.mkdir()
@@ -263,7 +263,7 @@ def project(tmp_path):
     return folder
 
 
-def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
+def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_job(
     library, controller, pages, project, monkeypatch
 ):
     previewed = []
@@ -516,9 +516,7 @@ def test_a_library_that_cannot_be_read_says_so_and_is_read_again(
     assert says(page, "No models yet")
 
 
-def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
-    library, controller, pages, tmp_path
-):
+def test_a_button_removes_files_added_to_a_version(library, controller, pages, tmp_path):
     source = tmp_path / "net"
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")

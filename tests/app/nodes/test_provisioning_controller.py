@@ -131,7 +131,7 @@ def test_a_failed_node_can_be_set_up_with_other_options(controller, set_ups):
     assert len(set_ups.begun) == 1
 
 
-def test_refresh_shows_what_was_fixed_on_the_node(controller, cluster):
+def test_refresh_shows_changes_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", OWN)
     dialog = window(SetUpAgainDialog)
@@ -201,7 +201,7 @@ def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_u
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
 
 
-def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(
+def test_an_unknown_key_before_the_first_step_is_asked_about_too(
     controller, set_ups, cluster, immediately
 ):
     """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""

@@ -35,7 +35,7 @@ def test_a_damaged_file_is_laid_aside(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["theme = 7", 'unknown = "x"', 'width = "wide"'])
-def test_a_value_that_cannot_be_is_as_good_as_none(tmp_path, line):
+def test_an_invalid_value_is_ignored(tmp_path, line):
     path = tmp_path / "window.toml"
     path.write_text(line)
     assert Settings(path).preferences == Preferences()

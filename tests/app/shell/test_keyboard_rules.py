@@ -203,7 +203,7 @@ def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
     hands.wait(lambda: program.window.place == "new-job")
 
 
-def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands, ids):
+def test_ctrl_n_keeps_the_contents_of_a_form_in_use(program, hands, ids):
     go(program, hands, ids, "new-job")
     drafts = program._job_controller.drafts
     drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))

@@ -53,7 +53,7 @@ def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
     assert SHOWN == ["“digits”"], "what is done is seen being done"
 
 
-def test_a_menu_that_is_filled_when_it_opens_is_read_as_it_would_open(page, menu):
+def test_a_menu_filled_on_opening_is_read_with_its_entries(page, menu):
     menu.aboutToShow.connect(lambda: menu.addAction("Just made"))
     acts = PageActs()
     acts.add(spot(page))
