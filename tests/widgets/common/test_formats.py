@@ -304,7 +304,7 @@ def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, wri
         "Loading PyTorch …",
     ],
 )
-def test_a_step_that_goes_on_ends_in_one_ellipsis(step: str) -> None:
+def test_a_running_step_ends_in_one_ellipsis(step: str) -> None:
     assert f.under_way(step) == "Loading PyTorch…"
 
 

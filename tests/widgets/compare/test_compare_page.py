@@ -238,7 +238,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
 
 
 @pytest.mark.parametrize("taken_out", [0, 2])
-def test_a_job_that_is_taken_out_gives_the_focus_to_the_one_in_its_place(page, taken_out):
+def test_a_removed_job_gives_the_focus_to_the_next_one(page, taken_out):
     updates = three()
     show(page, updates)
     the(IconButton, headers(page)[taken_out]).setFocus()
@@ -383,7 +383,7 @@ def answer_picker(page, *updates):
     page.rows_requested.connect(answering(page, *updates))
 
 
-def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
+def test_the_picker_finds_by_name_and_offers_only_other_jobs(page, qtbot):
     answer_picker(page, *eight())
     show(page, eight()[:2])
     page.open_picker()

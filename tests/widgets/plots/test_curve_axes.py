@@ -130,7 +130,7 @@ def test_points_at_zero_are_reported_and_the_time_of_day_stays_linear(panel: Cur
     assert panel.x_range()[0] == pytest.approx(1.7e9)
 
 
-def test_values_at_or_below_zero_are_gaps_and_that_is_said(panel: CurvePanel) -> None:
+def test_values_at_or_below_zero_are_reported_gaps(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     values[250:750] = -1.0
     panel.set_curve("train", "train", curve(values), named=False)

@@ -40,7 +40,7 @@ def curves() -> RunCurves:
     return curves
 
 
-def test_a_resumed_run_takes_the_place_of_what_it_repeats(curves: RunCurves) -> None:
+def test_a_resumed_run_replaces_its_repeated_steps(curves: RunCurves) -> None:
     assert curves.append(history(11, [0.5] * 10, run=2, drop_from=11)) == ()
     loss = curves.get("loss")
     assert loss is not None

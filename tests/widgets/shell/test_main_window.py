@@ -46,7 +46,7 @@ def test_a_click_on_a_place_opens_it(window, qtbot):
 
 
 @pytest.mark.parametrize("page", ["settings", "help", "new-job"])
-def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page):
+def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, page):
     def lit():
         return [key for key, one in places_of(window.side_bar).items() if one.isChecked()]
 
@@ -87,7 +87,7 @@ def test_back_and_forward_work_as_in_a_browser(window):
     assert window.place == "nodes", "a new way forgets the old one"
 
 
-def test_a_window_that_is_gone_through_for_weeks_remembers_the_last_hundred_steps(window):
+def test_a_window_used_for_weeks_remembers_the_last_hundred_steps(window):
     for _ in range(500):
         window.go("datasets")
         window.go("nodes")
@@ -239,7 +239,7 @@ def test_every_place_has_its_key_in_its_tool_tip(window):
         assert f"Ctrl+{place.number}" in places_of(window.side_bar)[place.key].toolTip()
 
 
-def test_a_window_whose_pages_are_not_made_yet_says_that_it_opens(qtbot):
+def test_a_window_without_pages_says_that_it_opens(qtbot):
     window = MainWindow()
     qtbot.addWidget(window)
     window.show()

@@ -151,7 +151,7 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
-def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
+def test_a_script_without_values_explains_which_values_become_curves(qtbot, state):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     job = changed(LIVE, state=state, step=0)
@@ -159,7 +159,7 @@ def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
     assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
 
 
-def test_a_script_whose_loss_has_another_name_says_where_its_curves_are(qtbot):
+def test_a_script_with_another_name_of_the_loss_says_where_its_curves_are(qtbot):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.append(HistoryUpdate([1], [1], [1.0], {"Loss/test": [2.5]}, (), None, (), 1.7e9, [1.0]))

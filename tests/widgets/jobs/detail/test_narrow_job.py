@@ -76,7 +76,7 @@ def test_redundant_columns_of_checkpoints_are_hidden_before_the_table_scrolls(
         qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
 
 
-def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -> None:
+def test_the_command_stands_right_below_a_short_job_file(qtbot: QtBot) -> None:
     tab = SettingsTab()
     qtbot.addWidget(tab)
     tab.show_job(lab.LIVE)

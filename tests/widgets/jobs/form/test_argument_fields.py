@@ -77,7 +77,7 @@ def rig(qtbot):
     return made
 
 
-def test_the_switch_asks_for_the_arguments_which_show_what_the_line_has(rig):
+def test_the_switch_requests_the_arguments_and_the_fields_show_the_line(rig):
     assert [raw["script"] for raw in rig.asked] == ["mine"]
     assert rig.names == ["lr", "b", "opt", "amp", "out"]
     assert (rig.control("lr").text(), rig.control("lr").placeholderText()) == ("", "0.1")

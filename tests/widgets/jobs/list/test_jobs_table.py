@@ -175,7 +175,7 @@ def test_names_are_sorted_without_regard_to_capitals(page):
     assert names(page) == ["a", "b", "C"]
 
 
-def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
+def test_the_funnel_offers_existing_values_and_filters_by_them(page):
     page.table._funnel_button.click()
     funnel = page.table.funnel
     assert [funnel._user.itemText(n) for n in range(funnel._user.count())] == [
@@ -194,7 +194,7 @@ def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
     assert len(names(page)) == len(VIEWS)
 
 
-def test_columns_widths_and_order_are_remembered_and_what_makes_no_sense_is_not(qtbot, page):
+def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot, page):
     view = page.table.view
     layouts = []
     view.layout_changed.connect(layouts.append)
@@ -355,7 +355,7 @@ def test_a_column_is_ticked_if_it_is_seen(page, width, title):
     assert actions()[title].isChecked() is not seen, "one click"
 
 
-def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
+def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
     view, model = page.table.view, page.table.model
     assert page.table.bar.isHidden()
     first, failed = names(page)[0], names(page).index("vit-s16 · plankton adamw")

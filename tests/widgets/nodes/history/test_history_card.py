@@ -69,7 +69,7 @@ def job(name, began, ended=None, nodes=("gpu07",)):
     )
 
 
-def test_the_hours_before_are_there_when_the_window_opens_and_what_it_sees_goes_on():
+def test_earlier_hours_precede_the_readings_of_the_window():
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     assert history.put_past(hours())

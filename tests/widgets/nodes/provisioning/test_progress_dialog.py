@@ -51,7 +51,7 @@ def dialog(qtbot):
     return dialog
 
 
-def test_before_it_begins_the_plan_is_seen(dialog):
+def test_the_plan_is_shown_before_the_set_up_begins(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
     assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(
         STEPS.values()
@@ -69,7 +69,7 @@ def test_the_first_steps_replace_the_plan_at_once(dialog, update):
     assert the(SetUpView, dialog).step("Reach")._time.text()
 
 
-def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
+def test_the_trusted_host_key_stands_above_the_steps(dialog):
     dialog.show_set_up(LIVE)
     assert not the(TrustedKey, dialog).isVisible()
     dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
@@ -158,7 +158,7 @@ def test_nodes_of_one_domain_are_written_without_it(dialog):
     assert [tab._title for tab in dialog._tabs.values()] == list(dialog._tabs)
 
 
-def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
+def test_a_ready_node_can_be_opened(dialog, qtbot):
     dialog.show_set_up(READY)
     assert "Ready." in texts(dialog)
     assert "Close" in texts(dialog)
@@ -187,7 +187,7 @@ def test_closing_cancels_nothing(dialog, qtbot, how):
     assert "Ready." in texts(dialog)
 
 
-def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
+def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
     dialog.choose("gpu14")
@@ -212,7 +212,7 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     qtbot.waitUntil(the(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
 
 
-def test_a_node_that_was_removed_goes(dialog):
+def test_a_removed_node_leaves_the_dialog(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
     dialog.remove("gpu13")
