@@ -125,7 +125,7 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
     assert caught.value.remedy
 
 
-def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
+def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
     config, known = cluster_key.ssh_settings([GPU1, replace(GPU2, alone=("100.64.0.3",))], **PLACES)
     path = tmp_path / "config"
     path.write_text(config)
@@ -220,7 +220,7 @@ def test_a_key_list_that_others_may_write_to_is_fixed(shell: LocalShell, home: N
     assert modes(listed, listed.parent) == [0o644, 0o755]
 
 
-def test_a_list_that_is_a_link_stays_one(shell: LocalShell, home: NodeHome) -> None:
+def test_a_linked_list_stays_a_link(shell: LocalShell, home: NodeHome) -> None:
     real = shell.home / "elsewhere" / "list"
     real.parent.mkdir()
     real.write_text("ssh-ed25519 AAAA me\n")

@@ -146,7 +146,7 @@ def test_an_unavailable_package_is_one_sentence_and_leaves_no_folder(
     assert [one.suffix for one in (tmp_path / "houses").iterdir()] == [".lock"]
 
 
-def test_without_uv_on_this_computer_it_is_fetched(
+def test_uv_is_fetched_if_this_computer_has_none(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")

@@ -139,7 +139,7 @@ def test_only_one_of_many_threads_fetches(desk: Desk) -> None:
     assert len(desk.calls) == 3
 
 
-def test_cancelled_it_ends_pip_and_goes_on_the_next_time(desk: Desk) -> None:
+def test_a_cancelled_download_ends_pip_and_continues_the_next_time(desk: Desk) -> None:
     seen: list[str] = []
     (desk.folder / "pip.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(300)\n")
     with pytest.raises(Cancelled):

@@ -72,7 +72,7 @@ def test_input_arrives_whole(shell: Shell, size: int) -> None:
     assert (answer.out.strip(), answer.err) == (str(len(content)), "done\n")
 
 
-def test_input_that_is_not_read_does_not_hang(shell: Shell) -> None:
+def test_unread_input_does_not_hang(shell: Shell) -> None:
     assert shell.run(["true"], input=bytes(9_000_000), limit_s=LIMIT_S).ok
 
 

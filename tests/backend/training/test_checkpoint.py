@@ -405,7 +405,7 @@ def test_a_checkpoint_marked_during_pruning_stays(
     assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
 
 
-def test_a_run_that_comes_by_again_replaces_nothing_that_is_kept(folder: JobFolder) -> None:
+def test_a_run_that_repeats_steps_replaces_no_kept_checkpoint(folder: JobFolder) -> None:
     save(folder, 1, 2, 3)
     keep_for_ever(folder, 2)
     again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")

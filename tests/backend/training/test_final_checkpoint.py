@@ -64,7 +64,7 @@ def save(checkpointer: Checkpointer) -> None:
     )
 
 
-def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
+def test_f34_the_last_checkpoint_waits_for_a_missing_disk(
     checkpointer: Checkpointer, refuse: Refuse
 ) -> None:
     refuse(3, errno.EROFS)

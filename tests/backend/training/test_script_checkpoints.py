@@ -108,7 +108,7 @@ def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
     assert rig.poll() == ["epoch=1.ckpt"]
 
 
-def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
+def test_a_rewritten_file_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
     for step in (1, 2, 3):
         rig.step = step
         file(rig.output, "last.pt", "weights" * step)

@@ -194,7 +194,7 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
         (['{"epoch": 2, "b": 1}', '{"step": 1, "a": 1}', '{"step": 7, "a": 1}'], [2, 2, 7]),
     ],
 )
-def test_metrics_that_are_counted_apart_share_the_steps(
+def test_separately_counted_metrics_share_the_steps(
     place: Path, texts: Sequence[str], steps: Sequence[int]
 ) -> None:
     metrics = metrics_of(place)
@@ -213,7 +213,7 @@ def test_metrics_that_are_counted_apart_share_the_steps(
         ("metrics.csv", "step,a\n8,2\n", "step,a\n8,2\n", []),
     ],
 )
-def test_a_file_that_is_written_again_is_read_from_its_start(
+def test_a_rewritten_file_is_read_from_its_start(
     place: Path, name: str, before: str, after: str, steps: Sequence[int]
 ) -> None:
     metrics, path = metrics_of(place), place / "output" / name

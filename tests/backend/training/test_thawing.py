@@ -127,7 +127,7 @@ def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> 
     assert training.step() == 2
 
 
-def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
+def test_weights_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
     model = MODEL.replace(
         "x = torch.tanh(self.first(x))",
         "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",

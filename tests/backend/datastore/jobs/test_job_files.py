@@ -226,7 +226,7 @@ def test_a_job_is_restored_from_the_trash_byte_for_byte(tmp_path: Path) -> None:
     assert not job_files.take_from_trash(mounted(tmp_path), file.id), "there is no other one"
 
 
-def test_the_copy_that_was_trashed_last_is_restored(tmp_path: Path) -> None:
+def test_the_last_trashed_copy_is_restored(tmp_path: Path) -> None:
     root = mounted(tmp_path)
     file, folder = make(tmp_path)
     for number in range(11):
@@ -241,7 +241,7 @@ def test_the_copy_that_was_trashed_last_is_restored(tmp_path: Path) -> None:
         folder.path.rename(tmp_path / f"seen-{number}")
 
 
-def test_a_job_that_is_in_its_place_is_not_replaced_by_one_from_the_trash(tmp_path: Path) -> None:
+def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
     root = mounted(tmp_path)
     file, folder = make(tmp_path)
     job_files.move_to_trash(root, folder)

@@ -92,7 +92,7 @@ def test_a_refresh_adds_new_lines_without_repeats(tmp_path: Path) -> None:
     assert (index.lines, index.whole_lines, index.generation) == (3, 3, 0)
 
 
-def test_a_log_that_is_shorter_than_before_is_another_one(tmp_path: Path) -> None:
+def test_a_shortened_log_is_another_log(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("of the run before\n" * 5)
     index = indexed(path)

@@ -197,7 +197,7 @@ def test_several_folders_of_data_keep_their_names(tmp_path: Path) -> None:
     assert contents(found[DATASET]).keys() == {"train/1.png", "test_data/1.png"}
 
 
-def test_links_follow_the_rules_of_a_folder_that_is_chosen(tmp_path: Path) -> None:
+def test_links_follow_the_rules_of_a_chosen_folder(tmp_path: Path) -> None:
     disk = make_project(tmp_path / "disk", "1.png")
     source = make_project(tmp_path / "source", *APART, "shared/utils.py")
     (source / "data").symlink_to(disk)

@@ -145,7 +145,7 @@ def test_f47_an_encrypted_entry_is_refused(root: Path, path: Path) -> None:
         import_now(root, path)
 
 
-def test_f47_a_name_that_is_there_twice_is_refused(root: Path, path: Path) -> None:
+def test_f47_a_duplicate_name_is_refused(root: Path, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         make_zip(path, ("a.csv", b"1"), ("b.csv", b"2"), ("a.csv", b"3"))
@@ -153,7 +153,7 @@ def test_f47_a_name_that_is_there_twice_is_refused(root: Path, path: Path) -> No
         import_now(root, path)
 
 
-def test_f47_a_file_that_is_a_folder_too_is_refused(root: Path, path: Path) -> None:
+def test_f47_a_name_of_both_a_file_and_a_folder_is_refused(root: Path, path: Path) -> None:
     make_zip(path, ("a", b"1"), ("a/b", b"2"))
     with refused(root, "“a” is a file and a folder"):
         import_now(root, path)
@@ -205,7 +205,7 @@ def test_f47_a_packing_that_python_does_not_know_is_named(root: Path, path: Path
         import_now(root, path)
 
 
-def test_f47_more_than_the_disk_holds_is_refused_first(
+def test_f47_a_zip_larger_than_the_disk_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
@@ -278,7 +278,7 @@ def zip_with_unicode_path(path: Path, header: bytes, name: bytes, crc: int) -> N
 
 
 @pytest.mark.parametrize("page", ["cp437", "cp932"])
-def test_a_name_in_the_field_for_it_is_taken(root: Path, path: Path, page: str) -> None:
+def test_the_unicode_path_field_gives_the_name(root: Path, path: Path, page: str) -> None:
     name = {"cp437": "Größe/Übersicht.csv", "cp932": "画像/一覧.csv"}[page]
     header = name.encode(page)
     zip_with_unicode_path(path, header, name.encode(), zlib.crc32(header))
@@ -296,7 +296,7 @@ def test_parts_of_a_path_that_name_nothing_are_dropped(root: Path, path: Path) -
     assert (files / "d").is_dir()
 
 
-def test_names_that_become_equal_are_in_it_twice(root: Path, path: Path) -> None:
+def test_names_that_become_equal_are_duplicates(root: Path, path: Path) -> None:
     make_zip(path, ("a.csv", b"1"), ("./a.csv", b"2"))
     with refused(root, "“a.csv” is in it twice"):
         import_now(root, path)

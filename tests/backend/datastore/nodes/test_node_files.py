@@ -241,7 +241,7 @@ def beat(root: OpenRoot, number: int, **other: Any) -> None:
     replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **other).to_dict())
 
 
-def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next(
+def test_m15_a_node_is_offline_after_three_missed_heartbeats_and_online_with_the_next(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 1)
@@ -261,7 +261,7 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
     assert watch.read("gpu1").presence is Presence.ONLINE
 
 
-def test_a_status_that_is_a_year_old_is_never_called_online(
+def test_a_node_with_a_year_old_status_is_never_called_online(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 900)
@@ -306,7 +306,7 @@ def test_an_agent_that_counts_from_one_again_is_online(
 
 
 @pytest.mark.parametrize(("interval_s", "limit_s"), [(1e9, 180), (0.0, 3), (10.0, 30)])
-def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
+def test_f59_no_interval_of_an_agent_keeps_it_online_always(
     root: OpenRoot, watch: StatusWatch, clock: Clock, interval_s: float, limit_s: float
 ) -> None:
     for number in (1, 2):
@@ -333,9 +333,7 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_repo
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_a_node_that_is_set_up_again_starts_over(
-    root: OpenRoot, watch: StatusWatch, clock: Clock
-) -> None:
+def test_a_node_set_up_again_starts_over(root: OpenRoot, watch: StatusWatch, clock: Clock) -> None:
     for number in (1, 2):
         beat(root, number)
         watch.read("gpu1")

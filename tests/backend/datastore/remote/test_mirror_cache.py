@@ -72,7 +72,7 @@ def test_the_next_fetch_drops_files_unused_for_long_and_they_come_back(
     assert (source / "bks_model.py").exists()
 
 
-def test_a_file_that_is_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
+def test_a_file_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
     services, folder, source = fetched
     kept = [source, *(folder.checkpoints / name for name in weights(folder))]
     for path in kept:

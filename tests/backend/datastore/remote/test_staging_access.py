@@ -114,7 +114,7 @@ def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
 
 
 @pytest.mark.slow
-def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace) -> None:
+def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: CarriedPlace) -> None:
     one, other = blind.desktop(), blind.desktop()
     for _ in range(3):
         comes_online(one)
@@ -267,7 +267,7 @@ def of_script(run: CarriedRun) -> list[str]:
     return [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")]
 
 
-def test_checkpoints_of_a_script_are_fetched_from_where_it_wrote_them(blind: CarriedPlace) -> None:
+def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     names = of_script(run)
@@ -380,7 +380,7 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: CarriedPlace) 
 # What goes wrong.
 
 
-def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
+def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = stocked(blind)
@@ -414,7 +414,7 @@ def test_the_desktop_keeps_a_history_that_the_node_lost(blind: CarriedPlace) -> 
 
 
 @pytest.mark.slow
-def test_files_that_were_not_copied_back_are_set_aside_before_another_run(
+def test_uncopied_files_are_set_aside_before_another_run(
     blind: CarriedPlace,
 ) -> None:
     services = stocked(blind)
@@ -494,7 +494,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
         remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
 
 
-def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPlace) -> None:
+def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):

@@ -83,7 +83,7 @@ def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
     assert one.memory_bytes > 1_000_000
 
 
-def test_a_run_whose_job_went_or_started_over_is_over_too(
+def test_a_run_of_a_removed_or_restarted_job_is_over(
     root: DataRoot, job: str, plant: Plant
 ) -> None:
     removed = f"{job}-removed"

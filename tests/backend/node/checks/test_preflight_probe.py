@@ -99,7 +99,7 @@ def test_the_same_folder_is_seen_and_answered(root: Path) -> None:
     assert "end" in found
 
 
-def test_another_folder_is_not_taken_for_it(root: Path) -> None:
+def test_another_folder_is_not_taken_for_the_data_root(root: Path) -> None:
     (root / ".preflight-x" / "desktop").write_text("another")
     found = facts(root, root_limit_s=0.2)["data_root"]
     assert found["there"]
@@ -206,7 +206,7 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
     ],
     ids=["sh", "fish", "csh", "runs only", "own key for runs only", "no filter", "refused"],
 )
-def test_the_remote_shell_is_tried_with_what_mpirun_sends(
+def test_the_remote_shell_is_tried_with_a_command_of_mpirun(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
@@ -234,7 +234,7 @@ def test_the_remote_shell_is_tried_with_what_mpirun_sends(
         ("echo 'Host key verification failed.' >&2; exit 255", "exit 0", 1, 255),
     ],
 )
-def test_a_login_that_is_late_is_tried_once_more_and_no_other(
+def test_only_a_late_login_is_tried_once_more(
     root: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, tries: int, code: int
 ) -> None:
     ssh, count = root / "ssh", root / "count"

@@ -210,7 +210,7 @@ BOX = """\
 """
 
 
-def test_a_traceback_that_was_drawn_into_a_box_is_read_as_any_other() -> None:
+def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
     found = of_rank(BOX, "KeyError: 'vit'\n")
     assert found.cause == RAISED
     assert found.sentence == "The program ended with KeyError: 'vit', at train.py, line 245."

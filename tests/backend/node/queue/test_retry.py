@@ -122,7 +122,7 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
         ({"batch_size": 7}, "gpu03", "gpu03", ALL, "3 of 3 nodes"),
     ],
 )
-def test_a_node_that_is_back_is_taken_back_with_the_settings_of_before(
+def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     tmp_path: Path, settings: dict[str, Any], lost: str, back: str, nodes: str, words: str
 ) -> None:
     whole = made(tmp_path, shrink=True, grow=True, **settings)

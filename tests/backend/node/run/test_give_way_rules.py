@@ -90,7 +90,7 @@ def test_a_user_at_the_keyboard_pauses_the_run(cluster: Cluster) -> None:
     assert cluster.sees(at_keyboard="bob") == "Paused: bob is at the keyboard of gpu02."
 
 
-def test_an_agent_that_is_away_says_nothing_about_now(tmp_path: Path) -> None:
+def test_a_missing_agent_says_nothing_about_now(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     assert [cluster.sees(ALICE, beats=False) for _ in range(20)] == [""] * 20
 

@@ -89,7 +89,7 @@ def test_the_first_live_node_continues_a_job_with_a_lost_head(
         assert "gpu01 no longer answers, and led the run." in found[0].reason
 
 
-def test_a_head_that_is_only_slow_keeps_its_run(tmp_path: Path) -> None:
+def test_a_slow_head_keeps_its_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "gpu02", shrink=True)
     cluster.rounds(3)
     for _ in range(5):

@@ -72,7 +72,7 @@ def endless(make_run: MakeRun) -> Run:
     return run
 
 
-def test_a_run_ends_at_once_on_a_disk_that_was_filled_before_a_rank_wrote(tmp_path: Path) -> None:
+def test_a_run_ends_at_once_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         launcher = tmp_path / "mpirun"
         launcher.write_text(f"#!/bin/sh\ncat /dev/zero 2>&1 >{disk}/full\nexit 1\n")
@@ -508,7 +508,7 @@ def test_m14_the_cause_wins_over_its_echo_in_other_ranks(
     assert "been shut down" not in record.message
 
 
-def test_a_run_whose_every_process_was_killed_leaves_no_folder_and_no_memory(
+def test_a_run_with_all_processes_killed_leaves_no_folder_and_no_memory(
     endless: Run,
 ) -> None:
     assert len(list(endless.shared_memory.iterdir())) == 2

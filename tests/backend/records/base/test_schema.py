@@ -142,7 +142,7 @@ def test_an_annotation_is_evaluated_without_the_operator_of_python_3_10(
     assert type_of(text, names) == type_of(same, names)
 
 
-def test_a_number_that_is_not_finite_is_written_as_null() -> None:
+def test_an_infinite_number_is_written_as_null() -> None:
     status = RunStatus(JobState.TRAINING, metrics={"loss": math.nan, "gain": math.inf, "ok": 1.0})
     assert through_json(status.to_dict())["metrics"] == {"loss": None, "gain": None, "ok": 1.0}
 

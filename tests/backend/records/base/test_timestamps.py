@@ -24,7 +24,7 @@ def test_a_time_of_any_zone_is_held_in_utc_and_read_again(zone: tzinfo, since: t
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-23", "2026-11-23T18:42:44", "Z"])
-def test_a_text_that_is_no_time_or_has_no_zone_is_none(text: str) -> None:
+def test_an_invalid_time_or_one_without_a_zone_is_none(text: str) -> None:
     assert timestamps.instant(text) is None
     assert timestamps.seconds(text) == 0.0
     with pytest.raises(ValueError, match=r"zone|isoformat|month"):

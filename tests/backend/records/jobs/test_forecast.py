@@ -88,7 +88,7 @@ def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
 
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
-def test_a_pace_that_is_none_foretells_nothing(pace: float | None) -> None:
+def test_an_invalid_pace_predicts_nothing(pace: float | None) -> None:
     assert twin_of(job("a"), pace) is None
 
 
@@ -108,7 +108,7 @@ def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
         ({"every_steps": 100, "keep_latest": 9}, 2, 2),
     ],
 )
-def test_m17_as_many_checkpoints_are_foretold_as_stay(
+def test_m17_the_forecast_counts_the_checkpoints_that_stay(
     policy: dict[str, int], epochs: int, kept: int
 ) -> None:
     assert checkpoints_kept(config(epochs=epochs, checkpoint=policy), 64, None) == kept
@@ -124,7 +124,7 @@ def test_m17_as_many_checkpoints_are_foretold_as_stay(
         (Optimizer("rmsprop", 0.1, {"centered": True, "momentum": 0.5}), 4),
     ],
 )
-def test_a_checkpoint_holds_the_weights_and_what_the_optimizer_keeps(
+def test_a_checkpoint_holds_the_weights_and_the_optimizer_state(
     optimizer: Optimizer, numbers: int
 ) -> None:
     assert checkpoint_bytes(1000, replace(config(), optimizer=optimizer)) == numbers * 1000

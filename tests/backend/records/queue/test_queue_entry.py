@@ -236,7 +236,7 @@ def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_o
     }
 
 
-def test_no_job_waits_behind_one_whose_waiting_has_no_end_of_its_own():
+def test_no_job_waits_behind_a_job_that_waits_without_end():
     later = (NOW + timedelta(hours=1)).isoformat()
     jobs = [
         entry("late", 0, place=1, not_before=later),

@@ -148,7 +148,7 @@ def test_the_best_rate_of_each_series_is_marked() -> None:
         (Measure.EFFICIENCY, {"b11": 0.4}, False),
     ],
 )
-def test_a_time_that_was_measured_on_a_busy_computer_is_marked(
+def test_a_time_measured_on_a_busy_computer_is_marked(
     measure: Measure, busy: dict[str, float], marked: bool
 ) -> None:
     raw = {**RAW, "rows": ROWS, "measure": measure.value}

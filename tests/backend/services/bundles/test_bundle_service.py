@@ -188,12 +188,12 @@ def test_no_secret_leaves_in_a_bundle(whole: Path, desk: Callable[[], Services])
     assert any("TOKEN" in note for note in found.notes)
 
 
-def test_a_bundle_says_with_what_each_run_was_made(whole: Path) -> None:
+def test_a_bundle_records_the_environment_of_each_run(whole: Path) -> None:
     bundle = archive_files.open_bundle(whole, Progress())
     assert bundle.manifest.runs == (ENVIRONMENT,)
 
 
-def test_a_dataset_that_is_not_here_is_named_by_its_hash(
+def test_a_missing_dataset_is_named_by_its_hash(
     origin: tuple[Services, str], desk: Callable[[], Services], tmp_path: Path
 ) -> None:
     services, job_id = origin
@@ -254,7 +254,7 @@ def test_a_cancelled_bundle_leaves_no_file(origin: tuple[Services, str], tmp_pat
     assert os.listdir(tmp_path) == []
 
 
-def test_an_import_that_fails_late_takes_back_what_it_brought(
+def test_a_late_failure_of_an_import_removes_its_items(
     whole: Path, desk: Callable[[], Services], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = desk()
@@ -368,7 +368,7 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
         (newer_python, "written for Python 3.99"),
     ],
 )
-def test_a_bundle_that_was_made_to_deceive_is_refused(
+def test_a_forged_bundle_is_refused(
     whole: Path,
     elsewhere: Services,
     tmp_path: Path,

@@ -76,7 +76,7 @@ def assert_they_know_each_other(cluster: Cluster) -> None:
         assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
 
 
-def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster: Cluster) -> None:
+def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Cluster) -> None:
     for number, name in enumerate(NAMES, start=2):
         vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
@@ -251,7 +251,7 @@ def test_un_provisioning_returns_the_bytes_and_keeps_the_entry(cluster: Cluster)
     assert not cluster.entry("gpu1").is_ready
 
 
-def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
+def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def take(_service: ProvisioningService, name: str) -> int:

@@ -238,7 +238,7 @@ def test_only_a_change_of_a_package_list_makes_another_environment(
         ("own @ git+https://lab/own@1", False),
     ],
 )
-def test_a_script_that_is_built_itself_has_one_for_each_version(
+def test_a_script_that_is_a_package_has_an_environment_for_each_version(
     tmp_path: Path, line: str, differ: bool
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"greeting\n{line}\n")

@@ -122,7 +122,7 @@ def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_sta
 
 
 @pytest.mark.slow
-def test_taking_a_node_away_leaves_what_the_others_share(cluster: Cluster) -> None:
+def test_removing_a_node_leaves_the_environment_of_the_others(cluster: Cluster) -> None:
     cluster.set_up("gpu1", "gpu2", options=SHARED)
     before = environments(cluster)
     cluster.service().un_provision("gpu1")

@@ -160,7 +160,7 @@ def test_listeners_end_with_the_check_and_not_before(
     assert results == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 
-def test_a_node_that_is_silent_blocks_in_every_view(
+def test_a_silent_node_blocks_in_every_view(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes.hangs = True
@@ -294,6 +294,6 @@ def test_slow_nodes_get_more_time_in_every_part(
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "nan", "inf", "1e9"])
-def test_a_limit_that_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_limit_is_refused(text: str) -> None:
     with pytest.raises(BackendError, match=f"{VARIABLE} is “{text}”"):
         PreflightLimits.of({VARIABLE: text})

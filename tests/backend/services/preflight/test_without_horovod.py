@@ -116,7 +116,7 @@ def test_this_computer_is_judged_by_the_environment_that_trains(
         ("alone", HAS, ""),
     ],
 )
-def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
+def test_the_node_imports_modules_of_the_strategy_and_no_missing_horovod(
     strategy: str, entry: NodeEntry, library: str
 ) -> None:
     preflight = run(strategy, entry)

@@ -84,7 +84,7 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
 
 
 @pytest.mark.usefixtures("events")
-def test_a_server_ends_with_the_program_that_was_killed(root: OpenRoot) -> None:
+def test_a_server_ends_with_its_killed_program(root: OpenRoot) -> None:
     argv = [sys.executable, "-c", OWNER, str(root.path)]
     owner = subprocess.run(argv, cwd=CODE_ROOT, capture_output=True, text=True, check=False)
     url = owner.stdout.strip()

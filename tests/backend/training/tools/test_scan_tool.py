@@ -174,9 +174,7 @@ def test_samples_of_several_pictures_are_alike_if_all_pictures_are(
         "{f'c{n}': bad if n == 999 else 0.0 for n in range(1000)}, 0",
     ],
 )
-def test_a_value_that_is_not_finite_is_found_in_every_part(
-    scans: Scans, data: str, value: str
-) -> None:
+def test_an_infinite_value_is_found_in_every_part(scans: Scans, data: str, value: str) -> None:
     found = scans.of(f"bad = float('{value}') if index == 7 else 0.0; return {data}")
     assert (found.not_finite, found.not_finite_samples) == (1, (7,))
 
@@ -301,7 +299,7 @@ def test_a_scan_reports_samples_that_it_had_no_time_to_read(scans: Scans) -> Non
     assert sentences(found) == ["Read 0 of 20 samples in the available time."]
 
 
-def test_s08_samples_that_are_not_finite_are_counted_and_named(scans: Scans) -> None:
+def test_s08_infinite_samples_are_counted_and_named(scans: Scans) -> None:
     found = scans.of(
         "return torch.tensor([float('nan') if index in (4, 9) else 0., index]), index % 2"
     )
