@@ -147,7 +147,7 @@ def test_a_script_that_lists_nothing_has_no_such_job(
         (sys.executable, "import torch", ""),
     ],
 )
-def test_a_python_that_is_not_there_or_lacks_torch_is_found_before_the_start(
+def test_a_missing_python_or_torch_is_found_before_the_start(
     services: Services, tmp_path: Path, python: str, code: str, words: str
 ) -> None:
     folder = tmp_path / "pythons"
