@@ -61,7 +61,7 @@ def test_every_way_to_a_process_is_seen(code: str) -> None:
         "signals.kill_requested.connect(self.kill)",
     ],
 )
-def test_what_only_has_such_a_name_is_no_signal(code: str) -> None:
+def test_code_that_only_shares_the_name_is_no_signal(code: str) -> None:
     assert not _signals_in(code)
 
 

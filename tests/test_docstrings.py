@@ -51,7 +51,7 @@ def _members(node: ast.ClassDef, classes: dict[str, list[ast.ClassDef]]) -> set[
     return found
 
 
-def test_what_a_docstring_lists_exists_and_it_lists_each_signal() -> None:
+def test_docstrings_list_only_existing_members_and_every_signal() -> None:
     classes = _classes()
     wrong = []
     for name, node in ((name, one) for name, some in classes.items() for one in some):

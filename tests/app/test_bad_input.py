@@ -192,14 +192,14 @@ def test_the_items_are_counted_although_something_else_is_wrong(form, services, 
     assert asked == ["tiny"]
 
 
-def test_without_a_bad_input_it_may_start(form):
+def test_a_job_without_faults_may_start(form):
     form.show_draft(JobDraft(raw_job(1)))
     elapse(form)
     assert acts_of(form).start.text() == "Start on 1 process"
     assert acts_of(form).start.isEnabled()
 
 
-def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
+def test_the_settings_determine_servers_and_batches(form):
     placed = [{"node": HERE, "processes": 3}]
     strategy = {"name": "downpour", "n_push": 2}
     form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placed, strategy=strategy)))

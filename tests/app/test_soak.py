@@ -63,6 +63,6 @@ def test_noise_within_a_minute_makes_no_slope_and_hides_none(leak_mb_per_hour, l
     assert least <= found <= most
 
 
-def test_a_minute_that_is_not_whole_has_no_least_value():
+def test_an_incomplete_minute_has_no_minimum():
     seconds, values = [2.0, 30.0, 59.0, 61.0, 119.0, 121.0], [3.0, 1.0, 2.0, 4.0, 5.0, 9.0]
     assert least_of_each_minute(seconds, values) == ([30.0, 90.0], [1.0, 4.0])

@@ -76,7 +76,7 @@ def settled(desktop: Services, job: JobView) -> RunUpdate:
 
 
 @pytest.mark.usefixtures("soon_missed")
-def test_f09_a_desktop_that_was_cut_off_shows_no_wrong_state_and_catches_up_in_one_poll(
+def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
     desktop: Services,

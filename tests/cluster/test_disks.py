@@ -88,7 +88,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
 
 
-def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_there_is_room(
+def test_f26_a_run_that_ends_on_a_full_disk_says_why_and_resumes_with_room(
     stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
     log_watch.expect("“Stopped” could not be recorded")
@@ -120,7 +120,7 @@ def small(stocked: ReadyCluster, tmp_path: Path) -> Iterator[tuple[Path, Service
         services.close()
 
 
-def test_f28_a_desktop_whose_own_disk_is_full_loses_nothing_and_stops_runs_all_the_same(
+def test_f28_a_desktop_with_a_full_disk_loses_nothing_and_stops_runs(
     stocked: ReadyCluster, run: Callable[..., JobView], small: tuple[Path, Services]
 ) -> None:
     disk, services = small

@@ -27,7 +27,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def test_f26_on_a_full_disk_what_took_its_room_before_is_replaced_again_and_again(
+def test_f26_a_preallocated_file_on_a_full_disk_is_replaced_repeatedly(
     disk: Path,
 ) -> None:
     spare = PreallocatedFile(disk / "status.json")

@@ -113,7 +113,7 @@ def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., Job
 
 
 @slow
-def test_a_node_that_is_back_is_taken_back_at_the_next_epoch(
+def test_a_returned_node_is_taken_back_at_the_next_epoch(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     is_fast = "is-fast"

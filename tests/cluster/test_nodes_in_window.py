@@ -34,7 +34,7 @@ def shows_figures(row: NodeRow) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("soon_missed")
-def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
+def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else the window would start it.
@@ -51,7 +51,7 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
 
 
 @pytest.mark.slow
-def test_a_node_that_is_not_set_up_is_read_over_ssh(
+def test_an_unprovisioned_node_is_read_over_ssh(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
     made = ready_cluster.cluster
@@ -89,7 +89,7 @@ def _planted(ready_cluster: ReadyCluster) -> list[Process]:
 
 
 @pytest.mark.slow
-def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
+def test_s14_only_the_orphan_of_a_run_is_offered_and_ended(
     program: Program, ready_cluster: ReadyCluster, planted: None, qtbot: QtBot
 ) -> None:
     program.window.go("nodes")

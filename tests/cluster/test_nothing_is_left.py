@@ -110,7 +110,7 @@ def test_a_test_that_fails_inside_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_ended_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
+def test_an_ended_run_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
     with other_run(tmp_path) as (program, slot):
         assert len(traces(slot, tmp_path)) > 5
         program.send_signal(end)
@@ -119,7 +119,7 @@ def test_a_run_that_is_ended_leaves_nothing(end: signal.Signals, tmp_path: Path)
     assert traces(slot, tmp_path) == []
 
 
-def test_what_a_run_left_whose_guard_died_too_goes_at_the_next_start(tmp_path: Path) -> None:
+def test_the_next_start_clears_the_rest_of_a_run_with_a_dead_guard(tmp_path: Path) -> None:
     with other_run(tmp_path / "killed") as (program, slot):
         guard_of(program).kill()
         program.kill()

@@ -135,7 +135,7 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
 
 
 @slow
-def test_what_is_odd_and_no_fault_blocks_no_start(ready_cluster: ReadyCluster) -> None:
+def test_unusual_but_working_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
     """Docker's bridges of one address on all nodes, a distant node, and one that is busy."""
     for node in ready_cluster.cluster.nodes.values():
         node.add_docker_bridge()
@@ -173,7 +173,7 @@ def test_faults_are_found_by_name_and_no_other(
 
 
 @slow
-def test_gpus_that_are_busy_lost_or_not_there(ready_cluster: ReadyCluster, tmp_path: Path) -> None:
+def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_path: Path) -> None:
     library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
     uuids = [f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1)]
     job = _parsed([{"node": name, "gpus": uuids} for name in NODES])
@@ -217,7 +217,7 @@ def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
 @pytest.mark.parametrize(
     "batch", REPAIRED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
 )
-def test_the_program_fixes_what_it_can(
+def test_the_program_fixes_repairable_faults(
     ready_cluster: ReadyCluster, batch: dict[str, tuple[str, ...]]
 ) -> None:
     preflight = ready_cluster.services.preflight
@@ -235,7 +235,7 @@ def test_the_program_fixes_what_it_can(
         assert problems_of(after) == set()
 
 
-def test_only_what_was_fixed_is_checked_again(ready_cluster: ReadyCluster) -> None:
+def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with (
         FAULTS["agent_stopped"].made(ready_cluster, "node2"),

@@ -26,7 +26,7 @@ def small(tmp_path: Path) -> Iterator[Cluster]:
         yield standing
 
 
-def test_what_is_started_there_stays_below_the_node_s_share(small: Cluster) -> None:
+def test_programs_on_a_node_stay_below_its_share_of_the_processor(small: Cluster) -> None:
     node = small["node1"]
     assert node.processor is not None
     burn = ("python3", "-c", BURN)
@@ -40,7 +40,7 @@ def test_a_node_has_its_processor_after_a_reboot_as_well(small: Cluster) -> None
     node = small["node1"]
     node.power_off()
     node.boot()
-    test_what_is_started_there_stays_below_the_node_s_share(small)
+    test_programs_on_a_node_stay_below_its_share_of_the_processor(small)
 
 
 def test_a_process_of_this_machine_is_held_for_a_block_and_free_afterwards(small: Cluster) -> None:

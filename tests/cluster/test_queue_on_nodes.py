@@ -57,7 +57,7 @@ def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
     return stocked.services.jobs.create(raw)
 
 
-def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_meanwhile(
+def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
     stocked: ReadyCluster, made: list[JobView]
 ) -> None:
     services = stocked.services
@@ -87,7 +87,7 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
 
 
 @pytest.mark.usefixtures("soon_missed")
-def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
+def test_s2_a_job_that_waits_for_a_cut_node_says_so(
     stocked: ReadyCluster, made: list[JobView]
 ) -> None:
     services = stocked.services

@@ -63,7 +63,7 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 
 
 @slow
-def test_f57_what_a_user_writes_reaches_remote_ranks_as_it_is_and_no_shell(
+def test_f57_text_of_users_reaches_remote_ranks_unchanged_and_no_shell(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
@@ -112,7 +112,7 @@ def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
         assert "signal 9" in error.sentence
 
 
-def test_f08_a_node_that_is_lost_in_mid_run_is_named_and_holds_nothing(
+def test_f08_a_node_lost_in_mid_run_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Five seconds in place of a minute, for mpirun and its daemons.
@@ -142,7 +142,7 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
 
 @slow
 @pytest.mark.parametrize("late", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
-def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
+def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     jobs = stocked.services.jobs
@@ -176,7 +176,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
 
 @slow
 @pytest.mark.parametrize("in_order", [False, True], ids=["without-power", "in-order"])
-def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_alone(
+def test_f10_a_run_with_a_restarted_head_is_over_and_its_reused_pid_is_left_alone(
     stocked: ReadyCluster, run: Callable[..., JobView], in_order: bool
 ) -> None:
     view = run("node1", "node2")
@@ -226,7 +226,7 @@ def is_foreign(node: Node, pid: int) -> bool:
 
 
 @slow
-def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
+def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
     program: Program,
@@ -253,7 +253,7 @@ def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
 
 @slow
 @pytest.mark.parametrize("offset_s", [600, -600], ids=["ahead", "behind"])
-def test_f44_a_node_whose_clock_is_ten_minutes_wrong_is_well_and_trains(
+def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
     stocked: ReadyCluster, run: Callable[..., JobView], offset_s: int
 ) -> None:
     stocked["node2"].set_clock(offset_s)

@@ -65,7 +65,7 @@ def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken:
 
 
 @pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
-def test_its_checkpoints_are_fetched_and_resumed_over_sftp(
+def test_checkpoints_of_a_script_are_fetched_and_resumed_over_sftp(
     ready_cluster: ReadyCluster, tmp_path: Path, out: str
 ) -> None:
     with remote_desktop(ready_cluster.cluster, tmp_path / "home") as services:

@@ -129,7 +129,7 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     leaves_nothing(stocked)
 
 
-def test_a_node_whose_share_is_lost_during_a_stop_has_its_share_named(
+def test_the_share_that_a_node_loses_during_a_stop_is_named(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     jobs = stocked.services.jobs
@@ -147,7 +147,7 @@ def test_a_node_whose_share_is_lost_during_a_stop_has_its_share_named(
     leaves_nothing(stocked)
 
 
-def test_f33_all_that_is_kept_open_for_writing_around_the_ranks_are_logs(
+def test_f33_only_logs_are_open_for_writing_around_the_ranks(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     """So nothing but logs is left to a run `without` its data root."""

@@ -18,7 +18,7 @@ def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
-def test_the_cause_that_was_made_is_named(stocked: ReadyCluster, cause: Cause) -> None:
+def test_the_seeded_cause_is_named(stocked: ReadyCluster, cause: Cause) -> None:
     view = slowed(stocked, cause)
     assert is_named(view, cause), (view.status.slow_cause, view.status.step_times)
 

@@ -127,20 +127,20 @@ def test_f02_f03_a_run_names_any_killed_process_and_leaves_nothing(
         assert "signal 9" in error.sentence
 
 
-def test_f08_a_node_that_is_cut_off_for_good_is_named_and_holds_nothing(
+def test_f08_a_permanently_cut_node_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
 
 
-def test_f62_a_key_that_was_limited_starts_debians_daemon_and_nothing_else(
+def test_f62_a_limited_key_starts_only_the_daemon_of_debian(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     gets_no_shell_and_no_files(stocked)
     lets_a_run_begin_and_end(stocked, run)
 
 
-def test_a_daemon_that_is_gone_is_found_before_the_start(stocked: ReadyCluster) -> None:
+def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> None:
     stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
     try:
         (fault,) = check(stocked).faults

@@ -96,7 +96,7 @@ def test_only_the_bare_node_cannot_make_environments(cluster: Cluster) -> None:
     assert cluster["node3"].run(["python3", "-c", "print(1)"]).stdout == "1\n"
 
 
-def test_a_node_has_what_ranks_need(cluster: Cluster) -> None:
+def test_a_node_has_everything_that_ranks_need(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         free = "import os; s = os.statvfs('/home/lab'); print(s.f_bavail * s.f_frsize)"
         assert int(node.run(["python3", "-c", free]).stdout) > 7_000_000_000
@@ -175,7 +175,7 @@ def test_a_delayed_node_can_be_cut_and_switched_off(cluster: Cluster) -> None:
     is_near_again(node)
 
 
-def test_a_clock_goes_wrong_for_what_runs_already_too(cluster: Cluster) -> None:
+def test_a_clock_goes_wrong_for_running_programs_too(cluster: Cluster) -> None:
     node = cluster["node1"]
     tick = "import sys, time\nfor line in sys.stdin: print(time.time(), flush=True)"
     with subprocess.Popen(
@@ -259,7 +259,7 @@ def test_the_share_is_seen_by_all_and_can_go(cluster: Cluster) -> None:
     assert "from-node2" in node.run(["ls", cluster.data_root]).stdout
 
 
-def test_a_share_goes_under_those_who_use_it(cluster: Cluster) -> None:
+def test_a_share_disappears_under_its_users(cluster: Cluster) -> None:
     node = cluster["node1"]
     with subprocess.Popen(
         ["ssh", *cluster.ssh_options, cluster.target("node1"), f"cat >{cluster.data_root}/open"],
@@ -297,7 +297,7 @@ def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None
     assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
 
 
-def test_healing_ends_what_a_test_left_and_fixes_what_it_broke(cluster: Cluster) -> None:
+def test_healing_ends_the_processes_of_a_test_and_fixes_its_damage(cluster: Cluster) -> None:
     node, other = cluster["node1"], cluster["node2"]
     before = set(node.processes())
     node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])

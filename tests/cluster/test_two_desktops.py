@@ -38,7 +38,7 @@ def desktops(
         yield stocked.services, remote
 
 
-def test_f45_what_two_desktops_write_at_once_is_all_there_for_both(
+def test_f45_both_desktops_see_everything_that_they_write_at_once(
     desktops: tuple[Services, Services], tmp_path: Path
 ) -> None:
     made: list[str] = []

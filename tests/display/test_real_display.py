@@ -152,7 +152,7 @@ def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, des
     wait_for(lambda: not program.windows("ImportDialog"), "the dialog to close")
 
 
-def test_a_checkpoint_is_dragged_out_as_what_export_writes(
+def test_a_dragged_checkpoint_is_the_file_that_export_writes(
     program, desk, neighbour, places, tmp_path
 ):
     root, catalogue, ids = places
@@ -260,7 +260,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()
 
 
-def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbour, places):
+def test_a_copied_command_can_be_pasted_elsewhere(program, desk, neighbour, places):
     open_job(desk, program, WAITING[0])
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
@@ -269,7 +269,7 @@ def test_a_command_that_is_copied_can_be_pasted_elsewhere(program, desk, neighbo
     wait_for(lambda: "mpirun" in neighbour.ask("clipboard"), "the command in the clipboard")
 
 
-def test_closed_it_stays_in_the_tray_and_a_click_there_brings_it_back(program, desk):
+def test_a_closed_window_stays_in_the_tray_and_a_click_restores_it(program, desk):
     (icon,) = wait_for(lambda: program.read_windows()["tray"], "the icon in the tray")
     close(desk, program)
     wait_for(lambda: not program.windows("MainWindow"), "the window to go")
@@ -284,7 +284,7 @@ def close(desk, program):
     key(desk, "alt+F4")
 
 
-def test_a_screen_that_is_gone_takes_no_window_along(program, desk, places, config):
+def test_a_removed_screen_hides_no_window(program, desk, places, config):
     window = program.window()
     bar = (window["frame"][0] + 600, window["frame"][1] + 8)
     there = (RIGHT[0] + 640, 40)
@@ -305,7 +305,7 @@ def is_on(frame, screen):
     return screen[0] <= x + width // 2 <= screen[0] + screen[2] and y >= 0
 
 
-def test_remembered_on_a_screen_that_is_gone_it_opens_on_the_other(desk, places, tmp_path):
+def test_a_window_remembered_on_a_removed_screen_opens_on_the_other(desk, places, tmp_path):
     settings = tmp_path / "ringmaster" / "window.toml"
     settings.parent.mkdir()
     settings.write_text(f"width = 1100\nheight = 760\nposition = [{RIGHT[0] + 40}, 60]\n")

@@ -185,7 +185,7 @@ def test_a_damaged_cifar_is_named(
 
 
 @pytest.mark.parametrize("cut", [50, 100, 3073])
-def test_an_archive_or_a_binary_file_that_is_cut_off_is_named(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_archive_or_binary_file_is_named(tmp_path: Path, cut: int) -> None:
     content = archive(cifar_10_binary())["cifar.tar.gz"]
     with pytest.raises(UserCodeError, match=r"cifar\.tar\.gz is damaged or cut off"):
         open_data("cifar-10", files(tmp_path / "d", **{"cifar.tar.gz": content[:-cut]}), tmp_path)

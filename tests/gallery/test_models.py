@@ -232,7 +232,7 @@ def test_parameters_and_outputs_are_those_of_torchvision(
 
 
 @pytest.mark.parametrize("depth", [18, 50])
-def test_a_resnet_computes_what_that_of_torchvision_computes(torchvision: Any, depth: int) -> None:
+def test_a_resnet_gives_the_outputs_of_that_of_torchvision(torchvision: Any, depth: int) -> None:
     torch.manual_seed(1)
     other = getattr(torchvision.models, f"resnet{depth}")(num_classes=3).eval()
     ours = build(f"resnet-{depth}", classes=3).eval()

@@ -108,7 +108,7 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
         (by_class("rose", folder="train/"), "but only “rose” has one"),
     ],
 )
-def test_pictures_that_are_not_by_class_are_one_sentence(
+def test_pictures_outside_class_folders_are_one_sentence(
     tmp_path: Path, content: Content, sentence: str
 ) -> None:
     with pytest.raises(UserCodeError, match=sentence):

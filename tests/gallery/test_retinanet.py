@@ -149,7 +149,7 @@ def test_anchors_are_positive_negative_or_ignored_by_their_overlap(model: Any) -
     assert assign(anchors, torch.zeros(0, 4))[0].tolist() == [0] * 6
 
 
-def test_a_box_is_what_its_offsets_decode_to(model: Any) -> None:
+def test_the_offsets_of_a_box_decode_to_the_box(model: Any) -> None:
     module, made = module_of(model), torch.Generator().manual_seed(2)
     anchors, boxes = some_boxes(99, made), some_boxes(99, made)
     found = module.decode(module.encode(anchors, boxes), anchors)

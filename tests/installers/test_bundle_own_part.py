@@ -28,7 +28,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_all_that_is_read_as_a_file_is_in_it_and_nothing_of_the_tests(own: Path) -> None:
+def test_the_bundle_has_all_data_files_and_no_tests(own: Path) -> None:
     app = own / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
     assert all((app / "docs" / name).is_file() for name, _ in TOPICS)
@@ -41,7 +41,7 @@ def test_all_that_is_read_as_a_file_is_in_it_and_nothing_of_the_tests(own: Path)
     assert "python/bin/python3" in launcher.read_text()
 
 
-def test_the_same_files_are_the_same_bytes_and_reveal_nothing_of_who_packed_them(
+def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)

@@ -33,7 +33,7 @@ def locked() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
-def test_what_pyproject_asks_for_is_locked_to_a_version_that_it_allows(
+def test_each_requirement_of_pyproject_is_locked_to_an_allowed_version(
     requirement: Requirement,
 ) -> None:
     versions = locked().get(canonicalize_name(requirement.name))

@@ -207,7 +207,7 @@ def test_a_step_is_held_against_the_bare_loop(
     assert [row.passed for row in rows] == passed
 
 
-def test_what_can_be_checked_is_where_no_job_can_run(
+def test_checks_without_a_job_are_made_where_no_job_can_run(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
@@ -258,7 +258,7 @@ def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
         assert "The agent reads no GPU. CPU only: no NVIDIA driver was found." in line
 
 
-def test_what_python_lacks_comes_from_the_folder_of_wheels(
+def test_missing_modules_come_from_the_folder_of_wheels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What it needs is installed, and not in the folder.

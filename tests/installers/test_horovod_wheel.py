@@ -74,7 +74,7 @@ def test_a_wheel_without_its_checksum_is_noticed(provide) -> None:
     assert provide.builds == 2
 
 
-def test_what_an_interrupted_build_left_is_cleared(provide, tmp_path: Path) -> None:
+def test_the_rest_of_an_interrupted_build_is_cleared(provide, tmp_path: Path) -> None:
     rest = tmp_path / "wheels" / f"{CPU.folder_name}.build"
     (rest / "fresh").mkdir(parents=True)
     (rest / "horovod-0.28.1-py3-none-any.whl").touch()
@@ -108,7 +108,7 @@ def test_the_environments_mpi_comes_before_the_systems(tmp_path: Path) -> None:
     assert folders.index(str(tmp_path / "env/bin")) < folders.index("/usr/bin")
 
 
-def test_the_recipe_changes_with_what_changes_the_wheel_and_with_nothing_besides(
+def test_only_inputs_that_change_the_wheel_change_the_recipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = horovod_wheel.recipe()

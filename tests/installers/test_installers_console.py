@@ -64,7 +64,7 @@ def test_every_line_arrives_also_the_last_without_its_end(tmp_path: Path) -> Non
     assert lines == ["[ 12%] one", "two"]
 
 
-def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+def test_undecodable_bytes_do_no_harm(tmp_path: Path) -> None:
     lines: list[str] = []
     run(tmp_path, r"import os; os.write(1, b'a\xff\n')", lines.append)
     assert lines == ["a\ufffd"]

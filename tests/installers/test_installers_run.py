@@ -136,7 +136,7 @@ def test_the_demo_needs_no_library_of_a_desktop_where_there_is_none(
     assert start("demo", RINGMASTER_PYTHON=str(python), **nowhere).stdout == "headless\n"
 
 
-def test_a_python_that_is_too_old_is_refused_in_one_sentence(
+def test_an_old_python_is_refused_in_one_sentence(
     start: Start, project: Path, tmp_path: Path
 ) -> None:
     python = put_python(tmp_path, "", version_is_right=1)
@@ -172,9 +172,7 @@ def test_a_change_of_versions_is_noticed_at_the_next_start(
     assert asked.exists()
 
 
-def test_an_environment_that_was_deleted_is_not_started(
-    start: Start, project: Path, ready: Path
-) -> None:
+def test_a_deleted_environment_is_not_started(start: Start, project: Path, ready: Path) -> None:
     assert start("doctor").returncode == 0
     (ready.parent.parent / "ringmaster.json").unlink()
     answer = start("doctor", RINGMASTER_PYTHON="/bin/false")

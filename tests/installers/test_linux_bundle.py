@@ -247,7 +247,7 @@ def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> Non
     assert (window.returncode, said) == (0, set())
 
 
-def test_every_module_finds_what_it_imports(unpacked: Unpacked) -> None:
+def test_every_module_finds_its_imports(unpacked: Unpacked) -> None:
     unpacked.ask(EVERY_MODULE)
 
 
@@ -260,7 +260,7 @@ def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpac
     assert not {name for name in others if name.startswith(("libQt", "libicu", "libxcb-c"))}
 
 
-def test_what_is_read_as_a_file_is_there(unpacked: Unpacked) -> None:
+def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
     """What freezers forget: code for nodes, help, the lock, icons, entry points of plug-ins."""
     app = unpacked.folder / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
@@ -290,9 +290,7 @@ def test_an_older_catalogue_is_brought_up_to_date(unpacked: Unpacked, tmp_path: 
     assert [path.name for path in tmp_path.glob("old.sqlite.before-*")] != []
 
 
-def test_what_it_imports_the_program_of_a_checkout_reads(
-    unpacked: Unpacked, tmp_path: Path
-) -> None:
+def test_a_checkout_reads_imports_of_the_bundle(unpacked: Unpacked, tmp_path: Path) -> None:
     root, example = tmp_path / "root", unpacked.folder / "app/resources/gallery/digits"
     words = ("--data-root", str(root), "--json")
     made = unpacked.ringmaster(
@@ -314,7 +312,7 @@ def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> N
     assert answer.stdout.startswith("pip ")
 
 
-def test_the_horovod_of_who_made_it_is_there_for_nodes(unpacked: Unpacked) -> None:
+def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -> None:
     places = (
         "from backend.services.nodes.provisioning import default_places; from pathlib import Path; "
     )
@@ -346,9 +344,7 @@ def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unp
     assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
 
 
-def test_user_code_is_inspected_in_an_environment_that_was_set_up(
-    unpacked: Unpacked, tmp_path: Path
-) -> None:
+def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_path: Path) -> None:
     wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
     environment = tmp_path / "cache/ringmaster/environments/one"
     environment.mkdir(parents=True)

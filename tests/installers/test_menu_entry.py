@@ -67,7 +67,7 @@ def test_the_menu_entry_is_removed_alone(project: Path, ready: Path, home: Path)
     assert [path for path in home.rglob("*") if path.is_file()] == [other]
 
 
-def test_a_word_that_it_does_not_know_changes_nothing(project: Path, home: Path) -> None:
+def test_an_unknown_argument_changes_nothing(project: Path, home: Path) -> None:
     done = menu_entry(project, home, "--delete")
     assert done.returncode == 1
     assert "unknown argument --delete" in done.stderr

@@ -42,7 +42,7 @@ MAKE = Need("make", "make", shutil.which)
 NO_LIBRARY = Need("libnowhere1", "libnowhere.so.1", system_packages._loads)
 
 
-def test_without_root_what_is_missing_is_named_in_one_sentence_with_the_command(
+def test_without_root_one_sentence_names_missing_packages_and_the_command(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_user(monkeypatch, 1000)
@@ -56,7 +56,7 @@ def test_without_root_what_is_missing_is_named_in_one_sentence_with_the_command(
     assert not calls.exists()
 
 
-def test_root_gets_it_installed_after_the_package_lists_were_fetched(
+def test_root_installs_missing_packages_after_fetching_the_lists(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_user(monkeypatch, 0)
@@ -84,7 +84,7 @@ def test_a_missing_network_is_reported_to_root(
         provide((CXX,), tmp_path / "log", Progress(io.StringIO()))
 
 
-def test_a_machine_that_has_all_is_left_alone(
+def test_a_complete_machine_is_left_alone(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_user(monkeypatch, 0)

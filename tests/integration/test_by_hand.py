@@ -35,7 +35,7 @@ def pasted(line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_it_is(
+def test_m04_the_shown_command_trains_again_and_leaves_the_job_unchanged(
     services: Services,
 ) -> None:
     job = services.jobs.create_and_start(raw_job(1, **ALONE))
@@ -85,7 +85,7 @@ def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> 
     )
 
 
-def test_before_the_first_start_it_is_shown_and_said_to_be_for_later(services: Services) -> None:
+def test_a_command_before_the_first_start_is_said_to_be_for_later(services: Services) -> None:
     job = services.jobs.create(raw_job())
     command = services.jobs.command(job.id)
     assert f"--job {services.data_root.job(job.id).path} --run 1" in command.line

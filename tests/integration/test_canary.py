@@ -40,7 +40,7 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> Non
     assert left_of(services) == []
 
 
-def test_a_trial_can_be_cancelled_and_sweeps_what_a_desktop_that_died_left(
+def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
     services: Services,
 ) -> None:
     job = services.jobs.create(raw_job())

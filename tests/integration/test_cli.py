@@ -112,7 +112,7 @@ def has_shape(view: dict[str, Any], **wanted: Any) -> None:
     assert {key: view[key] for key in wanted} == wanted
 
 
-def test_an_import_says_what_it_left_out(cli: Cli, tmp_path: Path) -> None:
+def test_an_import_lists_files_that_it_left_out(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()
     for name in ("a.csv", "._a.csv", ".DS_Store"):
@@ -333,7 +333,7 @@ def test_f51_a_syntax_error_names_its_line(
     assert f"{path}, {line}:" in cli.error("job", "create", path)
 
 
-def test_f51_a_path_that_is_no_job_file_is_an_error(cli: Cli, tmp_path: Path) -> None:
+def test_f51_a_path_without_a_job_file_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert "No such file" in cli.error("job", "create", tmp_path / "none.toml")
     assert "Is a directory" in cli.error("job", "create", tmp_path)
     huge = tmp_path / "huge.toml"
@@ -353,7 +353,7 @@ def test_f51_a_path_that_is_no_job_file_is_an_error(cli: Cli, tmp_path: Path) ->
         ("node", "check", "nothing"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
+def test_an_unknown_name_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
     assert words[2] in cli.error(*words)
 
 
@@ -476,7 +476,7 @@ def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> N
     assert seen == [(tmp_path, None, None)]
 
 
-def test_a_reader_that_has_enough_is_no_error(filled: Cli) -> None:
+def test_a_reader_that_stops_early_is_no_error(filled: Cli) -> None:
     process = subprocess.run(
         [
             *("bash", "-c", '"$@" | head -c 1', "-", sys.executable, "main.py"),
@@ -490,7 +490,7 @@ def test_a_reader_that_has_enough_is_no_error(filled: Cli) -> None:
     assert (process.stdout, process.stderr) == ("[", "")
 
 
-def test_nodes_and_what_the_doctor_found_are_documents(
+def test_nodes_and_findings_of_the_doctor_are_documents(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node,) = cli.json("node", "list")
@@ -507,7 +507,7 @@ def test_nodes_and_what_the_doctor_found_are_documents(
 
 
 @pytest.mark.slow
-def test_this_computer_is_well_and_its_check_begins_with_what_the_doctor_found(cli: Cli) -> None:
+def test_the_check_of_this_healthy_computer_begins_with_the_doctor(cli: Cli) -> None:
     findings = cli.json("doctor")
     assert {finding["check"] for finding in findings} >= {"mpirun", "data root"}
     assert all(finding["ok"] for finding in findings), findings
@@ -531,7 +531,7 @@ def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
     assert filled.json("loader", "list") == []
 
 
-def test_a_job_is_simulated_with_the_staleness_that_was_given(filled: Cli, tmp_path: Path) -> None:
+def test_a_job_is_simulated_with_the_given_staleness(filled: Cli, tmp_path: Path) -> None:
     downpour = {"strategy": {"name": "downpour"}}
     placement = [{"node": "this-computer", "processes": 2}]
     file = job_file(tmp_path, epochs=2, placement=placement, **downpour)

@@ -40,7 +40,7 @@ def no_window(*_: object) -> int:
 
 
 @pytest.mark.parametrize("has_catalogue", [True, False], ids=["its catalogue", "a new catalogue"])
-def test_everything_reads_as_it_did(
+def test_an_older_data_root_reads_as_before(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], has_catalogue: bool
 ) -> None:
     catalogue = tmp_path / "catalogue.sqlite"

@@ -45,7 +45,7 @@ def stopped(services: Services, job_id: str) -> JobView:
     return services.jobs.queries.wait(job_id)
 
 
-def test_m02_the_form_learns_what_the_settings_come_to(services: Services, workplace: Path) -> None:
+def test_m02_the_form_gets_the_results_of_the_settings(services: Services, workplace: Path) -> None:
     shutil.rmtree(workplace / "desktop-0" / "catalogue.sqlite.cache")
     check = services.jobs.check(raw_job(schedule={"name": "cosine"}))
     assert check.may_start

@@ -64,7 +64,7 @@ def test_f56_the_refusal_holds_the_fingerprint_and_the_flag_that_accepts_it(
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("given", ["right", "other", "both"])
-def test_a_key_that_was_forgotten_is_accepted_again_by_a_command_that_connects(
+def test_a_command_that_connects_accepts_a_removed_key_again(
     main: Main, sshd: Sshd, tmp_path: Path, is_first: bool, given: str
 ) -> None:
     right, other = ("--accept-key", sshd.fingerprint), ("--accept-key", "SHA256:other")
@@ -163,7 +163,7 @@ def test_f60_a_passphrase_typed_at_a_terminal_is_not_shown(
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
 
 
-def test_f61_what_the_desktop_keeps_is_the_users_alone(
+def test_f61_only_the_user_can_read_the_files_of_the_desktop(
     main: Main, sshd: Sshd, tmp_path: Path
 ) -> None:
     assert main(*words_for(sshd, "--accept-key", sshd.fingerprint))[0] == 0
@@ -173,7 +173,7 @@ def test_f61_what_the_desktop_keeps_is_the_users_alone(
     assert (profile / "known_hosts").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_system_keyring_nothing_is_added_that_was_to_be_kept_there(
+def test_without_a_system_keyring_no_node_with_a_kept_passphrase_is_added(
     main: Main, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyring, "get_keyring", Fail)

@@ -191,9 +191,7 @@ def test_a_folder_of_too_many_files_is_refused_before_they_are_read(
         services.predictions.predict(finished, "best", PredictionInput(files=(str(folder),)))
 
 
-def test_a_dataset_that_is_gone_is_a_sentence(
-    services: Services, finished: str, tmp_path: Path
-) -> None:
+def test_a_missing_dataset_is_a_sentence(services: Services, finished: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data/datasets/tiny")
     with pytest.raises(BackendError, match="tiny"):
         services.predictions.predict(finished, "best")

@@ -55,7 +55,7 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     assert faults >= {names.OPEN_MPI, names.PROCESSES}
 
 
-def test_a_data_root_that_is_away_is_one_fault(services: Services) -> None:
+def test_a_missing_data_root_is_one_fault(services: Services) -> None:
     job = services.jobs.create(raw_job())
     services.data_root.path.rename(services.data_root.path.with_name("away"))
     try:
@@ -122,7 +122,7 @@ def test_a_job_that_could_not_start_is_not_made(
     assert services.jobs.queries.list() == ()
 
 
-def test_a_start_that_is_cancelled_while_files_are_sent_leaves_no_job(
+def test_a_start_cancelled_while_files_are_sent_leaves_no_job(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(folder: JobFolder, *_: object, **__: object) -> bool:
@@ -135,7 +135,7 @@ def test_a_start_that_is_cancelled_while_files_are_sent_leaves_no_job(
     assert services.jobs.queries.list() == ()
 
 
-def test_a_job_whose_first_run_was_claimed_stays(
+def test_a_job_with_a_claimed_first_run_stays(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(folder: JobFolder, *_: object, **__: object) -> bool:
@@ -150,7 +150,7 @@ def test_a_job_whose_first_run_was_claimed_stays(
     assert (view.run, view.state) == (1, JobState.ERROR)
 
 
-def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkpoints(
+def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
     services: Services,
 ) -> None:
     (model,) = services.library.list(Kind.MODEL)
@@ -177,7 +177,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     assert services.jobs.create_and_start(one_only).run == 1
 
 
-def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services) -> None:
+def test_nodes_that_left_the_job_have_no_findings(services: Services) -> None:
     job = services.jobs.create(raw_job())
     many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
     before = services.preflight.run(many)

@@ -249,7 +249,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
         queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])
 
 
-def test_what_a_queued_job_is_made_of_cannot_be_removed_and_its_trash_is_not_started(
+def test_parts_of_a_queued_job_cannot_be_removed_and_a_trashed_job_is_not_started(
     queue: Services,
 ) -> None:
     queue.queue.pause()

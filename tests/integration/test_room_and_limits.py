@@ -92,7 +92,7 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     assert services.jobs.queries.show(job.id).run == 0
 
 
-def test_a_full_disk_is_said_by_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_by_its_missing_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     root = {**GOOD["data_root"], "files": 3}
     cases = (
         (root, "can take only 3 more files"),

@@ -64,7 +64,7 @@ def test_a_program_that_hangs_is_ended_after_the_stall_limit(
     assert leftovers(view) == []
 
 
-def test_bytes_that_are_no_text_are_kept_and_shown(services: Services, tmp_path: Path) -> None:
+def test_undecodable_bytes_are_kept_and_shown(services: Services, tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "sys.stdout.buffer.write(os.urandom(300_000) + b'\\0\\x1b[2J\\r\\n')\n"
@@ -98,7 +98,7 @@ def test_a_program_that_changes_its_own_files_changes_a_copy(
         view = services.jobs.create({**view.config.to_dict(), "name": "again"})
 
 
-def test_a_program_that_goes_on_after_a_stop_is_ended(services: Services, tmp_path: Path) -> None:
+def test_a_program_that_continues_after_a_stop_is_ended(services: Services, tmp_path: Path) -> None:
     view = job_of(services, tmp_path, DEAF, arguments=[])
     services.jobs.lifecycle.start(view.id)
     services.jobs.queries.wait(view.id, until=lambda v: v.step >= 1 or v.state.is_over)
@@ -108,9 +108,7 @@ def test_a_program_that_goes_on_after_a_stop_is_ended(services: Services, tmp_pa
     assert leftovers(view) == []
 
 
-def test_a_port_of_its_own_is_used_and_one_that_is_taken_is_named(
-    services: Services, tmp_path: Path
-) -> None:
+def test_a_given_port_is_used_and_a_taken_one_is_named(services: Services, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

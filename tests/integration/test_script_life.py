@@ -170,7 +170,7 @@ def test_a_stop_ends_all_processes_and_a_resume_continues(
     assert services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
 
 
-def test_a_checkpoint_may_be_a_folder_and_a_file_that_is_written_again(
+def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     services: Services, tmp_path: Path
 ) -> None:
     best = {"checkpoint": {"best_metric": "eval_loss"}, "processes": 1, **RESUME}
@@ -211,7 +211,7 @@ def test_a_checkpoint_may_be_a_folder_and_a_file_that_is_written_again(
     assert steps == sorted(set(steps))
 
 
-def test_a_number_that_is_marked_while_the_script_runs_becomes_its_curve(
+def test_a_number_marked_while_the_script_runs_becomes_its_curve(
     services: Services, tmp_path: Path
 ) -> None:
     view = job_of(services, tmp_path, TEXT, arguments=[], processes=1)

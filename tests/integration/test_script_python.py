@@ -60,7 +60,7 @@ def job_of(services: Services, tmp_path: Path, files: Mapping[str, str], **more:
 
 
 @pytest.mark.parametrize("entry", ["train.py", "-m train", "run.sh"])
-def test_its_packages_are_there_and_torch_is_that_of_the_node(
+def test_a_script_has_its_packages_and_the_torch_of_the_node(
     services: Services, tmp_path: Path, index: Path, entry: str
 ) -> None:
     files = {"requirements.txt": "greeting<2\ntorch\n", "run.sh": "exec python train.py\n"}
@@ -114,7 +114,7 @@ def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> 
         ({"requirements.txt": "./own\n"}, "requirements.txt: "),
     ],
 )
-def test_what_cannot_be_had_is_said_in_the_resolvers_words_before_the_start(
+def test_an_unavailable_package_is_reported_in_the_resolvers_words_before_the_start(
     services: Services, tmp_path: Path, index: Path, files: dict[str, str], words: str
 ) -> None:
     said = refusal_of(services, tmp_path, files)
@@ -147,7 +147,7 @@ def test_a_script_that_lists_nothing_has_no_such_job(
         (sys.executable, "import torch", ""),
     ],
 )
-def test_a_python_that_is_not_there_or_lacks_torch_is_found_before_the_start(
+def test_a_missing_python_or_torch_is_found_before_the_start(
     services: Services, tmp_path: Path, python: str, code: str, words: str
 ) -> None:
     folder = tmp_path / "pythons"

@@ -15,7 +15,7 @@ print(sum(len(entry[2]) for entry in linecache.cache.values() if len(entry) > 1)
 """
 
 
-def test_the_source_of_what_is_imported_is_not_read_and_kept() -> None:
+def test_the_source_of_an_imported_module_is_not_read_and_kept() -> None:
     result = subprocess.run(
         [sys.executable, "-c", _ALL_PAGES],
         cwd=Path(__file__).parents[2],

@@ -98,7 +98,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_views_can_rely_on_it(name, qtmodeltester):
+def test_every_model_keeps_the_promises_of_qt(name, qtmodeltester):
     model, show = MODELS[name][1]()
     qtmodeltester.check(model)
     for some in NUMBERS:

@@ -87,7 +87,7 @@ def test_a_picture_of_the_documents_is_not_old(
     assert share < _MOST_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
 
 
-def test_what_changed_visibly_is_found(theme_manager: ThemeManager) -> None:
+def test_a_visible_change_is_found(theme_manager: ThemeManager) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
     screen = SCREENS[_FAST]
     kept = QImage(str(DOCS / "provision-light.png"))

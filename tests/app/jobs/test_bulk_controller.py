@@ -66,7 +66,7 @@ def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
     assert page.model.line(ids[0]).name == "better"
 
 
-def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, page, services, ids):
+def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page, services, ids):
     services.jobs.annotate(ids[0], name="theirs")
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "mine"))
     assert acts.sentences == [
@@ -76,7 +76,7 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
     assert page.table.model.line(ids[0]).name == "theirs"
 
 
-def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids):
+def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(do.TAG_ALL, ids[:2])
@@ -94,7 +94,7 @@ def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids)
     assert page.table.model.line(ids[1]).tags == ("a", "b")
 
 
-def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
+def test_stop_ends_only_running_jobs(acts, page, ids):
     lines = page.table.model._rows.lines
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
@@ -122,7 +122,7 @@ def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monke
     ]
 
 
-def test_an_export_says_of_which_job_there_is_nothing_to_export(acts, ids, tmp_path):
+def test_an_export_names_the_job_that_has_nothing_to_export(acts, ids, tmp_path):
     acts.export(ids, tmp_path)
     (sentence,) = acts.sentences
     assert sentence.startswith("Exported 0 of 3 jobs. digits: The job")
@@ -153,7 +153,7 @@ def real_page(page, services, real_ids):
     return page
 
 
-def test_several_are_exported_each_into_a_file_of_its_own(acts, real_page, real_ids, tmp_path):
+def test_each_of_several_jobs_is_exported_to_its_own_file(acts, real_page, real_ids, tmp_path):
     (tmp_path / "out").mkdir()
     acts.export(real_ids, tmp_path / "out")
     (sentence,) = acts.sentences
@@ -169,7 +169,7 @@ def test_several_are_exported_each_into_a_file_of_its_own(acts, real_page, real_
     assert made.read_bytes() == before, "what is there is not written over"
 
 
-def test_several_are_cloned_into_drafts_which_are_chosen_then(
+def test_cloning_several_jobs_makes_drafts_and_selects_them(
     acts, real_page, services, real_ids, ids
 ):
     real_page.job_actions.ask(do.CLONE_ALL, real_ids)
@@ -183,7 +183,7 @@ def test_several_are_cloned_into_drafts_which_are_chosen_then(
     assert acts.in_form == [], "the form holds one"
 
 
-def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, ids):
+def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, real_ids, ids):
     real_page.show_list()
     real_page.job_actions.ask(do.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
@@ -199,7 +199,7 @@ def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids
     assert len(real_page.table.view.chosen()) == 1
 
 
-def test_one_is_cloned_in_the_form(acts, real_page, real_ids):
+def test_a_single_job_is_cloned_in_the_form(acts, real_page, real_ids):
     real_page.job_actions.ask(do.CLONE_ALL, real_ids[:1])
     assert acts.in_form == [real_ids[0]]
     assert acts.sentences == []

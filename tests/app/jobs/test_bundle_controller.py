@@ -84,7 +84,7 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     assert controller.dialog is None
 
 
-def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
+def test_a_file_confirmed_in_the_save_dialog_is_overwritten(
     controller, page, qtbot, tmp_path, monkeypatch
 ):
     press(page.detail, "Bundle…")
@@ -136,9 +136,7 @@ def test_the_page_shows_the_result_of_a_replay(controller, origin, page, tmp_pat
     dialog.reject()
 
 
-def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
-    controller, origin, page, tmp_path, qtbot
-):
+def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page, tmp_path, qtbot):
     services, job_id = origin
     controller.see(services.jobs.queries.poll(job_id))
     assert page.detail._result == ReplayComparison(), "the original is not a replay"
@@ -164,7 +162,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     assert compared.args == [(job_id, again.id)]
 
 
-def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
+def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     origin, page, qtbot, immediately
 ):
     services, job_id = origin
@@ -190,9 +188,7 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     assert made.state is JobState.CREATED
 
 
-def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
-    qtbot, qapp, origin, tmp_path, monkeypatch
-):
+def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     services, job_id = origin
     bundle = tmp_path / "täglich.ringmaster"

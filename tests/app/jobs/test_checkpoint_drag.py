@@ -127,7 +127,7 @@ def test_an_unknown_format_is_not_remembered(detail):
     assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
 
 
-def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(
+def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(
     carry, detail, jobs, monkeypatch
 ):
     jobs.may.clear()
@@ -140,7 +140,7 @@ def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(
     assert not promise.is_settled
 
 
-def test_what_is_dropped_early_is_waited_for_while_the_window_goes_on(
+def test_an_early_drop_waits_for_its_file_without_blocking_the_window(
     carry, detail, jobs, monkeypatch
 ):
     jobs.may.clear()
@@ -192,7 +192,7 @@ def test_a_failed_export_shows_one_sentence_and_drops_nothing(carry, detail, job
     assert carry.heard[1:] == ["The checkpoint is gone. Choose another."]
 
 
-def test_a_drop_that_is_not_accepted_cancels_the_export(carry, detail, jobs, qtbot):
+def test_an_unaccepted_drop_cancels_the_export(carry, detail, jobs, qtbot):
     jobs.may.clear()
     promise = take(detail)
     promise.is_let_go = True
@@ -202,7 +202,7 @@ def test_a_drop_that_is_not_accepted_cancels_the_export(carry, detail, jobs, qtb
     assert carry.heard == ["Making “digits.zip”…"]
 
 
-def test_only_the_last_ones_are_kept_and_none_when_the_window_is_gone(carry, detail):
+def test_the_last_three_exports_are_kept_until_the_window_closes(carry, detail):
     paths = [dropped(take(detail))[0] for _ in range(5)]
     assert [path.exists() for path in paths] == [False, False, True, True, True]
     carry.close()

@@ -85,7 +85,7 @@ def test_a_request_to_compare_shows_only_the_chosen_jobs(controller, page, servi
     assert service.asked == [("id0", None), ("id1", None), ("id2", None)]
 
 
-def test_one_alone_joins_those_that_are_there(controller, page):
+def test_a_single_job_joins_the_compared_jobs(controller, page):
     controller.compare(("id0", "id1"))
     controller.compare(("id2",))
     controller.compare(("id2",))
@@ -138,7 +138,7 @@ def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, pag
     assert page.ids == ("id0", "id1")
 
 
-def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, page, service):
+def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page, service):
     for key in ("id0", "id1", "id2"):
         one = service.updates[key]
         service.updates[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
@@ -174,7 +174,7 @@ def test_a_late_update_is_not_shown(service, page, monkeypatch):
     assert shown == ["id1", "id0"]
 
 
-def test_s4_the_button_writes_one_table_of_all_that_are_compared(
+def test_s4_the_button_writes_one_table_of_all_compared_jobs(
     controller, page, service, monkeypatch, tmp_path, qtbot
 ):
     asked = []

@@ -96,9 +96,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller.dialog.now.reject()
 
 
-def test_closing_the_dialog_cancels_what_is_written_for_tensorboard(
-    viewers, inspection, opened, window
-):
+def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspection, opened, window):
     class Later(Immediately):
         def run(self, lane, work, then, otherwise):
             self.work = lambda: super(Later, self).run(lane, work, then, otherwise)

@@ -81,7 +81,7 @@ def line(form):
     return the(Label, the(FormSections, form).trial).text()
 
 
-def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
+def test_only_parts_that_were_tried_together_are_ready_to_start(form, runner, qtbot):
     elapse(form)
     assert result_of(form) == "Trying one batch…"
     assert acts_of(form).start.isEnabled(), "the user may know better"
@@ -118,7 +118,7 @@ def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch)
     assert setting_field(form, "model").error() == ""
 
 
-def test_a_trial_that_failed_is_made_again_by_its_button(form, runner, monkeypatch, qtbot):
+def test_a_button_repeats_a_failed_trial(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     elapse(form)
     runner.let_go()
@@ -169,7 +169,7 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
     assert result_of(form) == "Ready to start"
 
 
-def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner, monkeypatch):
+def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monkeypatch):
     monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
     elapse(form)
     runner.let_go()
@@ -185,7 +185,7 @@ def test_a_hidden_form_tries_nothing(form, runner):
     assert form._pause.isActive(), "it is checked when it is seen"
 
 
-def test_what_the_trial_warns_of_is_a_hint(form, runner, monkeypatch):
+def test_a_warning_of_the_trial_is_shown_as_a_hint(form, runner, monkeypatch):
     warned = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: warned)
     elapse(form)
@@ -216,7 +216,7 @@ LACKS = ToolError(
 )
 
 
-def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
+def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     form, runner, monkeypatch, qtbot
 ):
     installed = []
@@ -243,7 +243,7 @@ def test_what_a_loader_needs_is_installed_by_one_button_and_tried_again(
 @pytest.mark.parametrize(
     "fault", [BackendError("Pillow could not be installed: no network."), Cancelled()]
 )
-def test_without_a_package_that_cannot_be_installed_its_command_can_be_copied(
+def test_the_command_of_a_package_that_cannot_be_installed_can_be_copied(
     form, runner, monkeypatch, qtbot, fault
 ):
     monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
@@ -301,7 +301,7 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     assert result_of(form) == "Ready to start"
 
 
-def test_one_place_says_whether_it_was_tried(form, runner, monkeypatch):
+def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
 
     def findings():

@@ -41,7 +41,7 @@ def test_the_strip_is_shown_from_the_example_to_the_first_own_job(strip):
     assert strip.isHidden()
 
 
-def test_each_step_is_marked_when_it_is_done_and_leads_to_what_it_takes(strip, qtbot):
+def test_each_step_is_marked_when_done_and_leads_to_its_place(strip, qtbot):
     strip.leads.see_uses(EXAMPLE)
     strip.leads.see_items({**DIGITS, Kind.DATASET: (item("plankton"),)})
     assert done(strip) == ["data"]

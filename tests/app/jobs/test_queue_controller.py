@@ -150,7 +150,7 @@ def test_a_failed_read_leaves_the_shown_queue(controller, service, page):
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_when_a_job_ends_those_that_waited_for_it_say_so_at_once(controller, service, state):
+def test_the_end_of_a_job_reads_the_queue_at_once(controller, service, state):
     controller.show_jobs((QUEUED,))
     service.queue = queue(NAMES[1])
     reads = service.calls.count(("read",))

@@ -161,7 +161,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     assert requested.nodes.repaired == ([(finding,)] if agrees else [])
 
 
-def test_what_passes_shows_no_dialog(made: Make) -> None:
+def test_a_job_that_passes_the_check_starts_without_a_dialog(made: Make) -> None:
     controller, requested = made()
     controller.start(requested.request)
     assert requested.began == [CREATED]
@@ -234,9 +234,7 @@ def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot)
     assert controller.talk is None
 
 
-def test_fix_all_keeps_what_it_cannot_fix_and_checks_the_rest_again(
-    made: Make, qtbot: QtBot
-) -> None:
+def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(made: Make, qtbot: QtBot) -> None:
     controller, requested = made(MPI, AGENT)
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
@@ -325,7 +323,7 @@ def test_another_error_is_shown_where_start_was_pressed(made: Make) -> None:
     assert controller.talk is None
 
 
-def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
+def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     background = Background(parent=window)

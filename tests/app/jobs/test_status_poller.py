@@ -214,7 +214,7 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
         poller.poll_list()
 
 
-def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, poller, jobs):
+def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.listed) as listed:
@@ -227,7 +227,7 @@ def test_m20_a_list_that_is_ahead_of_the_read_does_not_report_the_end(qtbot, pol
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
-def test_what_was_read_before_a_change_here_does_not_undo_it(qapp, jobs, state):
+def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state):
     """A name that is back for a moment would also hide a second change."""
     jobs.view = before = changed(LIVE, state=state)
     answers = []

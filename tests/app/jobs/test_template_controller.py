@@ -92,7 +92,7 @@ def chosen(form):
     return [raw[key] for key in ("model", "dataset", "loader")]
 
 
-def test_a_new_job_is_made_of_what_fits_together(form, services, tmp_path):
+def test_a_new_job_has_parts_that_fit_together(form, services, tmp_path):
     model, loader, dataset = write_sources(tmp_path / "more")
     for name in ("aaa", "zzz"):
         services.library.import_item(Kind.DATASET, dataset, name)
@@ -112,9 +112,7 @@ def test_a_new_job_is_made_of_what_fits_together(form, services, tmp_path):
     assert chosen(form)[0] != "tiny", "what is gone is not chosen"
 
 
-def test_a_new_job_takes_what_worked_together_and_what_was_brought_since_the_last_one(
-    form, services, tmp_path
-):
+def test_a_new_job_prefers_parts_that_worked_together_and_newer_imports(form, services, tmp_path):
     _, loader, dataset = write_sources(tmp_path / "more")
     last = services.jobs.create(raw_job(1))
     dataset = services.library.import_item(Kind.DATASET, dataset, "plankton")
@@ -163,7 +161,7 @@ def test_the_settings_of_the_form_become_a_template_and_come_back(form, services
     assert again.origin.words == "the template “search”"
 
 
-def test_a_template_is_written_over_only_by_the_button_that_says_so(form, services):
+def test_a_template_is_overwritten_only_by_its_own_button(form, services):
     form.show_draft(JobDraft(raw_job(1)))
     kept(form, "night")
     form.show_draft(JobDraft(raw_job(1, epochs=5)))
@@ -249,7 +247,7 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     assert form.draft().raw["model"] == "tiny@1", "the very version"
 
 
-def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
+def test_the_form_lists_the_differences_from_the_loaded_job(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
     assert "Same settings as “digits 3”" in texts(side_of(form))

@@ -70,7 +70,7 @@ def move_from_header(page, job_id):
     menu_of(page.detail.header.more)["Move to the trash"].trigger()
 
 
-def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(
+def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(
     qtbot, services, page, ids, trash, toast
 ):
     fill(services, ids[0])
@@ -88,7 +88,7 @@ def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(
     assert not the(Button, toast).isVisible()
 
 
-def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
+def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
     qtbot, services, page, ids, trash, toast
 ):
     fill(services, ids[0])
@@ -103,7 +103,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
     assert all(page.model.row_of(job_id) >= 0 for job_id in ids)
 
 
-def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
+def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
     qtbot, services, page, ids, trash, toast
 ):
     page.job_actions.ask(do.TRASH_ALL, ids[:2])

@@ -95,7 +95,7 @@ def seen(page):
 
 @pytest.mark.parametrize("kind", [Kind.MODEL, Kind.LOADER])
 @pytest.mark.parametrize("has_some", [False, True])
-def test_the_button_of_the_page_adds_what_is_chosen_and_opens_it(
+def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     gallery, library, pages, services, kind, has_some
 ):
     if has_some:
@@ -125,7 +125,7 @@ def test_datasets_have_no_gallery(library, pages):
         button(page, "From the gallery…")
 
 
-def test_what_cannot_be_added_says_why_in_the_dialog(gallery, library, pages, monkeypatch):
+def test_the_dialog_says_why_an_entry_cannot_be_added(gallery, library, pages, monkeypatch):
     def refuse(*_):
         raise BackendError("The disk is full.", "Free some space.")
 

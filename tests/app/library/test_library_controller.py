@@ -106,7 +106,7 @@ def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller,
     dialog.reject()
 
 
-def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
+def test_the_page_reads_files_and_text_of_the_chosen_item(controller, pages, tmp_path):
     source = tmp_path / "net"
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
@@ -134,7 +134,7 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 1.\n"
 
 
-def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
+def test_the_chosen_version_shows_its_changes(library, controller, pages, tmp_path):
     for number in (1, 2, 3):
         source = tmp_path / f"net-{number}"
         source.mkdir()
@@ -175,7 +175,7 @@ def test_unreadable_files_are_reported_in_place_of_their_text(
     assert sentence in the(EmptyState, source).accessibleName()
 
 
-def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
+def test_a_removed_item_disappears_from_the_page(controller, pages, pictures):
     controller.drop(pictures)
     button(window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
@@ -263,7 +263,7 @@ def project(tmp_path):
     return folder
 
 
-def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
+def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_job(
     library, controller, pages, project, monkeypatch
 ):
     previewed = []
@@ -394,7 +394,7 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
     dialog.reject()
 
 
-def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
+def test_opening_the_page_shows_imports_of_another_desktop(
     library, controller, pages, pictures, tmp_path
 ):
     elsewhere = open_services(tmp_path / "root", tmp_path / "other.sqlite")
@@ -405,7 +405,7 @@ def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
     assert names(controller)[Kind.DATASET] == ["pictures@1"]
 
 
-def test_what_a_worker_writes_is_read_on_the_gui_thread(library, controller, pictures, qtbot):
+def test_the_gui_thread_reads_items_that_a_worker_wrote(library, controller, pictures, qtbot):
     with qtbot.waitSignal(controller.changed):
         worker = Thread(target=library.import_item, args=(Kind.DATASET, pictures, "pictures"))
         worker.start()
@@ -516,9 +516,7 @@ def test_a_library_that_cannot_be_read_says_so_and_is_read_again(
     assert says(page, "No models yet")
 
 
-def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
-    library, controller, pages, tmp_path
-):
+def test_a_button_removes_files_added_to_a_version(library, controller, pages, tmp_path):
     source = tmp_path / "net"
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
@@ -539,7 +537,7 @@ def test_files_that_were_added_to_a_version_have_a_button_that_removes_them(
 
 @pytest.mark.parametrize("kind", [Kind.DATASET, Kind.MODEL])
 @pytest.mark.parametrize("works", [True, False])
-def test_what_a_trial_needs_is_installed_by_one_button_and_tried_again(
+def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     controller, pages, monkeypatch, qtbot, kind, works
 ):
     detail, asked = pages[kind].detail, []

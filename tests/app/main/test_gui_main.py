@@ -28,7 +28,7 @@ sys.exit(gui_main.main(Path(sys.argv[1]), Path(sys.argv[2]), None))
 """
 
 
-def test_a_window_that_is_closed_while_a_share_hangs_leaves_no_process(tmp_path):
+def test_a_window_closed_while_a_share_hangs_leaves_no_process(tmp_path):
     places = {
         f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "STATE")
     }

@@ -145,7 +145,7 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
 
 
 @pytest.mark.parametrize("spoiled", ["nowhere", "new-job", ""])
-def test_a_place_that_is_none_is_as_good_as_none(spoiled):
+def test_an_invalid_place_is_ignored(spoiled):
     assert first_place(Preferences(place=spoiled)) == "jobs"
 
 

@@ -144,7 +144,7 @@ def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
     assert not windows(ElsewhereDialog)
 
 
-def test_a_stop_that_is_refused_moves_nothing(controller, jobs, poller, page):
+def test_a_refused_stop_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
     over(poller)

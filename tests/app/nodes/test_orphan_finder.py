@@ -70,9 +70,7 @@ def press(qtbot, page, pid):
     qtbot.mouseClick(wanted, Qt.MouseButton.LeftButton)
 
 
-def test_s14_what_a_run_left_behind_is_a_finding_with_a_button_and_is_ended(
-    finder, page, nodes, qtbot
-):
+def test_s14_an_orphan_is_a_finding_whose_button_ends_it(finder, page, nodes, qtbot):
     page.open_node("gpu7")
     assert list(buttons(page)) == ["End python, pid 4711"]
     sentence = (
@@ -85,7 +83,7 @@ def test_s14_what_a_run_left_behind_is_a_finding_with_a_button_and_is_ended(
     assert (buttons(page), finder.said) == ({}, ["Ended python, pid 4711."])
 
 
-def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, nodes, qtbot):
+def test_the_button_stays_while_the_orphan_lives_or_its_node_is_away(finder, page, nodes, qtbot):
     page.open_node("gpu7")
     nodes.found += [Unreachable("gpu7 does not answer.", "Is it on?"), (samples.orphan(4711),)]
     press(qtbot, page, 4711)

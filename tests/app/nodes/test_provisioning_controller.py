@@ -106,7 +106,7 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
     assert set_ups.begun == [(("gpu3",), SetUpOptions())]
 
 
-def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(controller, set_ups):
+def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(controller, set_ups):
     controller.set_up("gpu1")
     dialog = window(SetUpAgainDialog)
     assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
@@ -124,14 +124,14 @@ def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
     assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
 
 
-def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
+def test_a_failed_node_can_be_set_up_with_other_options(controller, set_ups):
     controller.set_up("gpu3")
     window(SetUpDialog).choices_requested.emit("gpu3")
     assert window(SetUpAgainDialog).ticked() == ("gpu3",)
     assert len(set_ups.begun) == 1
 
 
-def test_refresh_shows_what_was_fixed_on_the_node(controller, cluster):
+def test_refresh_shows_changes_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", OWN)
     dialog = window(SetUpAgainDialog)
@@ -141,7 +141,7 @@ def test_refresh_shows_what_was_fixed_on_the_node(controller, cluster):
     assert button(dialog, "Set up").isEnabled()
 
 
-def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
+def test_one_of_several_set_ups_can_be_cancelled(controller, set_ups, monkeypatch):
     # A set-up that is still under way: its end has not come home.
     monkeypatch.setattr(controller, "_is_over", lambda names: None)
     controller._begin(("gpu1", "gpu2"), OWN)
@@ -201,7 +201,7 @@ def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_u
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
 
 
-def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(
+def test_an_unknown_key_before_the_first_step_is_asked_about_too(
     controller, set_ups, cluster, immediately
 ):
     """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""
@@ -220,9 +220,7 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
 
-def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
-    controller, set_ups, monkeypatch
-):
+def test_a_failed_node_is_retried_while_other_nodes_continue(controller, set_ups, monkeypatch):
     monkeypatch.setattr(controller, "_is_over", lambda began: None)
     controller._begin(("gpu1", "gpu2"), OWN)
     assert set(controller._under_way) == {"gpu1", "gpu2"}

@@ -92,7 +92,7 @@ def test_a_single_failure_is_tried_again_soon_and_not_shown(watch, clock, remote
     assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
 
 
-def test_a_key_that_is_locked_says_nothing_about_ssh(watch, clock, remote):
+def test_a_locked_key_says_nothing_about_ssh(watch, clock, remote):
     remote.fault = PassphraseNeeded("Locked.", "", "/key")
     assert after(watch, clock, 3 * EVERY_S, state("gpu7")) == state("gpu7")
 

@@ -92,7 +92,7 @@ def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 
-def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
+def test_s16_a_failed_delivery_is_reported_and_repeated(controller, service, page, qtbot):
     service.answers = [
         DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.", "webhook")
     ]
@@ -102,7 +102,7 @@ def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, pa
     assert said(page) == [], "it has arrived"
 
 
-def test_what_is_given_up_is_said(controller, service, page):
+def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
     service.answers = [
         DeliveryAttempt(None, "smtp.lab did not accept the user or the password.", "mail")
     ]
@@ -112,7 +112,7 @@ def test_what_is_given_up_is_said(controller, service, page):
     ]
 
 
-def test_a_data_root_that_is_away_is_asked_again(controller, service, monkeypatch, qtbot):
+def test_a_missing_data_root_is_tried_again(controller, service, monkeypatch, qtbot):
     monkeypatch.setattr(channels_controller, "_AFTER_FAILURE_S", 0.01)
     answer = service.notify
 

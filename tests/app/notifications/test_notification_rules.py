@@ -41,7 +41,7 @@ def titles(notices):
 
 
 @pytest.mark.parametrize("state", [JobState.ERROR, JobState.LOST, JobState.FINISHED])
-def test_m20_each_end_state_raises_exactly_one_notice(notices, received, state):
+def test_m20_each_end_state_raises_exactly_one_notification(notices, received, state):
     error = RankError("Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1)
     for _ in range(3):
         notices.see(LIVE)
@@ -113,7 +113,7 @@ FAILED, LOST, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
         ),
     ],
 )
-def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, received, ends, expected):
+def test_m20_only_equal_events_at_one_place_are_merged(notices, received, ends, expected):
     first = replace(LIVE, id="first", name="first")
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
     for view in (first, *views):
@@ -135,7 +135,7 @@ def test_m20_only_what_happened_alike_at_one_place_is_merged(notices, received, 
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_m20_a_loss_that_is_not_a_number_is_one_notice(notices, received, stops):
+def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received, stops):
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
     live = changed(LIVE, alarms=(alarm,), config=config)
@@ -170,7 +170,7 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
     assert titles(received)[2:] == ["Failed: digits"]
 
 
-def test_the_rules_forget_a_run_that_is_over(qapp):
+def test_the_rules_drop_an_ended_run(qapp):
     seen = NotificationRules(lambda: False, merge_ms=NEVER)
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
@@ -231,7 +231,7 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notic
         ),
     ],
 )
-def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
+def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
     recorder = NotificationStore(place)
@@ -239,7 +239,7 @@ def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
     assert recorder.ends("/lab") is None
 
 
-def test_a_notice_comes_back_as_it_was(notices, received):
+def test_a_notification_reads_back_unchanged(notices, received):
     notices.see(replace(LIVE, name="ünï <b>"))
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
     assert Notice.from_dict(received[0].to_dict()) == received[0]
@@ -321,7 +321,7 @@ def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(opened):
     assert opened().poll(ended(1)) == ["Failed: job 1"]
 
 
-def test_m20_what_was_reported_before_the_window_closed_is_not_repeated(opened):
+def test_m20_an_end_reported_before_the_window_closed_is_not_repeated(opened):
     window = opened()
     window.poll(replace(LIVE, id="job-1"))
     window.bell.see_jobs((ended(1),))
@@ -329,7 +329,7 @@ def test_m20_what_was_reported_before_the_window_closed_is_not_repeated(opened):
     assert opened().poll(ended(1)) == []
 
 
-def test_m20_a_clock_that_is_wrong_hides_no_end_of_what_was_seen_alive(opened):
+def test_m20_a_wrong_clock_hides_no_end_of_a_job_seen_alive(opened):
     opened().poll(ended(0, minute=59), replace(LIVE, id="job-1"))
     assert opened().poll(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
 
@@ -358,7 +358,7 @@ def test_m20_the_times_of_an_older_program_notify_of_no_old_end(opened, tmp_path
     assert opened().poll(ended(0), ended(1)) == []
 
 
-def test_m20_meanwhile_a_stop_is_not_reported_and_success_only_if_chosen(opened):
+def test_m20_a_stop_while_closed_is_not_reported_and_success_only_if_chosen(opened):
     opened().poll(ended(0))
     now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
     assert opened(tells_finished=False).poll(*now) == []

@@ -76,7 +76,7 @@ def test_the_icon_is_the_ring_and_changes_with_its_percent_alone(tray):
     assert tray._icon.icon().cacheKey() != key
 
 
-def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
+def test_a_click_on_a_message_opens_its_subject(tray, qtbot):
     tray.notify(NOTICE)
     with qtbot.waitSignal(tray.notice_opened) as opened:
         tray._icon.messageClicked.emit()

@@ -161,7 +161,7 @@ def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, backg
     assert 190 <= len(reports) <= 210, "twenty a second"
 
 
-def test_closing_cancels_what_reports_progress(qapp):
+def test_closing_cancels_work_that_reports_progress(qapp):
     background = Background(workers=1)
     progress = background.progress(lambda _share, _what: None)
     started, ended = threading.Event(), []
@@ -194,7 +194,7 @@ def test_the_progress_of_ended_work_is_not_kept(qtbot, background):
     qtbot.waitUntil(lambda: not any(one() for one in kept))
 
 
-def test_closing_waits_no_longer_than_its_limit_for_what_never_returns(qapp):
+def test_closing_waits_for_endless_work_only_until_its_limit(qapp):
     background = Background(workers=2)
     gate, began = threading.Event(), threading.Event()
 
@@ -209,7 +209,7 @@ def test_closing_waits_no_longer_than_its_limit_for_what_never_returns(qapp):
     background._pool.shutdown()
 
 
-def test_no_thread_outlives_a_close_to_signal_what_is_gone(qapp):
+def test_no_thread_signals_a_deleted_object_after_a_close(qapp):
     background = Background(workers=1)
     gate, waited_for, closed = threading.Event(), threading.Event(), threading.Event()
     signalled_too_late = []
@@ -229,7 +229,7 @@ def test_no_thread_outlives_a_close_to_signal_what_is_gone(qapp):
     assert signalled_too_late == [False]
 
 
-def test_closing_does_not_wait_for_what_never_began(qapp):
+def test_closing_does_not_wait_for_work_that_never_began(qapp):
     background = Background(workers=1)
     gate, began = threading.Event(), threading.Event()
 

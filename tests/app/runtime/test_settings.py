@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.runtime.settings import Preferences, Settings
 
 
-def test_what_was_changed_is_there_the_next_time(tmp_path):
+def test_the_file_keeps_changed_settings(tmp_path):
     settings = Settings(tmp_path / "window.toml")
     assert settings.change(theme="dark", width=1000)
     assert not settings.change(theme="dark")
@@ -21,7 +21,7 @@ def test_a_file_that_notepad_saved_is_read(tmp_path):
     assert Settings(path).preferences == Preferences(theme="dark")
 
 
-def test_f61_only_the_user_can_read_them(tmp_path):
+def test_f61_only_the_user_can_read_the_settings(tmp_path):
     Settings(tmp_path / "own" / "window.toml").save()
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "own" / "window.toml").stat().st_mode & 0o777 == 0o600
@@ -35,7 +35,7 @@ def test_a_damaged_file_is_laid_aside(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["theme = 7", 'unknown = "x"', 'width = "wide"'])
-def test_a_value_that_cannot_be_is_as_good_as_none(tmp_path, line):
+def test_an_invalid_value_is_ignored(tmp_path, line):
     path = tmp_path / "window.toml"
     path.write_text(line)
     assert Settings(path).preferences == Preferences()

@@ -29,12 +29,12 @@ def titles(found):
     return [each.title for each in found]
 
 
-def test_without_a_text_all_acts_that_are_possible_now():
+def test_an_empty_search_lists_all_possible_actions():
     go_to, _ = finder("resnet", acts=(("New job", True), ("Stop the open job", False)))
     assert titles(go_to.find("")) == ["New job"]
 
 
-def test_a_title_that_begins_so_comes_before_a_word_that_does_before_the_rest():
+def test_matches_at_the_start_of_a_title_come_before_those_of_a_word():
     go_to, _ = finder("big digits", "megadigits", "digits 2")
     assert titles(go_to.find("Dig")) == ["digits 2", "big digits", "megadigits"]
 
@@ -58,7 +58,7 @@ def test_acts_come_before_things_that_fit_as_well():
     assert opened == ["New job", "New job for ben"]
 
 
-def test_a_job_that_is_called_like_an_act_is_opened_and_the_act_is_not_done():
+def test_a_job_named_like_an_action_is_opened_and_the_action_is_not_run():
     go_to, opened = finder(acts=(("Settings", True),))
     go_to.add_source("node", lambda _: [target("Settings", "node")], lambda key: opened.append(1))
     go_to.open(target("Settings", "node"))
@@ -87,7 +87,7 @@ def test_background_results_join_the_local_ones_in_order_of_rank():
     assert shown[1:] == [(["resnet 50", "my resnet"], True)]
 
 
-def test_an_answer_to_what_is_not_asked_any_more_is_not_shown():
+def test_a_late_answer_to_an_old_search_is_not_shown():
     go_to, opened = finder()
     answers, shown = [], []
     go_to.add_background_source(

@@ -116,7 +116,7 @@ def test_several_jobs_without_a_checkpoint_are_exported_and_the_refusal_is_said(
     assert "no checkpoint" in said(program)
 
 
-def test_several_jobs_go_to_the_trash_when_that_was_asked(hands, table, data_root, program):
+def test_several_jobs_are_moved_to_the_trash_on_request(hands, table, data_root, program):
     names = fresh(program, "first to go", "second to go")
     gone = [trained.job(data_root.path, name, FALLING[:10]) for name in names]
     choose_rows(hands, table, names)

@@ -229,7 +229,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     hands.wait(lambda: hands.name().startswith("slow"))
 
 
-def test_a_sweep_is_brushed_and_the_best_of_what_is_left_is_opened(hands, program, ids):
+def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program, ids):
     page = program._pages.compare
     program._compare_controller._follow(())
     open_job(hands, program, "digits batch=16 lr=0.1")
@@ -346,7 +346,7 @@ def test_a_field_takes_several_values(hands, program):
 # Notices, and logs
 
 
-def test_a_notice_is_read_and_its_place_opened(hands, program, ids):
+def test_a_notification_is_read_and_its_place_opened(hands, program, ids):
     notice = Notice("Failed: failed", "Why.", datetime.now().astimezone(), job_id=ids["failed"])
     program.frame.notices.notified.emit(notice)
     hands.tab_to("1 new notification")

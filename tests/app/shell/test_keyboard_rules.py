@@ -158,7 +158,7 @@ def named(widget):
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab, qtbot):
+def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, qtbot):
     program.window.go("jobs")
     program.jobs.open_job(ids["slow"])
     hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
@@ -203,7 +203,7 @@ def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
     hands.wait(lambda: program.window.place == "new-job")
 
 
-def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands, ids):
+def test_ctrl_n_keeps_the_contents_of_a_form_in_use(program, hands, ids):
     go(program, hands, ids, "new-job")
     drafts = program._job_controller.drafts
     drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
@@ -212,7 +212,7 @@ def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands
     assert program.form.draft().raw["name"] == "half written"
 
 
-def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
+def test_undo_restores_a_job_from_the_trash(program, hands, ids, qtbot):
     page: JobsPage = program.jobs
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -53,14 +53,14 @@ def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
     assert SHOWN == ["“digits”"], "what is done is seen being done"
 
 
-def test_a_menu_that_is_filled_when_it_opens_is_read_as_it_would_open(page, menu):
+def test_a_menu_filled_on_opening_is_read_with_its_entries(page, menu):
     menu.aboutToShow.connect(lambda: menu.addAction("Just made"))
     acts = PageActs()
     acts.add(spot(page))
     assert titles(acts.collect(())[0]) == ["Just made"]
 
 
-def test_a_button_that_is_off_or_away_is_not_offered_nor_one_that_is_offered_anyway(page):
+def test_disabled_hidden_and_repeated_buttons_are_not_offered(page):
     Button("Start", parent=page)
     Button("Stop", parent=page).setEnabled(False)
     Button("Kill", parent=page).hide()
@@ -70,7 +70,7 @@ def test_a_button_that_is_off_or_away_is_not_offered_nor_one_that_is_offered_any
     assert titles(acts.collect(["New Job"])[0]) == ["Start"]
 
 
-def test_what_cannot_be_done_any_more_is_not_done(page, menu):
+def test_a_command_disabled_meanwhile_does_nothing(page, menu):
     done = []
     button = Button("Start", parent=page)
     button.clicked.connect(lambda: done.append("Start"))
@@ -86,7 +86,7 @@ def test_what_cannot_be_done_any_more_is_not_done(page, menu):
     assert done == []
 
 
-def test_a_part_of_the_page_about_something_else_has_its_own_acts_and_nothing_none(page):
+def test_a_part_about_another_object_has_its_own_actions(page):
     part = QWidget(page)
     empty = QWidget(page)
     for root, text in ((page, "Start"), (part, "Refresh"), (part, "Refresh"), (empty, "Forget")):

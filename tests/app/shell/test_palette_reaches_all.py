@@ -107,13 +107,13 @@ def open_job(program, qtbot, job_id):
 
 @pytest.mark.parametrize("name", ["slow", "failed", WAITING[0]])
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
-def test_all_that_can_be_done_with_a_job(qtbot, program, ids, name, tab):
+def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
     program.jobs.detail._choose_tab(tab)
     assert missing(program) == []
 
 
-def test_all_that_can_be_done_with_a_sweep_and_with_chosen_rows(qtbot, program, ids):
+def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, program, ids):
     program._open_sweep(SWEEP)
     qtbot.waitUntil(program.jobs.sweep.isVisible)
     assert missing(program) == []
@@ -131,14 +131,14 @@ def test_all_that_can_be_done_with_a_sweep_and_with_chosen_rows(qtbot, program, 
         program.jobs.show_list()
 
 
-def test_all_that_can_be_done_while_jobs_are_compared(qtbot, program, ids):
+def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
     program._compare_controller.compare((ids["slow"], ids["fast"]))
     qtbot.waitUntil(lambda: len(program._pages.compare.plots.panels()) == 2)
     assert missing(program) == []
 
 
 @pytest.mark.parametrize("kind", PARTS)
-def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
+def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
     page = program.library[kind]
     program._open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
@@ -150,7 +150,7 @@ def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
 
 
 @pytest.mark.parametrize("place", ["nodes", "new-job", "settings", "help"])
-def test_all_that_can_be_done_on_the_other_pages(qtbot, program, place):
+def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
     program.window.go(place)
     assert missing(program) == []
 
@@ -226,7 +226,7 @@ def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
     assert QGuiApplication.clipboard().text() == str(path)
 
 
-def test_what_cannot_be_done_now_is_not_offered(qtbot, program, ids):
+def test_the_palette_offers_no_impossible_action(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
     asides = {t.title: t.aside for t in palette_for(program, "stop")}
     assert "Stop" not in asides

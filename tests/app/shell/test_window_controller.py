@@ -135,14 +135,14 @@ def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, 
     assert [path.read_text() for path in moved] == ["a note"]
 
 
-def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):
+def test_the_settings_list_folders_and_installed_software(qtbot, program):
     page = the(SettingsPage, program.window)
     program.frame.check()
     qtbot.waitUntil(lambda: str(services_of(program).catalogue.path) in texts(page))
     assert os.fspath(services_of(program).data_root.path) in texts(page)
 
 
-def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, program):
+def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, program):
     side_bar = program.window.side_bar
     program.window.go("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
@@ -165,7 +165,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     assert says(page.notices, "This desktop has no tray") is not tray
 
 
-def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
+def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
     window = program.window
     window.ensurePolished()
     has = {shortcut.key() for shortcut in window.findChildren(QShortcut)}
@@ -250,9 +250,7 @@ def dialog_of(qtbot, program):
         dialog.reject()
 
 
-def test_a_zip_that_is_dropped_asks_what_it_is_with_its_guess_and_its_name(
-    program, tmp_path, dialog_of
-):
+def test_a_dropped_zip_opens_the_import_with_a_guess_of_kind_and_name(program, tmp_path, dialog_of):
     path = tmp_path / "plankton.zip"
     path.write_bytes(b"PK\5\6" + bytes(18))
     assert drags.over(program.window, drags.file(path))
@@ -266,7 +264,7 @@ def test_a_zip_that_is_dropped_asks_what_it_is_with_its_guess_and_its_name(
     )
 
 
-def test_a_job_file_that_is_dropped_becomes_a_new_job(qtbot, program, tmp_path):
+def test_a_dropped_job_file_becomes_a_new_job(qtbot, program, tmp_path):
     path = tmp_path / "from the lab.toml"
     path.write_text(tomli_w.dumps(raw_job(1, name="dropped")))
     drags.drop(program.window, drags.file(path))
@@ -275,7 +273,7 @@ def test_a_job_file_that_is_dropped_becomes_a_new_job(qtbot, program, tmp_path):
     program.window.go("jobs")
 
 
-def test_a_bundle_that_is_dropped_is_brought_in(qtbot, program, tmp_path, dialog_of):
+def test_a_dropped_bundle_is_imported(qtbot, program, tmp_path, dialog_of):
     path = tmp_path / f"resnet{SUFFIX}"
     path.write_bytes(b"half of one")
     assert drags.over(program.window, drags.file(path))
@@ -300,7 +298,7 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
-def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
+def test_weights_dropped_next_to_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
     assert the(Label, program.window.toast).text().endswith("drop “best.pt” on a model in Models")
 
@@ -342,7 +340,7 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
     assert not theme.current().high_contrast
 
 
-def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
+def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program):
     cluster = services_of(program).cluster
     for port in (22, 2222):
         cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
@@ -365,7 +363,7 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     cluster.remove_host_key("gpu07.lab")
 
 
-def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
+def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypatch):
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 

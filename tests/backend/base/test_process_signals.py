@@ -39,7 +39,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("is_it", [True, False])
-def test_only_the_process_that_is_identified_gets_the_signal(
+def test_only_the_identified_process_gets_the_signal(
     child: subprocess.Popen[bytes], is_it: bool
 ) -> None:
     assert process_signals.send(child.pid, lambda: is_it, signal.SIGTERM) is is_it
@@ -49,7 +49,7 @@ def test_only_the_process_that_is_identified_gets_the_signal(
 
 
 @pytest.mark.usefixtures("way")
-def test_a_process_that_has_ended_gets_none(child: subprocess.Popen[bytes]) -> None:
+def test_an_ended_process_gets_no_signal(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait(LIMIT_S)
     assert not process_signals.send(child.pid, lambda: True, signal.SIGKILL)

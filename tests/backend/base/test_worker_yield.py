@@ -47,7 +47,7 @@ def in_a_thread(work: Callable[[], object]) -> None:
     thread.join()
 
 
-def test_one_that_lets_others_go_first_pauses_four_times_as_long_as_it_computes(
+def test_a_yielding_thread_pauses_four_times_as_long_as_it_computes(
     times: Times,
 ) -> None:
     in_a_thread(lambda: times.work(20, 0.002))
@@ -63,6 +63,6 @@ def test_no_other_thread_pauses(times: Times) -> None:
     assert times.work(20, 0.002) == []
 
 
-def test_pieces_that_are_too_small_to_be_felt_are_not_paused_after(times: Times) -> None:
+def test_very_small_pieces_are_followed_by_no_pause(times: Times) -> None:
     in_a_thread(lambda: times.work(45, 0.0001))
     assert len(times.pauses[1:]) == 4

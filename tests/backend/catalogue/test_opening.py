@@ -181,7 +181,7 @@ def test_f42_a_deleted_catalogue_is_created_again(tmp_path: Path) -> None:
     fresh.close()
 
 
-def test_what_is_set_aside_is_kept_byte_for_byte(tmp_path: Path) -> None:
+def test_a_catalogue_set_aside_keeps_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     path.write_bytes(b"garbage")
     aside = set_aside(path)

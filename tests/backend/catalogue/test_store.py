@@ -37,7 +37,7 @@ def test_a_job_comes_back_as_it_was(catalogue: Catalogue) -> None:
     assert catalogue.job("another") is None
 
 
-def test_a_job_and_its_line_know_how_long_all_runs_took(catalogue: Catalogue) -> None:
+def test_a_job_and_its_line_have_the_time_of_all_runs(catalogue: Catalogue) -> None:
     resumed = job(earlier_s=90.5)
     catalogue.put_job(resumed)
     assert catalogue.jobs() == (resumed,)
@@ -46,7 +46,7 @@ def test_a_job_and_its_line_know_how_long_all_runs_took(catalogue: Catalogue) ->
     assert line.took_s(0.0) == 150.5
 
 
-def test_a_job_and_its_line_know_what_their_gpus_worked_and_used(catalogue: Catalogue) -> None:
+def test_a_job_and_its_line_have_gpu_time_and_energy(catalogue: Catalogue) -> None:
     config = replace(CONFIG, placement=(Placement("gpu1", gpus=("GPU-a", "GPU-b")),))
     for number, (earlier, energy) in enumerate(((7200.0, 3.6e6), (None, None)), 1):
         catalogue.put_job(job(number, config=config, earlier_gpu_s=earlier, energy_j=energy))
@@ -63,7 +63,7 @@ def test_a_job_and_its_line_know_what_their_gpus_worked_and_used(catalogue: Cata
     assert job().gpu_s(0.0) is None, "on processors"
 
 
-def test_a_job_that_was_put_again_is_the_newer_one(catalogue: Catalogue) -> None:
+def test_a_job_stored_again_replaces_the_older_one(catalogue: Catalogue) -> None:
     catalogue.put_job(job())
     catalogue.put_job(job(state=JobState.FINISHED, best_metric=None, error=None))
     assert catalogue.jobs() == (job(state=JobState.FINISHED, best_metric=None, error=None),)
@@ -86,7 +86,7 @@ def test_items_are_listed_by_name_and_newest_first(catalogue: Catalogue) -> None
     assert catalogue.items(Kind.LOADER) == ()
 
 
-def test_new_facts_of_an_item_keep_what_is_trusted(catalogue: Catalogue) -> None:
+def test_new_facts_of_an_item_keep_its_verification(catalogue: Catalogue) -> None:
     catalogue.put_item(item(), trusted="fingerprint")
     catalogue.put_item(replace(item(), facts={"items": 3}))
     assert catalogue.items(Kind.DATASET)[0].facts == {"items": 3}
@@ -94,7 +94,7 @@ def test_new_facts_of_an_item_keep_what_is_trusted(catalogue: Catalogue) -> None
     assert catalogue.trusted(Kind.DATASET, "digits", 2) == ""
 
 
-def test_what_was_found_and_what_is_gone_are_taken_in_one_step(catalogue: Catalogue) -> None:
+def test_one_step_adds_found_items_and_removes_missing_ones(catalogue: Catalogue) -> None:
     for version in range(1, 1200):
         catalogue.put_item(item(version=version)) if version < 4 else None
     catalogue.sync_items(

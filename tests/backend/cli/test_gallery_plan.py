@@ -72,7 +72,7 @@ def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):
         (("--side", "32", "--kernel", "3", "--least", "x"), "“x” is no number"),
     ],
 )
-def test_what_cannot_be_planned_is_one_sentence(cli, words, sentence):
+def test_the_refusal_of_a_plan_is_one_sentence(cli, words, sentence):
     code, out, said = cli("gallery", "plan", *words)
     assert (code, out) == (1, "")
     assert sentence in said
@@ -83,7 +83,7 @@ def test_what_cannot_be_planned_is_one_sentence(cli, words, sentence):
     "stages",
     ["", "3-", "3-0", "3-x", "-3", "3--2", "1000", "3 2", "0", "-".join("3" * 14)],
 )
-def test_stages_that_are_no_list_of_numbers_add_nothing(cli, stages):
+def test_invalid_stages_add_nothing(cli, stages):
     code, _, said = cli("gallery", "add", "planned-network", "--set", f"stages={stages}")
     assert code == 1
     assert re.search(r"stages must be text such as “18-9-7”, not “", said)

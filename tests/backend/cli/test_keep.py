@@ -12,7 +12,7 @@ from tests.fakes import trained
 NAME = "epoch-0001-step-000010"
 
 
-def test_a_checkpoint_is_kept_for_ever_from_a_shell(tmp_path, capsys):
+def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
     root = tmp_path / "root"
     job_id = trained.job(root, "digits", [0.5] * 10)
     checkpoints = DataRoot(root).job(job_id).checkpoints

@@ -129,7 +129,7 @@ def test_a_mail_arrives_without_a_password_where_the_server_wants_none(say: Say)
         (("test", "mail"), "No mail is set up."),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+def test_a_refused_setting_is_one_sentence_and_changes_nothing(
     say: Say, words: tuple[str, ...], sentence: str
 ) -> None:
     before = say("show")[1]
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert say("show")[1] == before
 
 
-def test_the_command_line_sets_what_is_sent_and_by_whom(say: Say) -> None:
+def test_the_command_line_sets_the_sent_ends_and_the_senders(say: Say) -> None:
     assert say("set", "--finished", "off", "--from-nodes", "on")[1]["from_nodes"] is True
     shown = say("show")[1]
     assert (shown["tells_finished"], shown["from_nodes"]) == (False, True)

@@ -163,7 +163,7 @@ def test_a_command_imports_only_what_it_needs(
 
 
 @pytest.mark.parametrize("name", ["ringmaster", "/a path/100% mine"])
-def test_usage_and_remedies_say_what_was_called(name: str, tmp_path: Path) -> None:
+def test_usage_and_remedies_name_the_called_program(name: str, tmp_path: Path) -> None:
     def call(*words: str) -> str:
         places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
         done = subprocess.run(

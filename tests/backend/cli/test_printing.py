@@ -41,7 +41,7 @@ def test_a_checkpoint_has_the_keys_that_scripts_rely_on() -> None:
     assert raw["metrics"] == {"loss": None}
 
 
-def test_f59_what_others_wrote_cannot_move_the_cursor() -> None:
+def test_f59_text_of_others_cannot_move_the_cursor() -> None:
     assert shown("a\x1b[2J\x1b]0;title\x07b\u202ec\u009b") == "a?[2J?]0;title?b?c?"
     assert shown("日本 😀\n\tü") == "日本 😀\n\tü"
 

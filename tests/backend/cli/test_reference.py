@@ -23,7 +23,7 @@ def test_the_tables_of_the_docs_are_those_of_the_program(name):
     assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"
 
 
-def test_commands_are_listed_in_one_order_whatever_was_imported_first() -> None:
+def test_commands_are_listed_in_one_order_whatever_the_order_of_imports() -> None:
     modules = [info.name for info in pkgutil.iter_modules(job.__path__, f"{job.__name__}.")]
     orders = [
         subprocess.run(

@@ -193,7 +193,7 @@ def test_horovods_own_watch_speaks_after_the_guards() -> None:
         Network("10.0.0.0/24", "-oProxyCommand=reboot"),
     ],
 )
-def test_f57_what_a_shell_would_see_is_refused_when_it_is_more_than_an_address_or_path(
+def test_f57_a_network_with_more_than_an_address_and_a_path_is_refused(
     network: Network,
 ) -> None:
     with pytest.raises(BackendError):
@@ -214,7 +214,7 @@ def test_f57_no_address_carries_an_option_a_list_or_shell_text(host: str) -> Non
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
-def test_f57_what_users_write_stays_out_of_the_command_and_byte_exact_in_its_arguments(
+def test_f57_text_of_users_is_byte_exact_and_only_in_arguments(
     text: str,
 ) -> None:
     placement = [{"node": "this-computer", "processes": 2}]

@@ -34,7 +34,7 @@ def test_the_subnet_by_which_the_node_is_known_wins_over_another_common_one() ->
     assert common_subnet(fast)[0] == "10.1.0.0/24"
 
 
-def test_loops_links_and_what_is_no_address_are_passed_over() -> None:
+def test_loopback_link_local_and_invalid_addresses_are_passed_over() -> None:
     odd = ("127.0.0.1/8", "169.254.3.3/16", "fe80::1/64", "no address")
     with pytest.raises(BackendError, match="no common subnet"):
         common_subnet({"node1": odd, "node2": odd})

@@ -53,7 +53,7 @@ def test_our_line_joins_and_every_other_stays_byte_for_byte(content: bytes) -> N
 
 
 @given(lists)
-def test_taking_it_out_gives_back_what_was_there(content: bytes) -> None:
+def test_removing_our_line_restores_the_list(content: bytes) -> None:
     left = cluster_key.without_line(cluster_key.with_line(content, LINE), KEY.public)
     assert left in (content, content + b"\n")
 
@@ -125,7 +125,7 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
     assert caught.value.remedy
 
 
-def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
+def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
     config, known = cluster_key.ssh_settings([GPU1, replace(GPU2, alone=("100.64.0.3",))], **PLACES)
     path = tmp_path / "config"
     path.write_text(config)
@@ -177,7 +177,7 @@ def test_the_client_file_says_to_openssh_what_was_meant(tmp_path: Path) -> None:
         Peer("gpu1", "10.77.0.2", 0, "lab", ""),
     ],
 )
-def test_what_a_line_could_be_misread_by_is_refused(peer: Peer) -> None:
+def test_values_that_ssh_could_misread_are_refused(peer: Peer) -> None:
     with pytest.raises(BackendError):
         cluster_key.ssh_settings([peer], **PLACES)
 
@@ -220,7 +220,7 @@ def test_a_key_list_that_others_may_write_to_is_fixed(shell: LocalShell, home: N
     assert modes(listed, listed.parent) == [0o644, 0o755]
 
 
-def test_a_list_that_is_a_link_stays_one(shell: LocalShell, home: NodeHome) -> None:
+def test_a_linked_list_stays_a_link(shell: LocalShell, home: NodeHome) -> None:
     real = shell.home / "elsewhere" / "list"
     real.parent.mkdir()
     real.write_text("ssh-ed25519 AAAA me\n")

@@ -63,7 +63,7 @@ def test_an_inspection_through_a_real_shell_finds_the_data_root(
     assert list(sshd.home.iterdir()) == []
 
 
-def test_another_place_of_the_data_root_and_another_folder_there(
+def test_a_mounted_data_root_is_found_and_another_folder_is_not(
     shell: Shell, tmp_path: Path
 ) -> None:
     root, mounted, other = (tmp_path / name for name in ("root", "mounted", "other"))

@@ -113,7 +113,7 @@ def test_the_key_is_limited_wherever_its_filter_lets_runs_begin(
     assert bool(fault) == bool(found)
 
 
-def test_a_key_that_cannot_be_limited_is_installed_and_that_is_said(
+def test_a_key_that_cannot_be_limited_is_installed_with_a_hint(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_key, "limit_fault", lambda *_: "its path is odd")
@@ -150,7 +150,7 @@ def test_every_reported_state_goes_forward(node: Node) -> None:
             assert order.index(old.state) <= order.index(new.state)
 
 
-def test_cancelled_before_each_step_it_goes_on_from_there(node: Node) -> None:
+def test_a_set_up_cancelled_before_any_step_continues_from_it(node: Node) -> None:
     for at, title in enumerate(TITLES):
         with pytest.raises(Cancelled):
             go(node, lambda: _runs(node, title))  # noqa: B023
@@ -206,7 +206,7 @@ def test_wheels_that_arrived_before_a_failure_are_not_sent_again(node: Node) -> 
     assert node.shell.sent_bytes < 500_000
 
 
-def test_a_wheel_that_was_damaged_there_is_sent_again(node: Node, house: Wheelhouse) -> None:
+def test_a_wheel_damaged_on_the_node_is_sent_again(node: Node, house: Wheelhouse) -> None:
     torch = next(wheel for wheel in house.wheels if wheel.package == "torch")
     folder = node.home / "wheels"
     folder.mkdir(parents=True)
@@ -215,7 +215,7 @@ def test_a_wheel_that_was_damaged_there_is_sent_again(node: Node, house: Wheelho
     assert (folder / torch.name).read_bytes() == (house.folder / torch.name).read_bytes()
 
 
-def test_a_wheel_that_is_damaged_here_is_named_and_not_installed(
+def test_a_wheel_damaged_on_this_computer_is_named_and_not_installed(
     node: Node, tmp_path: Path
 ) -> None:
     node.house = put_house(tmp_path / "damaged")
@@ -255,7 +255,7 @@ def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
     assert len(node.environments()) == 2
 
 
-def test_what_was_left_long_ago_is_cleared(node: Node) -> None:
+def test_old_unfinished_environments_are_cleared(node: Node) -> None:
     left = node.home / "environments/.building-0123"
     left.mkdir(parents=True)
     node.shell.run(["touch", "-d", "2 hours ago", str(left)])
@@ -303,7 +303,7 @@ def test_without_a_python_that_can_train_nothing_is_made(
     assert not node.home.exists()
 
 
-def test_a_python_that_was_replaced_below_the_environment_makes_another(node: Node) -> None:
+def test_a_replaced_python_makes_another_environment(node: Node) -> None:
     there = go(node).installation
     assert there is not None
     python = Path(there.python)
@@ -356,7 +356,7 @@ def test_an_agent_that_never_writes_is_a_failure(
     assert str(node.home / "agent.log") in caught.value.remedy
 
 
-def test_ranks_that_are_two_jobs_of_one_are_a_failure(node: Node) -> None:
+def test_ranks_that_run_as_two_separate_jobs_are_a_failure(node: Node) -> None:
     alone = CommandResult(0, "sum 1\nsum 1\n", "")
     node.shell.on_run = lambda argv: alone if "127.0.0.1:2" in argv else None
     with pytest.raises(BackendError, match="they did not get the same sum"):
@@ -387,7 +387,7 @@ def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Pa
     assert not (environment / "bin/mpirun").exists()
 
 
-def test_no_secret_stands_in_what_is_reported_or_run(node: Node) -> None:
+def test_no_secret_is_reported_or_in_a_command(node: Node) -> None:
     go(node)
     secret = KEY.private.splitlines()[2].decode()
     assert secret in (node.home / "ssh/id_cluster").read_text()
@@ -402,7 +402,7 @@ def test_a_node_without_an_address_for_the_ranks_is_refused(node: Node) -> None:
     assert caught.value.remedy
 
 
-def test_removing_gives_the_bytes_back_and_leaves_nothing_but_what_was_the_user_s(
+def test_a_removal_frees_the_disk_and_leaves_only_files_of_the_user(
     node: Node,
 ) -> None:
     listed = node.shell.home / ".ssh/authorized_keys"
@@ -428,7 +428,7 @@ def test_a_removal_ends_the_agent(node: Node) -> None:
     assert not process_identity.is_alive(agent)
 
 
-def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
+def test_a_node_with_a_broken_environment_can_be_cleared(node: Node) -> None:
     entry = go(node)
     agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
     assert entry.installation is not None
@@ -448,7 +448,7 @@ def test_nothing_is_removed_under_a_run(node: Node) -> None:
     assert node.home.is_dir()
 
 
-def test_a_home_that_is_not_ours_is_never_removed(node: Node, tmp_path: Path) -> None:
+def test_a_foreign_home_is_never_removed(node: Node, tmp_path: Path) -> None:
     entry = go(node)
     assert entry.facts is not None
     node.shell.broken = False

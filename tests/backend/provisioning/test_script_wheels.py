@@ -119,7 +119,7 @@ def fetched(tmp_path: Path, files: dict[str, str]) -> list[str]:
         ),
     ],
 )
-def test_what_a_node_lacks_is_fetched(
+def test_only_packages_that_a_node_lacks_are_fetched(
     tmp_path: Path, index: Path, files: dict[str, str], wheels: list[str]
 ) -> None:
     assert fetched(tmp_path, files) == wheels
@@ -136,7 +136,7 @@ def test_what_a_node_lacks_is_fetched(
         ("a b c", "Couldn't parse requirement in `requirements.txt`"),
     ],
 )
-def test_what_cannot_be_had_is_one_sentence_and_leaves_no_folder(
+def test_an_unavailable_package_is_one_sentence_and_leaves_no_folder(
     tmp_path: Path, index: Path, wanted: str, words: str
 ) -> None:
     with pytest.raises(Unresolved, match=re.escape(words)) as caught:
@@ -146,7 +146,7 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_no_folder(
     assert [one.suffix for one in (tmp_path / "houses").iterdir()] == [".lock"]
 
 
-def test_without_uv_on_this_computer_it_is_fetched(
+def test_uv_is_fetched_if_this_computer_has_none(
     tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")

@@ -50,7 +50,7 @@ def assert_all_ready(cluster: Cluster, *names: str) -> None:
     assert not list(cluster.root.path.glob("shared/.relay-*")), "it was left on the data root"
 
 
-def test_three_nodes_get_what_was_sent_once(cluster: Cluster, house: Wheelhouse) -> None:
+def test_three_nodes_get_wheels_that_were_sent_once(cluster: Cluster, house: Wheelhouse) -> None:
     assert_all_ready(cluster, *NAMES)
     assert wheel_bytes(house) <= sent(cluster) < wheel_bytes(house) + 3 * _BUNDLE_BYTES
     for node in cluster.nodes.values():
@@ -60,21 +60,25 @@ def test_three_nodes_get_what_was_sent_once(cluster: Cluster, house: Wheelhouse)
 
 
 @pytest.mark.slow
-def test_two_nodes_are_each_sent_theirs(cluster: Cluster, house: Wheelhouse) -> None:
+def test_each_of_two_nodes_is_sent_its_own_wheels(cluster: Cluster, house: Wheelhouse) -> None:
     assert_all_ready(cluster, "gpu1", "gpu2")
     assert sent(cluster) >= 2 * wheel_bytes(house)
     assert not (cluster.root.path / "shared").exists()
 
 
 @pytest.mark.slow
-def test_a_node_without_the_data_root_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
+def test_a_node_without_the_data_root_is_sent_the_wheels(
+    cluster: Cluster, house: Wheelhouse
+) -> None:
     node = cluster.nodes["gpu2"]
     node.facts = replace(node.facts, data_root="", data_root_writable=False)
     assert_all_ready(cluster, *NAMES)
     assert node.shell.sent_bytes >= wheel_bytes(house)
 
 
-def test_a_node_that_cannot_read_there_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
+def test_a_node_that_cannot_read_the_data_root_is_sent_the_wheels(
+    cluster: Cluster, house: Wheelhouse
+) -> None:
     def cannot(argv: tuple[str, ...]) -> CommandResult | None:
         return CommandResult(1, "", "cp: Permission denied") if argv[0] == "cp" else None
 
@@ -93,7 +97,7 @@ def test_nodes_are_set_up_although_the_data_root_cannot_take_the_wheels(
 
 
 @pytest.mark.slow
-def test_what_was_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
+def test_a_wheel_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
     def damage(argv: tuple[str, ...]) -> CommandResult | None:
         if argv[0] == "cp" and "torch" in argv[2]:
             Path(argv[-1]).write_bytes(b"half")

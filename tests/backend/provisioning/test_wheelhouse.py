@@ -139,7 +139,7 @@ def test_only_one_of_many_threads_fetches(desk: Desk) -> None:
     assert len(desk.calls) == 3
 
 
-def test_cancelled_it_ends_pip_and_goes_on_the_next_time(desk: Desk) -> None:
+def test_a_cancelled_download_ends_pip_and_continues_the_next_time(desk: Desk) -> None:
     seen: list[str] = []
     (desk.folder / "pip.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(300)\n")
     with pytest.raises(Cancelled):
@@ -167,7 +167,7 @@ def test_an_error_of_pip_becomes_a_sentence(desk: Desk, said: str, sentence: str
     assert caught.value.remedy
 
 
-def test_what_a_kill_cut_short_is_fetched_again(desk: Desk) -> None:
+def test_a_half_downloaded_wheel_is_fetched_again(desk: Desk) -> None:
     (desk.folder / "pip.py").write_text("import sys\nsys.exit('cut')\n")
     with pytest.raises(BackendError):
         desk.gather()
@@ -197,7 +197,7 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
     return next(one for one in horovod_wheels.built_wheels([folder]) if one.path == wheel)
 
 
-def test_what_was_built_here_is_read_with_the_glibc_that_it_needs(tmp_path: Path) -> None:
+def test_a_locally_built_wheel_names_the_glibc_that_it_needs(tmp_path: Path) -> None:
     wheel = built(tmp_path, b"\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0")
     assert (wheel.target, wheel.torch, wheel.glibc) == (TARGET, "2.13.0+cpu", "2.34")
     assert horovod_wheels.choose("gpu1", FACTS, [wheel]) == (FACTS.pythons[0], TARGET, wheel)
@@ -258,7 +258,7 @@ def test_a_node_with_gpus_can_be_set_up_for_its_processors(tmp_path: Path) -> No
     assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[2] == wheel
 
 
-def test_what_user_code_needs_is_fetched_once_besides_what_the_nodes_have(desk: Desk) -> None:
+def test_a_package_of_user_code_is_fetched_once_with_the_pins_of_the_nodes(desk: Desk) -> None:
     house, calls = desk.gather(), len(desk.calls)
     houses = Wheelhouses(desk.folder / "houses", CONSTRAINTS, desk.pip)
     more = houses.gather_more(house, TARGET, "einops")

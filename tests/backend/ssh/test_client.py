@@ -110,7 +110,7 @@ def test_f55_the_client_requests_the_accepted_kind_of_host_key(
         assert gets_in(enter(sshd))
 
 
-def test_only_the_programs_own_file_is_asked(sshd: Sshd) -> None:
+def test_only_the_known_hosts_of_the_program_are_used(sshd: Sshd) -> None:
     folder = Path.home() / ".ssh"
     folder.mkdir(mode=0o700)
     line = f"[127.0.0.1]:{sshd.port} {sshd.host_key.text}\n"
@@ -175,9 +175,7 @@ def test_keys_of_the_agent_are_tried(sshd: Sshd) -> None:
         enter(sshd, identity="")
 
 
-def test_the_key_that_was_asked_for_comes_before_a_crowd_in_the_agent(
-    sshd: Sshd, tmp_path: Path
-) -> None:
+def test_the_requested_key_comes_before_many_keys_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
     # sshd ends the talk after six wrong keys.
     with agent_with(*(make_key(tmp_path / f"other-{n}") for n in range(8))):
         assert gets_in(enter(sshd))
@@ -292,7 +290,7 @@ def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out
     assert gets_in(enter(sshd, identity=""))
 
 
-def test_a_key_of_a_cipher_that_is_not_known_is_passed_over(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_key_of_an_unknown_cipher_is_passed_over(sshd: Sshd, tmp_path: Path) -> None:
     key = make_key(tmp_path / "key", PASSPHRASE, cipher="chacha20-poly1305@openssh.com")
     sshd.allow(key)
     address = replace(sshd.address, identity=str(key))
@@ -359,13 +357,13 @@ def test_f52_a_locked_key_asks_for_its_passphrase(sshd: Sshd) -> None:
     assert gets_in(shell)
 
 
-def test_the_cluster_s_key_runs_what_it_is_asked_for(sshd: Sshd) -> None:
+def test_the_key_of_the_cluster_runs_the_requested_command(sshd: Sshd) -> None:
     public = " ".join(Path(f"{sshd.client_key}.pub").read_text().split()[:2])
     sshd.allowed.write_text(cluster_key.authorized_line(public, "127.0.0.1/32") + "\n")
     assert gets_in(enter(sshd))
 
 
-def test_a_locked_key_that_is_not_needed_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
+def test_an_unneeded_locked_key_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", PASSPHRASE)
     sshd.ssh_config.write_text(f"IdentityFile {locked}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
@@ -398,7 +396,7 @@ def test_f61_the_accepted_keys_are_the_users_alone(sshd: Sshd) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_f52_a_wrong_key_names_user_host_and_what_was_tried(sshd: Sshd, tmp_path: Path) -> None:
+def test_f52_a_wrong_key_names_user_host_and_the_tried_keys(sshd: Sshd, tmp_path: Path) -> None:
     wrong = make_key(tmp_path / "wrong-key")
     with pytest.raises(LoginRefused) as caught:
         enter(sshd, identity=str(wrong))
@@ -435,7 +433,7 @@ def test_f52_a_second_factor_is_named(make_sshd: Callable[..., Sshd], tmp_path: 
         enter(sshd)
 
 
-def test_f52_a_host_that_is_not_found_is_named(sshd: Sshd) -> None:
+def test_f52_an_unknown_host_is_named(sshd: Sshd) -> None:
     with pytest.raises(Unreachable, match=r"The host no-such-host\.invalid was not found"):
         enter(sshd, host="no-such-host.invalid")
 
@@ -510,7 +508,7 @@ def test_f52_a_server_that_stands_still_is_given_up(sshd: Sshd) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=touch x", "a b", "a@b", "a/b", "a\nb"])
-def test_f54_what_cannot_be_a_host_is_refused_in_words(sshd: Sshd, host: str) -> None:
+def test_f54_an_invalid_host_name_is_refused_in_words(sshd: Sshd, host: str) -> None:
     with pytest.raises(BackendError, match="is not a valid host name"):
         enter(sshd, host=host)
 

@@ -82,7 +82,7 @@ def test_a_match_block_holds_where_it_holds_for_ssh(
         "OneWordAlone",
     ],
 )
-def test_without_ssh_a_block_that_is_not_understood_holds_for_no_host(
+def test_without_ssh_an_unknown_match_block_holds_for_no_host(
     settings: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     settings.write_text(f"{first}\n ProxyJump bastion\n User lab\nHost gpu*\n Port 2022\n")
@@ -91,7 +91,7 @@ def test_without_ssh_a_block_that_is_not_understood_holds_for_no_host(
     assert (hop.port, hop.user) == (2022, getpass.getuser())
 
 
-def test_what_a_match_asks_a_program_is_asked_by_ssh(settings: Path) -> None:
+def test_ssh_evaluates_a_match_block_that_runs_a_program(settings: Path) -> None:
     settings.write_text(
         "Match exec false\n User root2\nMatch originalhost gpu1 !exec false\n User lab\n"
     )
@@ -108,7 +108,7 @@ def test_a_fault_is_shown_in_the_words_of_ssh_with_file_and_line(settings: Path)
     assert "terminating" not in caught.value.sentence
 
 
-def test_user_and_port_that_were_given_decide_which_blocks_match(settings: Path) -> None:
+def test_given_user_and_port_decide_which_blocks_match(settings: Path) -> None:
     settings.write_text("Match user lab\n IdentityFile ~/.ssh/lab\nHost *\n User root\n")
     (hop,) = hops_of(NodeAddress("gpu1", user="lab"))
     assert hop.identities == ("~/.ssh/lab",)

@@ -50,7 +50,7 @@ def test_a_killed_command_has_the_shells_code(shell: Shell) -> None:
     assert shell.run(["sh", "-c", "kill -9 $$"]).code == 137
 
 
-def test_what_is_not_there_is_a_code_and_a_complaint(shell: Shell) -> None:
+def test_a_missing_program_gives_a_code_and_a_complaint(shell: Shell) -> None:
     answer = shell.run(["no-such-program"])
     assert answer.code == 127
     assert "not found" in answer.complaint
@@ -72,7 +72,7 @@ def test_input_arrives_whole(shell: Shell, size: int) -> None:
     assert (answer.out.strip(), answer.err) == (str(len(content)), "done\n")
 
 
-def test_input_that_is_not_read_does_not_hang(shell: Shell) -> None:
+def test_unread_input_does_not_hang(shell: Shell) -> None:
     assert shell.run(["true"], input=bytes(9_000_000), limit_s=LIMIT_S).ok
 
 
@@ -225,9 +225,7 @@ def test_files_travel_both_ways_and_report_their_progress(
     assert back[-1] == (len(content), len(content))
 
 
-def test_what_is_cancelled_half_way_leaves_nothing(
-    shell: Shell, sshd: Sshd, tmp_path: Path
-) -> None:
+def test_a_cancelled_transfer_leaves_no_file(shell: Shell, sshd: Sshd, tmp_path: Path) -> None:
     class Enough(Exception):
         pass
 

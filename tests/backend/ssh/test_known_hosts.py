@@ -31,7 +31,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> KnownHosts:
 
 
 @given(st.lists(keys, max_size=12))
-def test_what_was_added_is_found_under_its_name_alone(
+def test_an_added_key_is_found_only_under_its_host(
     tmp_path_factory: pytest.TempPathFactory, added: list[HostKey]
 ) -> None:
     known = empty(tmp_path_factory)
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
 
 
 @given(st.lists(keys, max_size=8))
-def test_all_that_were_accepted_are_listed_with_host_and_port(
+def test_all_accepted_keys_are_listed_with_host_and_port(
     tmp_path_factory: pytest.TempPathFactory, accepted: list[HostKey]
 ) -> None:
     known = empty(tmp_path_factory)

@@ -53,7 +53,7 @@ def test_words_arrive_as_they_are_through_any_login_shell(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_mpirun_asks_for_is_read_by_sh_whatever_the_login_shell_is(shell: str) -> None:
+def test_sh_reads_the_command_of_mpirun_under_any_login_shell(shell: str) -> None:
     line = cluster_key.authorized_line("ssh-ed25519 AAAA", "10.77.0.0/24")
     forced = re.fullmatch(r'restrict,from="[^"]+",command="((?:[^"\\]|\\")*)" ssh-.*', line)
     assert forced is not None

@@ -73,7 +73,7 @@ def test_stopped_and_resumed_with_one_worker_is_bit_equal_to_straight(tmp_path: 
     assert_bit_equal(straight, halves)
 
 
-def test_a_job_stopped_on_two_workers_goes_on_on_three_with_the_samples_that_are_left(
+def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_samples(
     tmp_path: Path,
 ) -> None:
     training = downpour(tmp_path, model=held(MODEL), epochs=2, strategy={"servers": 2})
@@ -187,7 +187,7 @@ def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_pa
     assert late < fast / 2
 
 
-def test_between_fetches_a_worker_trains_on_what_it_pushed(tmp_path: Path) -> None:
+def test_a_worker_trains_on_its_own_updates_between_fetches(tmp_path: Path) -> None:
     training = downpour(
         tmp_path,
         epochs=3,

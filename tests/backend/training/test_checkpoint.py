@@ -181,7 +181,7 @@ def test_a_bug_in_the_writing_thread_is_raised_by_the_next_call(folder: JobFolde
         writer.wait()
 
 
-def test_what_is_saved_is_the_moment_of_the_save(folder: JobFolder) -> None:
+def test_a_checkpoint_has_the_weights_of_the_moment_of_its_save(folder: JobFolder) -> None:
     weights = torch.zeros(1000, 1000)
     writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
     shared = {"a": weights, "b": weights}
@@ -390,7 +390,7 @@ def test_a_checkpoint_with_a_keep_mark_is_never_pruned(folder: JobFolder) -> Non
     assert there(folder) == [5, 6]
 
 
-def test_what_is_marked_while_it_is_pruned_stays(
+def test_a_checkpoint_marked_during_pruning_stays(
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
@@ -405,7 +405,7 @@ def test_what_is_marked_while_it_is_pruned_stays(
     assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
 
 
-def test_a_run_that_comes_by_again_replaces_nothing_that_is_kept(folder: JobFolder) -> None:
+def test_a_run_that_repeats_steps_replaces_no_kept_checkpoint(folder: JobFolder) -> None:
     save(folder, 1, 2, 3)
     keep_for_ever(folder, 2)
     again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")

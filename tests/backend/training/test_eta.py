@@ -89,7 +89,7 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
     assert worst <= 0.15
 
 
-def test_s06_a_pace_that_has_changed_is_followed_within_two_minutes() -> None:
+def test_s06_a_changed_pace_is_followed_within_two_minutes() -> None:
     eta = Eta()
     for _ in range(100):
         eta.steps(10, 10.0)

@@ -64,7 +64,7 @@ def save(checkpointer: Checkpointer) -> None:
     )
 
 
-def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
+def test_f34_the_last_checkpoint_waits_for_a_missing_disk(
     checkpointer: Checkpointer, refuse: Refuse
 ) -> None:
     refuse(3, errno.EROFS)
@@ -180,7 +180,7 @@ def test_f26_only_the_rank_that_writes_is_named_as_the_cause() -> None:
     assert [(one["rank"], one["secondary"]) for one in records] == [(0, False), (0, True)]
 
 
-def test_f26_what_ended_a_rank_reaches_its_guard_when_no_disk_takes_it(
+def test_f26_the_error_of_a_rank_reaches_its_guard_without_a_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = os.memfd_create("last words")

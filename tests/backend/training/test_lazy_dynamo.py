@@ -18,7 +18,7 @@ atexit.register(lambda: print("compiler:", "torch._dynamo.utils" in sys.modules)
 
 
 @pytest.mark.slow
-def test_a_rank_does_not_load_the_compiler_nor_does_one_that_is_resumed(tmp_path: Path) -> None:
+def test_neither_a_new_nor_a_resumed_rank_loads_the_compiler(tmp_path: Path) -> None:
     training = new_training(tmp_path, model=_PRINTS_AT_ITS_END + MODEL, processes=1)
     training.is_forked = False
     training.train_well()

@@ -129,7 +129,7 @@ def test_a_worker_s_own_pushes_are_not_late(n_fetch: int, variant: str, momentum
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
-def test_between_fetches_a_gradient_is_compensated_by_what_the_others_did() -> None:
+def test_a_gradient_between_fetches_is_compensated_by_the_updates_of_others() -> None:
     model, server = served(dc_asgd(variant="constant", **{"lambda": 0.5}))
     parameters = list(model.parameters())
     server.pull(1)

@@ -153,7 +153,7 @@ GONE = "Horovod has been shut down. This was caused by an exception on one of th
         (through_user_code, users_handler, "The model's forward raised", False),
     ],
 )
-def test_what_a_handler_raises_while_a_rank_waits_is_no_end_of_another_rank(
+def test_an_exception_during_a_wait_is_not_blamed_on_another_rank(
     call: Callable[[Any], None], raised: Any, words: str, is_echo: bool
 ) -> None:
     with pytest.raises(Exception) as failed:  # noqa: PT011 - each is of another kind

@@ -197,7 +197,7 @@ def test_tensorboard_shows_metrics_under_their_own_names(tmp_path: Path) -> None
     assert [events.Scalars(name)[0].value for name in names] == [1, 10, 100, 1000, math.inf]
 
 
-def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+def test_tensorboard_reads_the_written_events(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     training = new_training(tmp_path, processes=1, strategy={"name": "alone"})

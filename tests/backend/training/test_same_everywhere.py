@@ -146,9 +146,7 @@ def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_s
 @pytest.mark.parametrize(
     ("drawn", "is_same"), [("torch.rand(2)", True), ("os.urandom(4)", False), ("1 / 0", False)]
 )
-def test_samples_that_are_random_in_themselves_are_not_compared(
-    tmp_path: Path, drawn: str, is_same: bool
-) -> None:
+def test_random_samples_are_not_compared(tmp_path: Path, drawn: str, is_same: bool) -> None:
     loader = LOADER.replace("self.x[row], row % 2", f"{{'x': self.x[row], 'drawn': {drawn}}}, 'a'")
     (tmp_path / "bks_dataset.py").write_text(loader)
     data = load_loader(tmp_path).training(tmp_path)

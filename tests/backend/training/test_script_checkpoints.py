@@ -108,7 +108,7 @@ def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
     assert rig.poll() == ["epoch=1.ckpt"]
 
 
-def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
+def test_a_rewritten_file_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
     for step in (1, 2, 3):
         rig.step = step
         file(rig.output, "last.pt", "weights" * step)
@@ -119,7 +119,7 @@ def test_a_file_that_is_written_again_is_a_new_checkpoint_in_its_place(rig: Rig)
     assert rig.latest() == "last.pt"
 
 
-def test_what_came_with_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Path) -> None:
+def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     file(rig.work, "pretrained.pth")
     rig.begin()
@@ -145,7 +145,7 @@ def test_what_came_with_the_script_is_no_checkpoint_until_it_is_written(tmp_path
         (lambda folder: zipped(folder / "a.pt", cut=30), True, []),
     ],
 )
-def test_at_the_end_what_may_be_half_written_does_not_count(
+def test_a_file_that_may_be_unfinished_at_the_end_does_not_count(
     rig: Rig, write: Callable[[Path], object], ended_well: bool, found: list[str]
 ) -> None:
     write(rig.output)
@@ -164,7 +164,7 @@ def test_at_the_end_what_may_be_half_written_does_not_count(
         ("notes.txt", 60.0, False),
     ],
 )
-def test_what_a_killed_script_had_completed_is_recorded_after_it(
+def test_complete_checkpoints_of_a_killed_script_are_recorded(
     rig: Rig, name: str, before_s: float, found: bool
 ) -> None:
     rig.launch = replace(rig.launch, ranks=(RankPlan(0, 0, "a", "10.0.0.1"),))

@@ -81,7 +81,7 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
         (lines('{"step": -1, "loss": 1}', '{"step": 1e400, "loss": 1}'), []),
     ],
 )
-def test_what_a_program_writes_is_its_curve(
+def test_values_that_a_program_writes_are_its_curve(
     place: Path, write: Callable[[Path], object], points: Sequence[Point]
 ) -> None:
     metrics = metrics_of(place)
@@ -151,9 +151,7 @@ def test_a_marked_number_of_the_log_is_a_curve(
         lambda folder: lines('{"step": 3, "loss": 1}', name="log.json")(made(folder, "a")),
     ],
 )
-def test_what_an_earlier_run_wrote_is_not_of_this_run(
-    place: Path, write: Callable[[Path], object]
-) -> None:
+def test_values_of_an_earlier_run_are_ignored(place: Path, write: Callable[[Path], object]) -> None:
     write(place / "output")
     metrics = metrics_of(place)
     assert metrics.poll() == []
@@ -196,7 +194,7 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
         (['{"epoch": 2, "b": 1}', '{"step": 1, "a": 1}', '{"step": 7, "a": 1}'], [2, 2, 7]),
     ],
 )
-def test_metrics_that_are_counted_apart_share_the_steps(
+def test_separately_counted_metrics_share_the_steps(
     place: Path, texts: Sequence[str], steps: Sequence[int]
 ) -> None:
     metrics = metrics_of(place)
@@ -215,7 +213,7 @@ def test_metrics_that_are_counted_apart_share_the_steps(
         ("metrics.csv", "step,a\n8,2\n", "step,a\n8,2\n", []),
     ],
 )
-def test_a_file_that_is_written_again_is_read_from_its_start(
+def test_a_rewritten_file_is_read_from_its_start(
     place: Path, name: str, before: str, after: str, steps: Sequence[int]
 ) -> None:
     metrics, path = metrics_of(place), place / "output" / name

@@ -71,7 +71,7 @@ OPTIMIZERS: dict[str, Any] = {
     ("strategy", "optimizer"),
     [("alone", "adagrad"), ("allreduce", "sgd"), ("allreduce", "adagrad"), ("ddp", "sgd")],
 )
-def test_what_a_model_freezes_thaws_or_replaces_trains_as_in_plain_pytorch(
+def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
     tmp_path: Path, strategy: str, optimizer: str
 ) -> None:
     given = OPTIMIZERS[optimizer]
@@ -127,7 +127,7 @@ def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> 
     assert training.step() == 2
 
 
-def test_weights_that_are_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
+def test_weights_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
     model = MODEL.replace(
         "x = torch.tanh(self.first(x))",
         "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",
@@ -160,7 +160,9 @@ SERVED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])
-def test_an_alarm_names_what_servers_do_not_train(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_an_alarm_names_parameters_that_servers_do_not_train(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
     training = new_training(tmp_path, model=MODEL, epochs=2, **settings)
     training.train_well()
     (alarm,) = training.status()["alarms"]
@@ -192,7 +194,7 @@ def one_worker(strategy: dict[str, Any], optimizer: dict[str, Any]) -> dict[str,
 
 
 @pytest.mark.parametrize(("strategy", "optimizer"), THAWN)
-def test_servers_train_what_a_model_thaws(
+def test_servers_train_thawed_parameters(
     tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any]
 ) -> None:
     common = one_worker(strategy, optimizer)
@@ -234,7 +236,7 @@ COORDINATED = one_worker({"name": "sandblaster"}, {"name": "lbfgs", "lr": 0.5}) 
 }
 
 
-def test_a_coordinator_trains_what_a_model_thaws_as_a_job_that_begins_then(tmp_path: Path) -> None:
+def test_a_coordinator_trains_thawed_parameters_like_a_job_that_begins_then(tmp_path: Path) -> None:
     resumed = new_training(tmp_path, name="resumed", **{**COORDINATED, "epochs": 1})
     resumed.train_well()
     weights = resumed.latest()
@@ -252,7 +254,7 @@ def test_a_coordinator_trains_what_a_model_thaws_as_a_job_that_begins_then(tmp_p
 
 
 @pytest.mark.parametrize("epochs", [2, 5])
-def test_a_coordinated_run_that_resumes_trains_what_was_thawed(tmp_path: Path, epochs: int) -> None:
+def test_a_resumed_coordinated_run_trains_thawed_parameters(tmp_path: Path, epochs: int) -> None:
     straight = new_training(tmp_path, name="straight", **COORDINATED)
     straight.train_well()
     halves = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})

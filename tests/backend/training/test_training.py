@@ -118,7 +118,7 @@ def test_the_validation_is_the_same_on_two_ranks_and_ends_the_training_when_it_s
         assert set(training.curve(curve).values()) == {value}
 
 
-def test_an_early_stop_on_what_is_not_measured_says_what_is(tmp_path: Path) -> None:
+def test_an_early_stop_on_an_unmeasured_metric_lists_the_measured_ones(tmp_path: Path) -> None:
     training = new_training(tmp_path, early_stop={"metric": "validation/f1"}, **ALONE)
     assert training.train() == 1
     assert "“validation/f1”" in training.error()["sentence"]

@@ -48,7 +48,7 @@ def test_the_pieces_of_a_whole_epoch_are_the_batches_of_one_process() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_a_synchronous_run_takes_what_asynchronous_workers_left(ranks: int) -> None:
+def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks: int) -> None:
     done = [(0, 8), (16, 24), (40, 48)]
     left = [place for place in range(SAMPLES) if not any(a <= place < b for a, b in done)]
     before, left = left[: 4 * ranks], left[4 * ranks :]

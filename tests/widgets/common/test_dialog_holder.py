@@ -32,7 +32,7 @@ def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
     assert not shiboken6.isValid(dialog)
 
 
-def test_another_one_closes_the_first_and_its_end_does_not_forget_the_second(window):
+def test_a_second_dialog_closes_the_first_and_stays_held(window):
     kept = DialogHolder()
     first, second = QDialog(window), QDialog(window)
     kept.open(first)
@@ -43,7 +43,7 @@ def test_another_one_closes_the_first_and_its_end_does_not_forget_the_second(win
     assert second.isVisible()
 
 
-def test_an_answer_for_a_dialog_that_was_replaced_is_not_shown(qtbot):
+def test_an_answer_for_a_replaced_dialog_is_not_shown(qtbot):
     holder, shown = DialogHolder(), []
     first, second = QDialog(), QDialog()
     holder.open(first)

@@ -184,7 +184,7 @@ def test_a_duration_reads_back_to_within_its_last_unit(seconds: float) -> None:
     assert abs(total - seconds) <= unit * 0.51
 
 
-def test_what_is_only_guessed_is_no_more_precise_than_known() -> None:
+def test_an_estimated_time_is_rounded() -> None:
     assert plain(f.time_left(41 * 60 + 12)) == "41 min left"
     assert plain(f.time_left(6900)) == "1 h 55 left"
     assert f.time_left(20) == "under a minute left"
@@ -304,7 +304,7 @@ def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, wri
         "Loading PyTorch …",
     ],
 )
-def test_a_step_that_goes_on_ends_in_one_ellipsis(step: str) -> None:
+def test_a_running_step_ends_in_one_ellipsis(step: str) -> None:
     assert f.under_way(step) == "Loading PyTorch…"
 
 

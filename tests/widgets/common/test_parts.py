@@ -156,12 +156,12 @@ def test_an_ampersand_in_a_name_is_shown_and_is_no_key(show: Show) -> None:
     assert button.shortcut().isEmpty()
 
 
-def test_an_icon_alone_has_a_name_for_those_who_hear_it(qtbot: QtBot) -> None:
+def test_an_icon_alone_has_a_name_for_screen_readers(qtbot: QtBot) -> None:
     button = IconButton("dots-three", "More: clone, compare, export")
     assert button.accessibleName() == button.toolTip() == "More: clone, compare, export"
 
 
-def test_a_focus_ring_does_not_move_what_is_beside_it(show: Show) -> None:
+def test_a_focus_ring_moves_no_neighbour(show: Show) -> None:
     for kind in ("plain", "primary", "quiet", "icon", "big", "danger"):
         button = Button("" if kind == "icon" else "Stop", kind=kind, icon="stop", tip="Stop")
         window = show(button, Button("Other"))
@@ -195,7 +195,7 @@ def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Sho
     assert switch.accessibleName() == "Half precision"
 
 
-def test_segments_signal_only_what_the_user_chose(qtbot: QtBot, show: Show) -> None:
+def test_segments_signal_only_choices_of_the_user(qtbot: QtBot, show: Show) -> None:
     options = [("all", "All"), ("live", "Live 2"), ("ended", "Ended")]
     which = SegmentedControl(options, "live", name="Which jobs")
     window = show(which)
@@ -302,7 +302,7 @@ def test_a_sentence_without_room_ends_at_a_comma_where_it_can(
     assert seen == label.text() or "route to host" in label.toolTip()
 
 
-def test_a_choice_is_as_wide_as_what_is_chosen(show: Show) -> None:
+def test_a_combo_box_is_as_wide_as_its_chosen_option(show: Show) -> None:
     choice = ComboBox([("a", "A"), ("p", "plankton-2026-autumn")], "a", name="Loader")
     holder = QWidget()
     holder.setLayout(row(choice, STRETCH))
@@ -373,7 +373,7 @@ def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:
     assert second.isVisible()
 
 
-def test_a_banner_wraps_what_has_no_room_in_one_line_and_nothing_of_it_is_cut(show: Show) -> None:
+def test_a_banner_wraps_a_long_text_and_cuts_nothing(show: Show) -> None:
     repair = Button("Show node")
     banner = Banner(
         "warn", "gpu07 slows the job.", "Its GPU 3 is slowed by heat.", actions=[repair]
@@ -420,7 +420,7 @@ def test_an_empty_place_offers_the_way_out(qtbot: QtBot, show: Show) -> None:
     assert empty.findChildren(Button)[0].text() == "Clear"
 
 
-def test_what_is_cancelled_is_cancelled_once(qtbot: QtBot, show: Show) -> None:
+def test_cancel_is_signalled_only_once(qtbot: QtBot, show: Show) -> None:
     line = ProgressLine("Copying coco")
     show(line)
     line.set_progress(0.4, figure="1.2 of 4.1 GB")
@@ -432,7 +432,7 @@ def test_what_is_cancelled_is_cancelled_once(qtbot: QtBot, show: Show) -> None:
     line.set_progress(None)
 
 
-def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
+def test_the_button_of_a_toast_undoes_the_action(qtbot: QtBot, show: Show) -> None:
     window = show(Label("page"), width=600)
     window.resize(600, 300)
     toast = Toast(window)

@@ -103,7 +103,7 @@ def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> 
     assert not turning.is_turning()
 
 
-def test_nothing_turns_for_people_who_asked_for_that(qtbot: QtBot) -> None:
+def test_no_badge_turns_with_reduced_motion(qtbot: QtBot) -> None:
     theme.reduce_motion(True)
     still = on_screen(qtbot, StateGlyph(JobState.SETUP))
     assert not still.is_turning()

@@ -47,7 +47,9 @@ def test_without_a_choice_the_window_follows_the_system(
     assert not theme_manager.is_dark
 
 
-def test_with_a_choice_it_does_not(qtbot: QtBot, theme_manager: ThemeManager) -> None:
+def test_with_a_choice_the_window_ignores_the_system(
+    qtbot: QtBot, theme_manager: ThemeManager
+) -> None:
     with qtbot.assertNotEmitted(theme_manager.changed):
         QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
     assert not theme_manager.is_dark
@@ -61,9 +63,7 @@ def colours(widget: QWidget) -> set[str]:
     return {f"#{value:06X}" for value in values}
 
 
-def test_what_is_on_the_screen_changes_with_the_theme(
-    qtbot: QtBot, theme_manager: ThemeManager
-) -> None:
+def test_visible_widgets_change_with_the_theme(qtbot: QtBot, theme_manager: ThemeManager) -> None:
     page = QWidget()
     page.setObjectName("page")
     page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)

@@ -29,7 +29,7 @@ def test_the_first_comes_at_once_and_the_last_of_many_once_more() -> None:
     assert len(calls) == 2
 
 
-def test_one_who_asks_seldom_is_never_held_back() -> None:
+def test_rare_requests_are_never_delayed() -> None:
     owner, calls = QObject(), []
     throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
     throttle.ask()
@@ -46,7 +46,7 @@ def test_a_pause_ends_by_itself(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: len(calls) == 2)
 
 
-def test_stopped_it_leaves_out_what_was_asked_for() -> None:
+def test_a_stopped_throttle_drops_its_pending_request() -> None:
     owner, calls = QObject(), []
     throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
     throttle.ask()

@@ -40,7 +40,7 @@ def test_a_longer_text_has_room_and_the_taker_has_the_rest(view, model, qtbot):
     assert view.columnWidth(1) == narrow
 
 
-def test_in_a_wide_table_all_have_the_same(view, model, qtbot):
+def test_all_columns_of_a_wide_table_are_equally_wide(view, model, qtbot):
     share_width(view, 0)
     view.show()
     model.put([("a", "1"), ("b", "2")])

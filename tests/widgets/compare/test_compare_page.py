@@ -122,7 +122,7 @@ def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
     assert not second.remove.isVisible()
 
 
-def test_what_is_not_the_best_never_reads_as_the_best_does():
+def test_other_values_never_read_like_the_best_one():
     row = ComparedRow(MAP, "Best mAP", (0.36124, 0.36082, None), (True, False, False), METRIC)
     assert row_texts(row) == ("0.3612", "0.3608", formats.NONE)
     row = ComparedRow(MAP, "Best mAP", (0.361, 0.352, 0.361), (True, False, True), METRIC)
@@ -140,7 +140,7 @@ def test_the_best_is_green_and_says_so(page):
     assert best[winner].startswith(formats.metric(max(figures), 5)), "as many digits as it takes"
 
 
-def test_what_is_measured_once_an_epoch_is_shown_as_it_was_measured(page):
+def test_a_metric_of_epochs_is_shown_as_it_was_measured(page):
     show(page, three())
     measured = three()[1].figures.metrics[MAP].last
     rows = dict(plots(page)[MAP].read(50.0)[0])
@@ -238,7 +238,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
 
 
 @pytest.mark.parametrize("taken_out", [0, 2])
-def test_a_job_that_is_taken_out_gives_the_focus_to_the_one_in_its_place(page, taken_out):
+def test_a_removed_job_gives_the_focus_to_the_next_one(page, taken_out):
     updates = three()
     show(page, updates)
     the(IconButton, headers(page)[taken_out]).setFocus()
@@ -315,7 +315,7 @@ def test_names_that_all_begin_alike_are_shortened():
     assert max(map(len, short_names([f"{'x' * 80}{n}y" for n in range(8)]))) <= 28
 
 
-def test_nothing_compared_says_what_belongs_here(page, qtbot):
+def test_an_empty_page_says_what_belongs_here(page, qtbot):
     assert the(EmptyState, page).isVisible()
     assert not button(page, "Save CSV").isVisible()
     with qtbot.waitSignal(page.rows_requested):
@@ -383,7 +383,7 @@ def answer_picker(page, *updates):
     page.rows_requested.connect(answering(page, *updates))
 
 
-def test_the_picker_finds_by_name_and_offers_only_what_is_not_there(page, qtbot):
+def test_the_picker_finds_by_name_and_offers_only_other_jobs(page, qtbot):
     answer_picker(page, *eight())
     show(page, eight()[:2])
     page.open_picker()

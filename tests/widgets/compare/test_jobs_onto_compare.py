@@ -62,7 +62,7 @@ def place(qtbot, page, controller):
     side_bar.close()
 
 
-def test_the_page_says_what_a_drop_would_do_and_the_jobs_join_the_others(controller, page):
+def test_the_page_announces_a_drop_and_the_jobs_join_the_others(controller, page):
     controller.compare(("id0", "id1"))
     assert drags.over(page, drags.jobs("id2"))
     assert page.drop_sheet.isVisible()
@@ -114,7 +114,7 @@ def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_
     assert page.ids == before, "all of them, or none"
 
 
-def test_the_place_has_the_frame_of_a_target_only_for_what_it_takes(controller, place):
+def test_the_place_has_the_frame_of_a_target_only_for_an_accepted_drag(controller, place):
     def has_frame():
         edge = place.grab().toImage().pixelColor(place.width() // 2, 0)
         return edge.name() == theme.current().q("focus").name()
@@ -141,7 +141,7 @@ def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     assert controller.heard == ["2 jobs are compared already"]
 
 
-def test_nothing_else_is_taken_by_them(page, place, tmp_path):
+def test_page_and_place_accept_only_jobs(page, place, tmp_path):
     for content in (drags.file(tmp_path), QMimeData()):
         assert not drags.over(page, content)
         assert not drags.over(place, content)
@@ -210,7 +210,7 @@ def test_any_row_of_the_list_can_be_dragged_and_one_that_waits_into_the_queue_as
     assert not held[0][2] & Qt.DropAction.MoveAction, "no other target may take it away"
 
 
-def test_all_that_is_ticked_is_dragged_together_and_another_row_alone(jobs, held):
+def test_all_ticked_rows_are_dragged_together_and_another_row_alone(jobs, held):
     view, model = jobs.list.view, jobs.model
     model.ticks.add(("a", "w"))
     for key in ("w", "b"):

@@ -78,7 +78,7 @@ def middle(plot, name, axis=0):
     return ((points[axis] + points[axis + 1]) / 2).toPoint(), line.job_id
 
 
-def test_dragging_on_axes_chooses_what_goes_through_all_brushes_and_escape_takes_them_away(plot):
+def test_brushes_choose_jobs_that_pass_all_of_them_and_escape_removes_them(plot):
     drag(plot, 0, -0.1, 0.3)
     assert names(plot) == {f"digits batch=16 lr={rate}" for rate in (0.01, 0.03, 0.1)}
     drag(plot, 1, 0.9, 1.1)
@@ -135,7 +135,7 @@ def test_an_update_of_a_job_keeps_the_brushes(plot):
     assert list(plot.brushes) == [1]
 
 
-def test_what_is_not_chosen_goes_grey_and_the_best_is_green(plot, theme_manager):
+def test_unchosen_lines_are_grey_and_the_best_is_green(plot, theme_manager):
     plot.resize(900, 320)
     where, _ = middle(plot, "digits batch=16 lr=0.03")
     grey, _ = middle(plot, "digits batch=32 lr=0.1")
@@ -199,7 +199,7 @@ def test_jobs_without_differences_are_not_drawn_on_a_single_axis(page):
     assert not page.parallel.isVisible()
 
 
-def test_the_name_of_a_job_gets_what_its_values_leave(page):
+def test_the_name_of_a_job_gets_the_room_that_its_values_leave(page):
     jobs = sweep(60)
     page.show_siblings(jobs)
     compare(page, jobs[0])
@@ -249,7 +249,7 @@ def test_brushes_leave_the_chosen_rows_in_the_table(page, qtbot):
     assert opened.args == [card.shown.ranked()[0].job_id]
 
 
-def test_a_sweep_that_has_reached_nothing_says_so(page):
+def test_a_sweep_without_a_result_says_so(page):
     jobs = tuple(replace(view, best_metric=None) for view in sweep())
     page.show_siblings(jobs)
     compare(page, jobs[0])

@@ -221,7 +221,7 @@ def test_the_smallest_network_that_takes_the_data_is_chosen(qtbot, facts, chosen
     assert view.currentIndex().data().startswith(f"{chosen}, ")
 
 
-def test_what_a_network_cannot_take_is_said_at_the_setting(qtbot):
+def test_the_setting_says_that_the_network_cannot_take_the_data(qtbot):
     dialog = open_dialog(qtbot, entry="alexnet", facts={"classes": 3, "channels": 1, "side": 28})
     assert line(dialog, "Classes").text() == "3"
     assert button(dialog, "1").isChecked()

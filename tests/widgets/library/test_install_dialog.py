@@ -38,7 +38,7 @@ def test_the_name_is_proposed_and_can_be_changed(qtbot: QtBot, module: str, pack
 
 
 @pytest.mark.parametrize("name", ["", " ", "-r x", "--index-url=x", "a b", "../a", "é"])
-def test_what_is_no_name_cannot_be_installed(qtbot: QtBot, name: str) -> None:
+def test_an_invalid_package_name_cannot_be_installed(qtbot: QtBot, name: str) -> None:
     dialog = owned(qtbot, InstallDialog("x", ("gpu01",)))
     the(LineEdit, dialog).setText(name)
     assert not button(dialog, "Install").isEnabled()

@@ -239,7 +239,7 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     assert button(page.detail, "Preview").isEnabled()
 
 
-def test_a_model_is_checked_with_what_is_chosen(qtbot):
+def test_a_model_is_checked_with_the_chosen_parts(qtbot):
     page = owned(qtbot, LibraryPage(Kind.MODEL))
     together = (Together("digits", "digits", "net"),)
     page.detail.show_companions(("digits",), ("digits",), together)
@@ -374,7 +374,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
     assert buttons[0].isVisible()
 
 
-def test_the_empty_place_says_what_is_going_on(page):
+def test_the_empty_page_says_why_it_is_empty(page):
     page.detail.show_companions((), ("any",), (Together("a", "any"),))
     page.show_items((item("a"),))
     empty = page.detail.results.no_samples
@@ -448,7 +448,7 @@ def test_a_page_that_cannot_be_read_says_why_and_reads_again(page, qtbot):
     assert says(page, "No datasets yet")
 
 
-def test_what_is_shown_stays_when_it_cannot_be_read_again(page):
+def test_a_read_error_leaves_the_shown_item(page):
     page.show_items((item("digits"),))
     page.show_error("The share does not answer.", "Mount it.")
     assert page.detail.isVisible()

@@ -196,7 +196,7 @@ def test_samples_fill_the_width_and_are_large_where_there_is_room(
     assert grid._cell(39).bottom() <= grid.height() + 2
 
 
-def test_a_picture_that_is_no_square_keeps_its_shape(qtbot: QtBot) -> None:
+def test_a_rectangular_picture_keeps_its_shape(qtbot: QtBot) -> None:
     grid = owned(qtbot, SampleGrid())
     grid.show_samples((picture_of(90, 30),))
     grid.resize(300, 120)

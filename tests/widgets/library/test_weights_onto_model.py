@@ -63,7 +63,7 @@ def row(page, number):
     return page._list.viewport().mapTo(page, box.center())
 
 
-def test_held_over_a_row_that_model_is_opened_and_named(page, file, qtbot):
+def test_a_drag_over_a_row_opens_and_names_its_model(page, file, qtbot):
     page.show_items(models("cats", "dogs"))
     assert drags.over(page, drags.file(file), row(page, 1))
     assert page.shown_name == "dogs"
@@ -75,7 +75,7 @@ def test_held_over_a_row_that_model_is_opened_and_named(page, file, qtbot):
     assert not page.drop_sheet.isVisible()
 
 
-def test_the_version_that_is_open_gets_them(page, file, qtbot):
+def test_the_open_version_gets_the_weights(page, file, qtbot):
     page.show_items((*models("cats"), item("cats", 2, Kind.MODEL)))
     for version in ("1", "2"):
         page.detail.open_version(version)
@@ -84,7 +84,7 @@ def test_the_version_that_is_open_gets_them(page, file, qtbot):
         assert dropped.args[0] == f"cats@{version}"
 
 
-def test_a_model_that_has_weights_says_so_before(page, file):
+def test_a_drag_over_a_model_with_weights_says_so(page, file):
     known = {"name": "weights.pt", "bytes": 98_000_000}
     page.show_items(models("cats", weights=known))
     drags.over(page, drags.file(file))
@@ -99,7 +99,7 @@ def test_a_model_that_has_weights_says_so_before(page, file):
 
 
 @pytest.mark.parametrize("name", ["folder", "model.zip", "bks_model.py"])
-def test_what_is_no_weights_is_the_windows(page, tmp_path, name):
+def test_other_files_are_left_to_the_window(page, tmp_path, name):
     page.show_items(models("cats"))
     assert not drags.over(page, drags.file(tmp_path / name))
     assert not drags.over(page, QMimeData())
@@ -118,7 +118,7 @@ def test_a_library_without_models_says_where_weights_belong(qtbot, file):
     )
 
 
-def test_they_are_copied_next_to_the_model_and_a_message_says_so(
+def test_dropped_weights_are_copied_next_to_the_model_with_a_message(
     controller, page, services, file, monkeypatch
 ):
     monkeypatch.setattr(tool_process, "read_weights", lambda *_: ())
@@ -129,7 +129,7 @@ def test_they_are_copied_next_to_the_model_and_a_message_says_so(
     assert not page.detail._progress.isVisible()
 
 
-def test_what_is_refused_is_said_on_the_page_of_the_model(controller, page, services, file):
+def test_the_page_of_the_model_says_why_weights_are_refused(controller, page, services, file):
     file.write_bytes(b"hello")
     page.weights_dropped.emit("cats@1", str(file))
     assert the(PreviewBanner, page.detail).isVisible()

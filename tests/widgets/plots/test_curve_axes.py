@@ -130,7 +130,7 @@ def test_points_at_zero_are_reported_and_the_time_of_day_stays_linear(panel: Cur
     assert panel.x_range()[0] == pytest.approx(1.7e9)
 
 
-def test_values_at_or_below_zero_are_gaps_and_that_is_said(panel: CurvePanel) -> None:
+def test_values_at_or_below_zero_are_reported_gaps(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     values[250:750] = -1.0
     panel.set_curve("train", "train", curve(values), named=False)
@@ -207,7 +207,7 @@ def test_the_data_marks_the_steps_at_which_values_become_nan(
     assert data.lost(XAxis.STEP).tolist() == lost
 
 
-def test_what_a_resumed_run_repeats_takes_its_marks_along() -> None:
+def test_a_resumed_run_removes_the_marks_of_repeated_steps() -> None:
     data = CurveData(gaps=Gaps.NO_NUMBER)
     data.extend([1, 2, 3, 4], [1.0, NAN, 1.0, NAN])
     data.extend([3, 4], [1.0, 1.0])

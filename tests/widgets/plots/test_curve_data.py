@@ -136,7 +136,7 @@ def test_points_survive_every_growth_and_every_going_back(plan: list[tuple[int, 
 
 
 @given(VALUES, st.sampled_from([0.6, 0.9, 0.99, 0.999]), st.integers(0, 200))
-def test_after_going_back_the_average_goes_on_from_there(
+def test_the_average_continues_from_the_step_of_a_resume(
     values: list[float], weight: float, first: int
 ) -> None:
     data = curve(values, weight)
@@ -188,7 +188,7 @@ def test_an_axis_that_begins_late_has_the_points_since_then() -> None:
     assert sample.step == 850
 
 
-def test_what_is_not_a_point_is_refused() -> None:
+def test_an_invalid_point_is_refused() -> None:
     data = CurveData()
     with pytest.raises(ValueError, match="step"):
         data.append(NAN, 1.0)
@@ -300,7 +300,7 @@ def test_the_pointer_reads_on_every_axis() -> None:
         assert (sample.step, sample.epoch, sample.raw) == (10, 1.0, 2.0)
 
 
-def test_the_last_value_is_the_last_that_is_one() -> None:
+def test_the_last_value_is_the_last_finite_one() -> None:
     values = np.full(5000, NAN)
     values[17] = 2.0
     last = curve(values).last()
@@ -356,7 +356,7 @@ def test_figures_of_an_axis_differ_however_little_the_values_do(value: float, sh
     assert len(set(figures)) == len(figures)
 
 
-def test_a_logarithmic_view_leaves_out_what_has_no_logarithm() -> None:
+def test_a_logarithmic_view_leaves_out_values_without_a_logarithm() -> None:
     low, high = y_range([0.0, -1.0, 10.0, 1000.0], log=True)
     assert (low, high) == (1.0, 3.0)
     assert robust_range([(np.array([0.0, -1.0]), 2)], log=True) is None

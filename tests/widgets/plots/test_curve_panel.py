@@ -92,7 +92,7 @@ def wheel(widget: QWidget, at: QPointF, turns: int) -> None:
 # What is in view
 
 
-def test_all_points_are_in_view_and_those_that_come(panel: CurvePanel) -> None:
+def test_all_present_and_later_points_are_in_view(panel: CurvePanel) -> None:
     data = curve(loss(1000))
     panel.set_curve("train", "train", data)
     low, high = panel.x_range()
@@ -105,7 +105,7 @@ def test_all_points_are_in_view_and_those_that_come(panel: CurvePanel) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e30, -1e30, 1e308])
-def test_m13_what_diverges_does_not_blank_the_plot(panel: CurvePanel, bad: float) -> None:
+def test_m13_a_diverging_curve_does_not_blank_the_plot(panel: CurvePanel, bad: float) -> None:
     values = loss()
     values[700:710] = bad
     panel.set_curve("train", "train", curve(values))
@@ -195,7 +195,7 @@ def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
     assert pixels(panel, BLUE) == pytest.approx(whole / 2, rel=0.1)
 
 
-def test_a_resumed_run_takes_the_place_of_what_it_repeats(panel: CurvePanel) -> None:
+def test_a_resumed_run_replaces_its_repeated_steps(panel: CurvePanel) -> None:
     data = curve(np.full(1000, 1.0))
     panel.set_curve("train", "train", data)
     data.extend(np.arange(400.0, 500.0), np.full(100, 2.0))
@@ -236,7 +236,7 @@ def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:
     assert pixels(panel, BLUE) > 100
 
 
-def test_a_curve_is_lifted_that_comes_after_it_was_asked_for(panel: CurvePanel) -> None:
+def test_a_curve_added_after_the_request_is_lifted(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
     panel.lift("b")
     assert pixels(panel, BLUE) > 100
@@ -245,7 +245,7 @@ def test_a_curve_is_lifted_that_comes_after_it_was_asked_for(panel: CurvePanel) 
     assert pixels(panel, ORANGE) > 100
 
 
-def test_the_others_are_no_longer_faint_when_the_lifted_one_goes(panel: CurvePanel) -> None:
+def test_other_curves_return_to_full_colour_without_the_lifted_one(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
     panel.set_curve("b", "b", curve(loss() + 1), 1)
     panel.lift("b")
@@ -294,7 +294,7 @@ def named_rect(panel: CurvePanel) -> QRectF:
     return rect
 
 
-def test_beyond_a_stretch_that_is_asked_for_there_is_room_for_the_names(panel: CurvePanel) -> None:
+def test_a_fixed_stretch_leaves_room_for_the_names(panel: CurvePanel) -> None:
     panel.set_curve("gpu", "GPU 3, rank 11", curve(np.full(1000, 1.0)), 0)
     panel.set_fixed_x(0, 1001)
     settle()
@@ -463,7 +463,7 @@ QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 """
 
 
-def test_a_plot_that_has_the_focus_can_go() -> None:
+def test_a_plot_with_the_focus_can_be_removed() -> None:
     """In a process of its own: it would end this one."""
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     done = subprocess.run([sys.executable, "-c", _GONE], cwd=ROOT, env=environment, check=False)

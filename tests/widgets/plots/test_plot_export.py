@@ -120,7 +120,7 @@ def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, c
     assert alike(picture, near(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)) > 0.9
 
 
-def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
+def test_the_picture_equals_the_window(panel: CurvePanel) -> None:
     shown = QImage(panel.size(), QImage.Format.Format_RGB32)
     shown.fill(Qt.GlobalColor.white)
     panel.clearFocus()  # Its ring is not taken along.
@@ -130,7 +130,7 @@ def test_the_picture_shows_what_the_window_shows(panel: CurvePanel) -> None:
     assert alike(seen, taken) > 0.97
 
 
-def test_what_diverges_stays_in_the_plot(panel: CurvePanel) -> None:
+def test_a_diverging_curve_stays_in_the_plot(panel: CurvePanel) -> None:
     title = slice(0, TITLE_H + 4)
     for image in (QImage.fromData(panel.as_picture().png(1.0)), svg_image(panel)):
         for colour in theme.LIGHT.curves[:2]:
@@ -226,7 +226,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
     return int(near(panel.grab().toImage(), colour)[-40:].sum())
 
 
-def test_marks_stand_on_the_axis_and_the_read_out_says_what_they_are(panel: CurvePanel) -> None:
+def test_marks_stand_on_the_axis_and_the_read_out_names_them(panel: CurvePanel) -> None:
     calm = pixels(panel, theme.LIGHT.rest)
     panel.set_marks(
         on_axis=[
@@ -242,7 +242,7 @@ def test_marks_stand_on_the_axis_and_the_read_out_says_what_they_are(panel: Curv
     assert "checkpoint" not in panel.read(1000)[1]
 
 
-def test_ten_thousand_marks_are_no_bar_and_cost_what_is_seen(
+def test_ten_thousand_marks_are_no_bar_and_only_visible_ones_cost_time(
     panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: list[QPointF] = []

@@ -40,7 +40,7 @@ def curves() -> RunCurves:
     return curves
 
 
-def test_a_resumed_run_takes_the_place_of_what_it_repeats(curves: RunCurves) -> None:
+def test_a_resumed_run_replaces_its_repeated_steps(curves: RunCurves) -> None:
     assert curves.append(history(11, [0.5] * 10, run=2, drop_from=11)) == ()
     loss = curves.get("loss")
     assert loss is not None
@@ -72,7 +72,7 @@ def test_times_are_those_of_the_clock_and_count_from_the_run(curves: RunCurves) 
     assert validation.x(XAxis.TIME).tolist() == [20.0, 40.0, 60.0]
 
 
-def test_what_is_measured_now_and_then_has_no_gaps_and_what_each_step_brings_has() -> None:
+def test_only_metrics_of_every_step_have_gaps() -> None:
     curves = RunCurves()
     curves.append(history(1, [1.0, NAN, *[1.0] * 18]))
     loss, validation = curves.get("loss"), curves.get("validation/loss")

@@ -33,7 +33,7 @@ def test_a_flat_history_is_a_straight_line_from_its_first_value_to_its_last(coun
     assert all(columns)
 
 
-def test_a_value_that_is_missing_is_a_gap() -> None:
+def test_a_missing_value_is_a_gap() -> None:
     values = np.full(121, 50.0)
     values[50:71] = np.nan
     columns = rows_with_line(values)

@@ -33,7 +33,7 @@ def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attent
     assert "42 of 96 free" in texts(summary)
 
 
-def test_all_well_is_one_calm_line(summary):
+def test_a_healthy_cluster_is_one_calm_line(summary):
     summary.show_nodes((samples.state("a"), samples.state("b")))
     assert summary.counts.accessibleName() == "Nodes: all healthy"
     assert sentences(summary) == []
@@ -48,7 +48,7 @@ def test_all_well_is_one_calm_line(summary):
         ((Presence.OUT_OF_SERVICE, Presence.OUT_OF_SERVICE), "Nodes: none in service"),
     ],
 )
-def test_nodes_that_cannot_be_used_are_not_called_well(summary, presences, said):
+def test_unusable_nodes_are_not_called_healthy(summary, presences, said):
     states = (samples.state(name) for name in "ab")
     summary.show_nodes(
         tuple(replace(one, presence=is_so) for one, is_so in zip(states, presences, strict=True))
@@ -83,7 +83,7 @@ def test_a_low_window_hides_the_map_first_then_the_sentences(summary):
     assert shown() == (False, False, True)
 
 
-def test_on_the_rail_the_counts_are_left(summary):
+def test_the_rail_keeps_the_counts(summary):
     summary.show_nodes(samples.cluster(12))
     summary.set_narrow(True)
     assert summary.counts.isVisible()
@@ -121,7 +121,7 @@ def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
     assert len(names - {""}) == 20
 
 
-def test_a_long_name_is_whole_for_those_who_hear_it(summary):
+def test_a_screen_reader_gets_the_whole_of_a_long_name(summary):
     name = "node-rack3-row7-machine-007.cluster.example.org"
     summary.show_nodes((samples.gone(samples.state(name)), samples.state("b")))
     assert sentences(summary)[0].startswith(name)

@@ -46,7 +46,7 @@ def test_a_click_on_a_place_opens_it(window, qtbot):
 
 
 @pytest.mark.parametrize("page", ["settings", "help", "new-job"])
-def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page):
+def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, page):
     def lit():
         return [key for key, one in places_of(window.side_bar).items() if one.isChecked()]
 
@@ -87,7 +87,7 @@ def test_back_and_forward_work_as_in_a_browser(window):
     assert window.place == "nodes", "a new way forgets the old one"
 
 
-def test_a_window_that_is_gone_through_for_weeks_remembers_the_last_hundred_steps(window):
+def test_a_window_used_for_weeks_remembers_the_last_hundred_steps(window):
     for _ in range(500):
         window.go("datasets")
         window.go("nodes")
@@ -139,7 +139,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         assert shown >= min(jobs, 1 if height < 900 or error else 3)
 
 
-def test_when_nothing_runs_it_says_so(window):
+def test_the_side_bar_says_that_nothing_is_running(window):
     window.side_bar.show_live(())
     assert "Nothing is running" in texts(window.side_bar)
 
@@ -212,7 +212,7 @@ def test_a_drop_anywhere_signals_its_path(window, qtbot, tmp_path):
     assert dropped.args == [str(tmp_path)]
 
 
-def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
+def test_a_dropped_web_address_is_refused(window, qtbot):
     data = QMimeData()
     data.setUrls([QUrl("https://lab.example/plankton.zip")])
     assert not drags.over(window, data)
@@ -221,7 +221,7 @@ def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
         drags.drop(window, data)
 
 
-def test_what_is_carried_out_of_the_window_is_not_carried_into_it(window, tmp_path):
+def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
     class Own(QDragEnterEvent):
         def source(self):
             return window
@@ -239,7 +239,7 @@ def test_every_place_has_its_key_in_its_tool_tip(window):
         assert f"Ctrl+{place.number}" in places_of(window.side_bar)[place.key].toolTip()
 
 
-def test_a_window_whose_pages_are_not_made_yet_says_that_it_opens(qtbot):
+def test_a_window_without_pages_says_that_it_opens(qtbot):
     window = MainWindow()
     qtbot.addWidget(window)
     window.show()

@@ -59,7 +59,7 @@ def shown(window: MainWindow, items: list[NoticeItem]) -> NoticeList:
     return notices
 
 
-def test_a_click_on_a_notice_closes_the_list_and_opens_its_place(
+def test_a_click_on_a_notification_closes_the_list_and_opens_its_place(
     window: MainWindow, qtbot: QtBot, qtmodeltester
 ) -> None:
     notices = shown(window, ITEMS)
@@ -98,7 +98,7 @@ def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None
     assert "<b>" not in index.data(Qt.ItemDataRole.ToolTipRole).replace("&lt;b&gt;", "")
 
 
-def test_an_empty_list_says_what_comes_here(window: MainWindow) -> None:
+def test_an_empty_list_says_what_belongs_here(window: MainWindow) -> None:
     notices = shown(window, [])
     assert notices._nothing.isVisible()
     assert says(notices, "Ended and stalled jobs")

@@ -57,7 +57,7 @@ def test_a_webhook_applies_when_its_field_is_left(settings, chosen) -> None:
     assert shown is QLineEdit.EchoMode.PasswordEchoOnEdit
 
 
-def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, chosen) -> None:
+def test_an_incomplete_mail_is_not_used_and_its_missing_fields_are_named(settings, chosen) -> None:
     leave(line_of(settings, "Mail to"), "a@lab, b@lab")
     assert chosen == []
     assert "Not used yet: Enter the mail server's host name, such as smtp.lab.example." in texts(
@@ -82,7 +82,7 @@ def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, c
     assert (chosen[-1][0].mail.port, chosen[-1][0].mail.security) == (2525, TLS)
 
 
-def test_what_was_kept_is_shown_and_the_password_is_not(settings, chosen) -> None:
+def test_stored_settings_are_shown_without_the_password(settings, chosen) -> None:
     settings.show_channels(Channels("https://a.example/x", MAIL, from_nodes=True), True)
     assert "a@lab, b@lab" in texts(settings)
     assert line_of(settings, "Port").text() == ""
@@ -100,7 +100,7 @@ def test_without_a_keyring_it_is_said_how_long_a_password_lasts(settings) -> Non
     )
 
 
-def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
+def test_a_test_is_sent_with_the_typed_settings_and_its_result_is_a_sentence(
     settings, qtbot: QtBot
 ) -> None:
     settings.show_channels(Channels(mail=MAIL), False)

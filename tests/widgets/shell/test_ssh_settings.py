@@ -52,7 +52,7 @@ def page(qtbot):
         ),
     ],
 )
-def test_the_page_shows_the_keys_that_are_tried(page, found, words):
+def test_the_page_shows_the_tried_keys(page, found, words):
     page.show_facts(replace(FACTS, **found))
     assert f"{words} {NAMED}" in texts(page)
 

@@ -52,7 +52,7 @@ def test_a_metric_that_a_block_does_not_have_is_nan_there(tmp_path: Path) -> Non
     assert accuracy[2] == 0.75
 
 
-def test_no_file_is_an_empty_history(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_empty_history(tmp_path: Path) -> None:
     update, cursor = read_history(tmp_path / "history.toml")
     assert len(update.steps) == 0
     assert not update.problems
@@ -106,7 +106,7 @@ def test_f36_a_damaged_block_in_the_middle_costs_only_itself_and_is_reported(
     assert f"byte {len(block(1, [3.0, 2.5]))};" in update.problems[0]
 
 
-def test_a_run_that_went_on_from_an_older_checkpoint_supersedes_what_came_after(
+def test_a_run_resumed_from_an_older_checkpoint_replaces_later_steps(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "history.toml"
@@ -212,7 +212,7 @@ def same(a: HistoryUpdate, b: HistoryUpdate) -> bool:
     )
 
 
-def test_a_long_history_from_the_cache_is_the_same_and_what_came_since_is_added(
+def test_a_cached_history_is_equal_and_newer_steps_are_added(
     tmp_path: Path,
 ) -> None:
     path, reader = tmp_path / "history.toml", HistoryReader(tmp_path / "cache")

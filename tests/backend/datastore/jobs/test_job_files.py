@@ -57,7 +57,7 @@ def make(root: Path, **changes: Any) -> tuple[JobFile, OpenJob]:
     return file, mounted(root).job(file.id)
 
 
-def test_what_was_made_is_read_back(tmp_path: Path) -> None:
+def test_a_new_job_reads_back_unchanged(tmp_path: Path) -> None:
     file, folder = make(tmp_path, tags=["x"], notes="n", environment={"A": "b c"})
     assert job_files.read_job(folder) == file
     assert [entry.name for entry in (tmp_path / "jobs").iterdir()] == [file.id]
@@ -133,7 +133,7 @@ ON_CPUS = [{"node": "gpu03", "processes": 1}]
         ({}, {"batch_size": 7, "optimizer.lr": 0.25}),
     ],
 )
-def test_what_one_of_two_desktops_changes_is_what_the_other_reads(
+def test_a_desktop_reads_the_changes_of_another_desktop(
     tmp_path: Path, made: dict[str, Any], later: dict[str, Any]
 ) -> None:
     file, folder = make(tmp_path, **made)
@@ -215,7 +215,7 @@ def _bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None:
+def test_a_job_is_restored_from_the_trash_byte_for_byte(tmp_path: Path) -> None:
     file, folder = make(tmp_path)
     (folder.checkpoints / "epoch-0001.pt").write_bytes(b"weights")
     before = _bytes_of(folder.path)
@@ -226,7 +226,7 @@ def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None
     assert not job_files.take_from_trash(mounted(tmp_path), file.id), "there is no other one"
 
 
-def test_the_copy_that_was_trashed_last_is_restored(tmp_path: Path) -> None:
+def test_the_last_trashed_copy_is_restored(tmp_path: Path) -> None:
     root = mounted(tmp_path)
     file, folder = make(tmp_path)
     for number in range(11):
@@ -241,7 +241,7 @@ def test_the_copy_that_was_trashed_last_is_restored(tmp_path: Path) -> None:
         folder.path.rename(tmp_path / f"seen-{number}")
 
 
-def test_a_job_that_is_in_its_place_is_not_replaced_by_one_from_the_trash(tmp_path: Path) -> None:
+def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
     root = mounted(tmp_path)
     file, folder = make(tmp_path)
     job_files.move_to_trash(root, folder)

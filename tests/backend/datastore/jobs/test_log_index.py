@@ -80,7 +80,7 @@ def test_a_line_without_an_end_is_whole_wherever_the_file_ends(tmp_path: Path, s
     assert indexed(path).read(1, 1) == ("x" * (size - 2),)
 
 
-def test_what_is_added_is_read_and_nothing_twice(tmp_path: Path) -> None:
+def test_a_refresh_adds_new_lines_without_repeats(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("one\ntw")
     index = indexed(path)
@@ -92,7 +92,7 @@ def test_what_is_added_is_read_and_nothing_twice(tmp_path: Path) -> None:
     assert (index.lines, index.whole_lines, index.generation) == (3, 3, 0)
 
 
-def test_a_log_that_is_shorter_than_before_is_another_one(tmp_path: Path) -> None:
+def test_a_shortened_log_is_another_log(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("of the run before\n" * 5)
     index = indexed(path)
@@ -111,7 +111,7 @@ def test_a_longer_log_in_the_place_of_another_is_another_one(tmp_path: Path) -> 
     assert (index.generation, index.read(0, 9)) == (1, ("started over", "and longer"))
 
 
-def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_empty_log(tmp_path: Path) -> None:
     index = indexed(tmp_path / "rank-0.log")
     assert (index.lines, index.read(0, 5), index.find("x")) == (0, (), ((), False))
     assert index.first_error() is None

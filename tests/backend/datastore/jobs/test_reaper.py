@@ -58,7 +58,7 @@ class Aged(Mounted):
         return super().changed_s(path) - (self.age_s if path.name == "1" else 0.0)
 
 
-def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: OpenJob) -> None:
+def test_m07_an_old_claim_by_the_clock_of_the_share_is_reaped(folder: OpenJob) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
     assert reap(folder) is None
@@ -133,7 +133,7 @@ def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: Open
         rank.wait()
 
 
-def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_killed(
+def test_a_run_with_finished_ranks_is_finished_though_its_supervisor_was_killed(
     run: Run,
 ) -> None:
     for rank in (0, 1):
@@ -161,6 +161,6 @@ def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
     assert reap(folder) is UnrecordedEnd.SUPERVISOR_GONE
 
 
-def test_a_folder_that_is_away_reaps_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_reaps_nothing(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
         reap(OpenJob(tmp_path / "nothing", MOUNTED))

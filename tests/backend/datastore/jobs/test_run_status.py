@@ -161,7 +161,7 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
         assert (found.state, found.status.step, found.doubt) == (JobState.FINISHED, 40, "")
 
 
-def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_ones_see(
+def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
@@ -181,7 +181,7 @@ def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_one
     assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
 
 
-def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -> None:
+def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
     evidence = RunFacts(
         run=1,
         status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),

@@ -67,7 +67,7 @@ def test_a_folder_is_imported_with_every_byte(root: Path, source: Path) -> None:
     assert sorted(os.listdir(version)) == ["files", "files.sha256", "meta.json"]
 
 
-def test_other_users_of_a_node_can_read_what_was_imported(root: Path, source: Path) -> None:
+def test_other_users_of_a_node_can_read_an_import(root: Path, source: Path) -> None:
     (source / "a.csv").chmod(0o600)
     before = os.umask(0o077)
     try:
@@ -105,7 +105,7 @@ def test_importing_again_makes_the_next_version_and_leaves_the_first(
     assert kept.items() <= everything(root).items()
 
 
-def test_a_number_that_was_removed_is_not_given_again(root: Path, source: Path) -> None:
+def test_the_number_of_a_removed_version_is_not_used_again(root: Path, source: Path) -> None:
     data_root = mounted(root)
     import_now(root, source)
     import_now(root, source)
@@ -285,7 +285,9 @@ def test_f48_a_file_that_is_written_to_meanwhile_is_not_imported_half(
         "y" * 300,
     ],
 )
-def test_what_is_no_folder_and_no_zip_is_refused(root: Path, source: Path, name: str) -> None:
+def test_a_source_that_is_neither_folder_nor_zip_is_refused(
+    root: Path, source: Path, name: str
+) -> None:
     (source / "tar.tar.gz").write_bytes(b"\x1f\x8b")
     if name.startswith("x."):
         # Files of data, each of them a zip file inside.
@@ -305,7 +307,7 @@ def test_one_file_of_code_is_a_model_or_a_loader(root: Path, tmp_path: Path) -> 
         import_now(root, code)
 
 
-def test_what_python_leaves_beside_code_is_left_out(root: Path, tmp_path: Path) -> None:
+def test_an_import_of_code_leaves_out_caches_and_git(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     for name in ("bks_model.py", "__pycache__/a.pyc", "sub/__pycache__/b.pyc", ".git/HEAD"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -380,7 +382,7 @@ def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
         (errno.ENOSPC, "full at “sub/run.sh”", "Free some space"),
     ],
 )
-def test_what_the_data_root_cannot_hold_is_named(
+def test_a_file_that_the_data_root_cannot_hold_is_named(
     root: Path,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -413,7 +415,7 @@ def test_a_file_that_cannot_be_read_meanwhile_is_no_fault_of_the_data_root(
         import_now(root, source)
 
 
-def test_a_path_that_is_too_deep_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_too_long_path_is_named(root: Path, tmp_path: Path) -> None:
     deep = make_zip(
         tmp_path / "deep.zip", ("d" * 60 + f"/{'d' * 60}" * 79 + "/x", b"1"), ("a", b"")
     )
@@ -471,7 +473,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def test_f43_an_import_that_is_under_way_is_not_swept(root: Path, source: Path) -> None:
+def test_f43_a_running_import_is_not_swept(root: Path, source: Path) -> None:
     staging = make_staging(root / "datasets", "digits")
     import_now(root, source)
     assert staging.is_dir()

@@ -60,7 +60,7 @@ def parts(*paths: str) -> dict[str, str]:
         (["data/a.csv", "labels.csv"], "data"),
     ],
 )
-def test_the_data_are_what_is_called_so_or_has_no_code(paths: list[str], data: str) -> None:
+def test_the_data_are_in_a_folder_called_so_or_without_code(paths: list[str], data: str) -> None:
     assert parts(*APART, *paths) == {"dataset": data, "loader": "loader", "model": "model"}
     assert parts(*TOGETHER, *paths) == {"dataset": data, "loader": ".", "model": "."}
 
@@ -112,11 +112,11 @@ def test_data_beside_the_code_in_its_folder_are_found_and_code_alone_is_both() -
         (["/", "//", "/bks_dataset.py"], DATASET),
     ],
 )
-def test_the_rest_is_one_thing_of_a_kind(paths: list[str], kind: Kind) -> None:
+def test_any_other_folder_is_one_item(paths: list[str], kind: Kind) -> None:
     assert recognise(paths) == ImportGuess(kind)
 
 
-def test_what_is_not_taken_is_named() -> None:
+def test_files_outside_the_three_parts_are_named() -> None:
     found = recognise([*APART, "data/a", "README.md", "notebooks/1.ipynb", ".git/HEAD"]).project
     assert found is not None
     assert found.rest == ("README.md", "notebooks/")
@@ -197,7 +197,7 @@ def test_several_folders_of_data_keep_their_names(tmp_path: Path) -> None:
     assert contents(found[DATASET]).keys() == {"train/1.png", "test_data/1.png"}
 
 
-def test_links_follow_the_rules_of_a_folder_that_is_chosen(tmp_path: Path) -> None:
+def test_links_follow_the_rules_of_a_chosen_folder(tmp_path: Path) -> None:
     disk = make_project(tmp_path / "disk", "1.png")
     source = make_project(tmp_path / "source", *APART, "shared/utils.py")
     (source / "data").symlink_to(disk)
@@ -239,7 +239,7 @@ def test_a_folder_that_cannot_be_read_is_recognised_as_nothing(
     assert recognised(tmp_path) == ImportGuess()
 
 
-def test_what_is_no_folder_and_no_zip_is_guessed_by_its_name(tmp_path: Path) -> None:
+def test_a_single_file_is_recognised_by_its_name(tmp_path: Path) -> None:
     make_project(tmp_path, "bks_dataset.py", "broken.zip")
     assert recognised(tmp_path / "bks_dataset.py") == ImportGuess(LOADER)
     assert recognised(tmp_path / "broken.zip") == ImportGuess()

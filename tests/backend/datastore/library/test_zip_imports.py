@@ -79,7 +79,7 @@ def test_f47_a_name_that_leads_astray_is_refused(
         (stat.S_IFSOCK | 0o600, "is a device"),
     ],
 )
-def test_f47_what_is_no_file_is_refused(root: Path, path: Path, mode: int, said: str) -> None:
+def test_f47_an_irregular_file_is_refused(root: Path, path: Path, mode: int, said: str) -> None:
     make_zip(path, ("good.csv", b"1"), (entry("odd", mode), b"/etc/passwd"))
     with refused(root, "“odd”", said):
         import_now(root, path)
@@ -145,7 +145,7 @@ def test_f47_an_encrypted_entry_is_refused(root: Path, path: Path) -> None:
         import_now(root, path)
 
 
-def test_f47_a_name_that_is_there_twice_is_refused(root: Path, path: Path) -> None:
+def test_f47_a_duplicate_name_is_refused(root: Path, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         make_zip(path, ("a.csv", b"1"), ("b.csv", b"2"), ("a.csv", b"3"))
@@ -153,7 +153,7 @@ def test_f47_a_name_that_is_there_twice_is_refused(root: Path, path: Path) -> No
         import_now(root, path)
 
 
-def test_f47_a_file_that_is_a_folder_too_is_refused(root: Path, path: Path) -> None:
+def test_f47_a_name_of_both_a_file_and_a_folder_is_refused(root: Path, path: Path) -> None:
     make_zip(path, ("a", b"1"), ("a/b", b"2"))
     with refused(root, "“a” is a file and a folder"):
         import_now(root, path)
@@ -205,7 +205,7 @@ def test_f47_a_packing_that_python_does_not_know_is_named(root: Path, path: Path
         import_now(root, path)
 
 
-def test_f47_more_than_the_disk_holds_is_refused_first(
+def test_f47_a_zip_larger_than_the_disk_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
@@ -278,7 +278,7 @@ def zip_with_unicode_path(path: Path, header: bytes, name: bytes, crc: int) -> N
 
 
 @pytest.mark.parametrize("page", ["cp437", "cp932"])
-def test_a_name_in_the_field_for_it_is_taken(root: Path, path: Path, page: str) -> None:
+def test_the_unicode_path_field_gives_the_name(root: Path, path: Path, page: str) -> None:
     name = {"cp437": "Größe/Übersicht.csv", "cp932": "画像/一覧.csv"}[page]
     header = name.encode(page)
     zip_with_unicode_path(path, header, name.encode(), zlib.crc32(header))
@@ -296,7 +296,7 @@ def test_parts_of_a_path_that_name_nothing_are_dropped(root: Path, path: Path) -
     assert (files / "d").is_dir()
 
 
-def test_names_that_become_equal_are_in_it_twice(root: Path, path: Path) -> None:
+def test_names_that_become_equal_are_duplicates(root: Path, path: Path) -> None:
     make_zip(path, ("a.csv", b"1"), ("./a.csv", b"2"))
     with refused(root, "“a.csv” is in it twice"):
         import_now(root, path)
@@ -346,7 +346,7 @@ def test_a_model_without_its_file_is_refused(root: Path, path: Path) -> None:
         import_now(root, path, kind=Kind.MODEL)
 
 
-def test_what_finder_adds_is_left_out(root: Path, path: Path) -> None:
+def test_files_of_finder_are_left_out(root: Path, path: Path) -> None:
     make_zip(path, ("digits/a", b"1"), ("__MACOSX/digits/._a", b"x"), ("digits/.DS_Store", b"x"))
     import_now(root, path)
     assert contents(root / "datasets/digits/v1/files") == {"a": b"1"}
@@ -428,7 +428,7 @@ def test_a_folder_and_its_zip_are_refused_alike(
     assert said[0].partition("” has")[2] == said[1].partition("” has")[2]
 
 
-def test_what_is_not_left_out_of_data_is_kept(root: Path, path: Path) -> None:
+def test_an_import_of_data_keeps_files_of_other_tools(root: Path, path: Path) -> None:
     names = {".git/HEAD", "venv/a", "x~", "__pycache__/a.pyc", "nfs.csv", "~a", "Thumbs.db.csv"}
     make_zip(path, *((name, b"") for name in names))
     import_now(root, path)

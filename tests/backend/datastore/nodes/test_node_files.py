@@ -86,7 +86,7 @@ def refusal(found: NodeReading | Finding) -> str:
     return found.sentence
 
 
-def test_what_an_agent_writes_is_read_back_whole(root: OpenRoot, read_back: Write) -> None:
+def test_the_status_of_an_agent_reads_back_unchanged(root: OpenRoot, read_back: Write) -> None:
     assert read_back() == READING
     mine = Probe("gpu1", root.path).read()
     replace_json(root.node("gpu1").status, mine.to_dict())
@@ -120,7 +120,7 @@ def test_f59_a_terabyte_is_not_read(root: OpenRoot) -> None:
     ],
     ids=["empty", "half", "list", "null", "bytes", "deep", "deeper", "long number", "surrogate"],
 )
-def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
+def test_f59_a_malformed_status_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
     root.node("gpu1").status.write_bytes(content)
     sentence = refusal(node_files.read_status(root, "gpu1"))
     assert sentence.startswith("The agent of gpu1 writes a status that cannot be used: ")
@@ -180,7 +180,7 @@ def test_f59_a_long_complaint_is_cut_and_printable(read_back: Write) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link to a device"])
-def test_f59_what_is_no_plain_file_is_not_waited_for(root: OpenRoot, kind: str) -> None:
+def test_f59_an_irregular_file_is_refused_without_a_wait(root: OpenRoot, kind: str) -> None:
     path = root.node("gpu1").status
     {
         "fifo": lambda: os.mkfifo(path),
@@ -241,7 +241,7 @@ def beat(root: OpenRoot, number: int, **other: Any) -> None:
     replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **other).to_dict())
 
 
-def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next(
+def test_m15_a_node_is_offline_after_three_missed_heartbeats_and_online_with_the_next(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 1)
@@ -261,7 +261,7 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
     assert watch.read("gpu1").presence is Presence.ONLINE
 
 
-def test_a_status_that_is_a_year_old_is_never_called_online(
+def test_a_node_with_a_year_old_status_is_never_called_online(
     root: OpenRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 900)
@@ -306,7 +306,7 @@ def test_an_agent_that_counts_from_one_again_is_online(
 
 
 @pytest.mark.parametrize(("interval_s", "limit_s"), [(1e9, 180), (0.0, 3), (10.0, 30)])
-def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
+def test_f59_no_interval_of_an_agent_keeps_it_online_always(
     root: OpenRoot, watch: StatusWatch, clock: Clock, interval_s: float, limit_s: float
 ) -> None:
     for number in (1, 2):
@@ -333,9 +333,7 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_repo
     assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
-def test_a_node_that_is_set_up_again_starts_over(
-    root: OpenRoot, watch: StatusWatch, clock: Clock
-) -> None:
+def test_a_node_set_up_again_starts_over(root: OpenRoot, watch: StatusWatch, clock: Clock) -> None:
     for number in (1, 2):
         beat(root, number)
         watch.read("gpu1")

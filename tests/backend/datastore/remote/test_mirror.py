@@ -79,7 +79,7 @@ def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: Place, beat
     assert not attempt.exit.exists()
 
 
-def test_a_history_that_was_cut_or_replaced_is_read_again(remote_place: Place, beat: Beat) -> None:
+def test_a_cut_or_replaced_history_is_read_again(remote_place: Place, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -150,7 +150,7 @@ def test_a_silent_host_is_waited_for_once(
     assert remote_place.wire.connections == before + 1
 
 
-def test_a_sending_that_broke_off_goes_on_where_it_was(
+def test_a_broken_transfer_continues_at_its_last_byte(
     remote_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = remote_place.desktop()
@@ -176,7 +176,7 @@ def test_a_sending_that_broke_off_goes_on_where_it_was(
     assert sorted(path.name for path in version.iterdir()) == [f"{n}.bin" for n in range(10)]
 
 
-def test_this_computer_cannot_train_on_what_it_does_not_mount(remote_place: Place) -> None:
+def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Place) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     check = services.jobs.check(raw_job())

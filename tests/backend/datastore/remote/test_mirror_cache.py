@@ -72,7 +72,7 @@ def test_the_next_fetch_drops_files_unused_for_long_and_they_come_back(
     assert (source / "bks_model.py").exists()
 
 
-def test_a_file_that_is_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
+def test_a_file_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
     services, folder, source = fetched
     kept = [source, *(folder.checkpoints / name for name in weights(folder))]
     for path in kept:
@@ -98,7 +98,7 @@ def test_a_full_cache_drops_the_longest_unused_files_and_none_of_the_last_hour(
 
 
 @pytest.mark.slow
-def test_what_the_data_root_has_no_more_or_otherwise_stays(
+def test_clearing_keeps_files_that_the_data_root_lost_or_changed(
     fetched: tuple[Services, JobFolder, Path], remote_place: Place
 ) -> None:
     services, folder, source = fetched
@@ -114,7 +114,7 @@ def test_what_the_data_root_has_no_more_or_otherwise_stays(
 
 
 @pytest.mark.slow
-def test_what_is_half_fetched_goes_after_a_day(
+def test_half_fetched_files_are_removed_after_a_day(
     fetched: tuple[Services, JobFolder, Path],
 ) -> None:
     services, folder, source = fetched

@@ -75,7 +75,7 @@ def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
-def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
+def test_a_host_without_an_ssh_banner_is_refused(words: bytes) -> None:
     with (
         listening(lambda line: line.sendall(words)) as hop,
         pytest.raises(Unreachable, match="is not an SSH server"),
@@ -96,7 +96,7 @@ def test_a_server_that_drips_bytes_is_given_up() -> None:
         over.set()
 
 
-def test_behind_a_jump_host_it_is_the_node_that_must_answer(
+def test_the_node_behind_a_jump_host_must_answer(
     service: NodeRegistry, make_sshd: Callable[..., Sshd], sshd: Sshd
 ) -> None:
     jump = make_sshd()
@@ -112,7 +112,7 @@ def test_behind_a_jump_host_it_is_the_node_that_must_answer(
         service.check_banner(address)
 
 
-def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_path: Path) -> None:
+def test_a_bare_node_is_read_and_nothing_is_left_on_it(tmp_path: Path) -> None:
     shell = LocalShell(tmp_path / "home")
     before = sorted(path for path in shell.home.rglob("*"))
     entry = NodeEntry("bare", samples.entry("bare").address)
@@ -143,7 +143,7 @@ def test_f59_the_answer_of_a_node_is_not_trusted(tmp_path: Path, said: str) -> N
         ssh_reading.read(shell, samples.entry("gpu1"))
 
 
-def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Path) -> None:
+def test_f59_text_read_over_ssh_controls_no_terminal(tmp_path: Path) -> None:
     shell = LocalShell(tmp_path / "home")
     raw = {**samples.reading("other").to_dict(), "host": "\x1b[2Jx", "heartbeat": 0}
     shell.on_run = lambda argv: CommandResult(0, json.dumps(raw), "")
@@ -151,7 +151,7 @@ def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Pat
     assert (found.name, "\x1b" in found.host) == ("gpu1", False)
 
 
-def test_f59_what_a_node_reports_of_its_processes_is_not_trusted() -> None:
+def test_f59_the_process_report_of_a_node_is_not_trusted() -> None:
     record = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
     (found,) = _orphans("gpu1", {"orphans": [record]})
     assert (found.process.pid, "\x1b" in found.command) == (7, False)

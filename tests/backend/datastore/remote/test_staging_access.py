@@ -71,7 +71,7 @@ def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterato
 # How the node is.
 
 
-def test_its_readings_and_hours_come_over_ssh(blind: CarriedPlace) -> None:
+def test_readings_and_hours_of_a_node_come_over_ssh(blind: CarriedPlace) -> None:
     services = blind.desktop()
     state = comes_online(services)
     assert state.entry is not None
@@ -114,7 +114,7 @@ def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
 
 
 @pytest.mark.slow
-def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace) -> None:
+def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: CarriedPlace) -> None:
     one, other = blind.desktop(), blind.desktop()
     for _ in range(3):
         comes_online(one)
@@ -140,7 +140,7 @@ def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
 # A run.
 
 
-def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
+def test_a_start_stages_the_files_of_the_job(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
     folder, remote = blind.data.job(view.id), blind.remote.job(view.id)
@@ -161,7 +161,7 @@ def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
     )
 
 
-def test_what_is_there_does_not_move_again(blind: CarriedPlace) -> None:
+def test_a_second_start_stages_nothing_again(blind: CarriedPlace) -> None:
     services = stocked(blind)
     begun(services, blind)
     before = files_below(blind.remote.datasets) | files_below(blind.remote.models)
@@ -186,7 +186,9 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPla
     assert [p for p in blind.remote.path.rglob("*") if p.is_file() and "nodes" not in p.parts] == []
 
 
-def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: CarriedPlace) -> None:
+def test_the_desktop_sees_state_curves_and_checkpoints_of_a_running_job(
+    blind: CarriedPlace,
+) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     update = services.jobs.queries.poll(view.id)
@@ -212,7 +214,7 @@ def test_a_stop_request_goes_to_the_node_first(blind: CarriedPlace) -> None:
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
 
 
-def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
+def test_the_end_of_a_run_copies_everything_back(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(30)
@@ -265,7 +267,7 @@ def of_script(run: CarriedRun) -> list[str]:
     return [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")]
 
 
-def test_checkpoints_of_a_script_are_fetched_from_where_it_wrote_them(blind: CarriedPlace) -> None:
+def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     names = of_script(run)
@@ -317,7 +319,7 @@ def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: CarriedPlace
 
 
 @pytest.mark.slow
-def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: CarriedPlace) -> None:
+def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     first = add_checkpoint(run, 1)
@@ -338,7 +340,7 @@ def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: Carrie
     assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
 
 
-def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: CarriedPlace) -> None:
+def test_a_resume_sends_only_missing_files(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
@@ -363,7 +365,7 @@ def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: Carried
 
 
 @pytest.mark.slow
-def test_starting_over_begins_with_empty_folders_there_too(blind: CarriedPlace) -> None:
+def test_starting_over_empties_the_folders_on_the_node_too(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     add_checkpoint(run, 1)
@@ -378,7 +380,7 @@ def test_starting_over_begins_with_empty_folders_there_too(blind: CarriedPlace) 
 # What goes wrong.
 
 
-def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
+def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = stocked(blind)
@@ -402,7 +404,7 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
 
 
 @pytest.mark.slow
-def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
+def test_the_desktop_keeps_a_history_that_the_node_lost(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
@@ -412,7 +414,7 @@ def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
 
 
 @pytest.mark.slow
-def test_files_that_were_not_copied_back_are_set_aside_before_another_run(
+def test_uncopied_files_are_set_aside_before_another_run(
     blind: CarriedPlace,
 ) -> None:
     services = stocked(blind)
@@ -492,7 +494,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
         remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
 
 
-def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPlace) -> None:
+def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):

@@ -141,7 +141,9 @@ def test_a_broken_status_of_the_last_agent_is_replaced(
     assert end(agent) == ""
 
 
-def test_what_a_killed_agent_was_writing_is_cleared_away(start: Start, folder: NodeFolder) -> None:
+def test_an_agent_removes_unfinished_files_of_a_killed_agent(
+    start: Start, folder: NodeFolder
+) -> None:
     (folder.path / ".status.json.123.abcd.tmp").write_text("half")
     (folder.path / ".node.json.123.abcd.tmp").write_text("a desktop's")
     start()
@@ -178,7 +180,7 @@ def test_a_detached_agent_returns_at_once_and_writes_its_failures_to_its_log(
     wait_for(lambda: not process_identity.is_alive(agent))
 
 
-def test_f32_f34_a_data_root_that_is_away_is_waited_for(
+def test_f32_f34_the_agent_waits_for_a_missing_data_root(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     agent = start()
@@ -202,7 +204,7 @@ sys.exit(agent.main(sys.argv[1:]))
 """
 
 
-def test_a_share_that_hangs_holds_up_neither_the_end_nor_what_comes_after(
+def test_a_hanging_share_delays_neither_the_end_nor_the_next_agent(
     start: Start, folder: NodeFolder, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "share"
@@ -271,7 +273,7 @@ def test_f10_a_run_from_before_a_reboot_is_closed_though_its_pid_lives_again(
     assert RunStatus.from_dict(read_json(folder.status)).step == 40
 
 
-def test_m07_a_run_whose_supervisor_was_killed_is_closed_and_nothing_of_it_is_left(
+def test_m07_a_run_with_a_killed_supervisor_is_closed_and_leaves_nothing(
     start: Start, root: DataRoot, folder: NodeFolder
 ) -> None:
     run = Run(root.path, steps=1_000_000, mpi=True)
@@ -314,7 +316,7 @@ def test_a_run_of_another_node_of_the_same_host_name_is_left_alone(root: DataRoo
     assert RunWatch(root, "gpu2").poll() == (run.folder.job_id,)
 
 
-def test_a_run_that_is_over_is_not_polled_again_until_the_job_is_resumed(
+def test_an_ended_run_is_not_polled_again_until_the_job_is_resumed(
     root: DataRoot,
 ) -> None:
     folder = job(root, replace(process_identity.own(), start_ticks=1))
@@ -330,7 +332,7 @@ def test_a_run_that_is_over_is_not_polled_again_until_the_job_is_resumed(
     assert watch.poll() == (folder.job_id,)
 
 
-def test_each_round_reads_only_some_of_the_jobs_that_are_over(
+def test_each_round_reads_only_some_of_the_ended_jobs(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(250):
@@ -369,7 +371,7 @@ def refuse(path: Path, value: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_data_root_that_cannot_be_read_is_the_callers_to_know(root: DataRoot) -> None:
+def test_an_unreadable_data_root_raises_an_error(root: DataRoot) -> None:
     root.jobs.rmdir()
     with pytest.raises(FileNotFoundError):
         RunWatch(root, "gpu1").poll()

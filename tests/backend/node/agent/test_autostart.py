@@ -153,7 +153,7 @@ def test_names_that_no_unit_can_hold_are_refused() -> None:
         agent_autostart.crontab_line(AgentService("a", "/n\\", "/d"))
 
 
-def test_systemd_keeps_it_where_its_user_may_linger(
+def test_systemd_keeps_the_agent_running_where_its_user_may_linger(
     machine: Machine, service: AgentService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.has("systemctl", SYSTEMCTL)
@@ -175,7 +175,7 @@ def test_systemd_keeps_it_where_its_user_may_linger(
 @pytest.mark.parametrize(
     ("linger", "failing"), [("no", ""), ("yes", "enable"), ("yes", "show-environment")]
 )
-def test_cron_keeps_it_where_systemd_would_not(
+def test_cron_keeps_the_agent_running_where_systemd_would_not(
     machine: Machine,
     service: AgentService,
     monkeypatch: pytest.MonkeyPatch,
@@ -203,7 +203,7 @@ def test_cron_keeps_it_where_systemd_would_not(
     assert not process_identity.is_alive(second)
 
 
-def test_without_both_it_runs_until_the_next_reboot_and_that_is_said(
+def test_without_both_the_agent_runs_until_the_next_reboot_and_says_so(
     machine: Machine, service: AgentService
 ) -> None:
     kept = agent_autostart.install(service)

@@ -56,7 +56,7 @@ def test_a_process_with_the_pid_of_a_dead_agent_is_left_alone(folder: str) -> No
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"pid": 1}', '{"pid": "x", "host": 1}'])
-def test_what_no_agent_wrote_is_no_agent(folder: str, content: str) -> None:
+def test_a_malformed_record_means_no_agent(folder: str, content: str) -> None:
     (Path(folder) / "info.json").write_text(content)
     assert check(folder, "/b/1") == 1
     assert agent_control.main(["stop", "--folder", folder]) == 0

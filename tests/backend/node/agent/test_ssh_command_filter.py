@@ -43,7 +43,7 @@ SWEEP = (
 )
 
 
-def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
+def test_the_daemon_of_mpirun_starts_with_its_variables_and_no_shell() -> None:
     variables, argv = allowed(PRTED, OURS, CARRIED)
     assert argv[0] == f"{ENV}/bin/prted"
     assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"

@@ -92,7 +92,7 @@ def test_the_facts_name_the_address_by_which_the_node_was_reached() -> None:
     assert collect(SSH_CONNECTION="10.0.0.1 5555 10.0.0.2 22")["reached_at"] == "10.0.0.2"
 
 
-def test_the_data_root_is_known_by_what_was_just_written_to_it(tmp_path: Path) -> None:
+def test_the_data_root_is_recognised_by_a_fresh_file(tmp_path: Path) -> None:
     (tmp_path / "proof").write_text("4711")
     found = collect(str(tmp_path), "proof", "4711")
     assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), True)

@@ -74,7 +74,7 @@ def test_m05_all_faults_are_shown_at_once_each_with_its_remedy(tmp_path: Path) -
     assert all(found[name].remedy for name in faults)
 
 
-def test_without_horovod_it_names_the_strategy_that_jobs_use(tmp_path: Path) -> None:
+def test_without_horovod_the_doctor_names_the_strategy_of_jobs(tmp_path: Path) -> None:
     lacking = "case $2 in *horovod*) echo \"ModuleNotFoundError: No module named 'horovod'\" >&2"
     python = script(tmp_path / "python", f"{lacking}; exit 1;; esac; echo 3.11.2")
     found = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
@@ -82,7 +82,7 @@ def test_without_horovod_it_names_the_strategy_that_jobs_use(tmp_path: Path) -> 
     assert found.sentence == "Horovod is not installed; jobs use the strategy DDP."
 
 
-def test_a_python_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
+def test_an_old_python_is_named_with_its_version(tmp_path: Path) -> None:
     old = script(tmp_path / "python", "echo 3.8.10")
     found = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
     assert (found.ok, "3.8.10" in found.sentence) == (False, True)

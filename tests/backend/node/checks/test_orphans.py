@@ -83,7 +83,7 @@ def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
     assert one.memory_bytes > 1_000_000
 
 
-def test_a_run_whose_job_went_or_started_over_is_over_too(
+def test_a_run_of_a_removed_or_restarted_job_is_over(
     root: DataRoot, job: str, plant: Plant
 ) -> None:
     removed = f"{job}-removed"
@@ -126,7 +126,7 @@ def test_f32_orphans_cannot_be_found_without_the_data_root(
         orphans.find(root)
 
 
-def test_only_what_is_wanted_and_still_an_orphan_is_ended(
+def test_only_requested_processes_that_are_still_orphans_are_ended(
     root: DataRoot, job: str, plant: Plant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second, alive = plant(f"{job}/1"), plant(f"{job}/1"), plant(f"{job}/2")
@@ -148,7 +148,7 @@ def _named(process: subprocess.Popen[bytes], off: int) -> str:
     return f"{found.pid}:{found.start_ticks + off}"
 
 
-def test_what_cannot_be_read_is_one_sentence(
+def test_an_unreadable_data_root_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert orphans.main(["--data-root", str(tmp_path / "gone")]) == 1

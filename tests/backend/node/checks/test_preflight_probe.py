@@ -99,7 +99,7 @@ def test_the_same_folder_is_seen_and_answered(root: Path) -> None:
     assert "end" in found
 
 
-def test_another_folder_is_not_taken_for_it(root: Path) -> None:
+def test_another_folder_is_not_taken_for_the_data_root(root: Path) -> None:
     (root / ".preflight-x" / "desktop").write_text("another")
     found = facts(root, root_limit_s=0.2)["data_root"]
     assert found["there"]
@@ -122,13 +122,13 @@ def hanging(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("hanging")
-def test_what_hangs_is_left_behind(root: Path) -> None:
+def test_the_probe_ends_although_a_check_hangs(root: Path) -> None:
     found = facts(root, limit_s=0.5)
     assert found["data_root"] is None
     assert "end" in found
 
 
-def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
+def test_a_hanging_check_delays_no_other_answer(root: Path, hanging: Path) -> None:
     asked = request(root)
     probe = subprocess.Popen(command("check", asked), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with probe:
@@ -206,7 +206,7 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
     ],
     ids=["sh", "fish", "csh", "runs only", "own key for runs only", "no filter", "refused"],
 )
-def test_the_remote_shell_is_tried_with_what_mpirun_sends(
+def test_the_remote_shell_is_tried_with_a_command_of_mpirun(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
@@ -234,7 +234,7 @@ def test_the_remote_shell_is_tried_with_what_mpirun_sends(
         ("echo 'Host key verification failed.' >&2; exit 255", "exit 0", 1, 255),
     ],
 )
-def test_a_login_that_is_late_is_tried_once_more_and_no_other(
+def test_only_a_late_login_is_tried_once_more(
     root: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, tries: int, code: int
 ) -> None:
     ssh, count = root / "ssh", root / "count"
@@ -274,7 +274,7 @@ def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
     wait_for(is_refused, "the end of the listener")
 
 
-def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
+def test_a_foreign_address_cannot_be_listened_at() -> None:
     (there,) = run_probe("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
     assert there["port"] == 0
     assert there["why"] == "Cannot assign requested address"
@@ -313,7 +313,7 @@ def imports(root: Path, python: Path, library: str = "horovod") -> dict[str, Any
     return found
 
 
-def test_only_what_the_strategy_needs_is_imported(root: Path, environment: Path) -> None:
+def test_only_modules_that_the_strategy_needs_are_imported(root: Path, environment: Path) -> None:
     torch = {"code": 0, "torch": "2.0", "cuda": ""}
     packages = environment.parents[1] / "lib/python3/site-packages"
     (packages / "horovod/torch/__init__.py").write_text("def mpi_built(): return False\n")
@@ -329,7 +329,7 @@ def test_only_what_the_strategy_needs_is_imported(root: Path, environment: Path)
     assert (found["failed"], found["why"]) == ("mpi4py", "RuntimeError: no MPI library")
 
 
-def test_what_was_imported_once_is_imported_again_only_when_something_there_changed(
+def test_an_import_is_repeated_only_after_the_environment_changed(
     root: Path, environment: Path
 ) -> None:
     first = imports(root, environment)

@@ -140,7 +140,7 @@ def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_sh
     assert [line.line for line in found.evidence] == [2, 3]
 
 
-def test_a_cause_explains_what_it_brings_about_in_another_family() -> None:
+def test_a_cause_explains_its_effects_in_another_family() -> None:
     found = explained(
         "Failed to initialize NVML: Driver/library version mismatch\n"
         "NCCL WARN Connect to 10.0.0.2<45763> failed : Connection refused\n"

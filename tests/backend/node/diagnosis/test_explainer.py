@@ -130,7 +130,7 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     assert found.evidence, "the evidence is shown all the same"
 
 
-def test_the_cause_wins_over_what_it_led_to() -> None:
+def test_the_cause_wins_over_its_effects() -> None:
     shut = "RuntimeError: Horovod has been shut down. This was caused by an exception.\n"
     found = explain(
         Failure(0),
@@ -166,7 +166,7 @@ def test_a_user_who_speaks_of_memory_in_an_exception_of_his_own_is_quoted() -> N
     "raised",
     ["KeyboardInterrupt", "ConnectionRefusedError: [Errno 111] Connection refused", "EOFError"],
 )
-def test_what_reached_a_program_from_outside_is_not_called_a_fault_of_its_code(raised: str) -> None:
+def test_an_external_cause_is_not_called_a_fault_of_the_code(raised: str) -> None:
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.cause in ("interrupted", "connection_gone")
 
@@ -188,9 +188,7 @@ def test_what_reached_a_program_from_outside_is_not_called_a_fault_of_its_code(r
         ),
     ],
 )
-def test_a_mistake_that_pytorch_names_is_quoted_with_what_one_does_about_it(
-    raised: str, wanted: str
-) -> None:
+def test_a_mistake_that_pytorch_names_is_quoted_with_a_remedy(raised: str, wanted: str) -> None:
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.sentence == f"The program's code raised {raised}, at model.py, line 12."
     assert (found.cause, found.is_quoted) == (USER_CODE, True)
@@ -198,7 +196,7 @@ def test_a_mistake_that_pytorch_names_is_quoted_with_what_one_does_about_it(
     assert "import it as a new version" in found.remedy
 
 
-def test_a_file_that_is_not_there_is_named_with_the_line_that_wanted_it() -> None:
+def test_a_missing_file_is_named_with_the_line_that_opened_it() -> None:
     raised = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.cause == "file_missing"
@@ -255,7 +253,7 @@ def test_only_both_ends_of_a_huge_log_are_read_with_correct_line_numbers(
     assert (found.cause, found.evidence[0].line) == ("gpu_ecc", 100_002)
 
 
-def test_a_log_that_is_not_there_explains_nothing(tmp_path: Path) -> None:
+def test_a_missing_log_explains_nothing(tmp_path: Path) -> None:
     assert read_parts(tmp_path / "rank-0.log") == ()
     assert explain(Failure(0), {0: ()}) == Explanation(UNKNOWN)
 

@@ -210,7 +210,7 @@ BOX = """\
 """
 
 
-def test_a_traceback_that_was_drawn_into_a_box_is_read_as_any_other() -> None:
+def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
     found = of_rank(BOX, "KeyError: 'vit'\n")
     assert found.cause == RAISED
     assert found.sentence == "The program ended with KeyError: 'vit', at train.py, line 245."
@@ -220,7 +220,7 @@ def test_a_traceback_that_was_drawn_into_a_box_is_read_as_any_other() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["[default3]:", "3: ", "[rank3]: "])
-def test_what_launchers_write_before_each_line_is_no_part_of_a_traceback(prefix: str) -> None:
+def test_prefixes_of_launchers_are_no_part_of_a_traceback(prefix: str) -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     found = of_rank("".join(f"{prefix}{line}\n" for line in lines))
     assert found.cause == USER_CODE
@@ -350,12 +350,12 @@ def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> N
         ),
     ],
 )
-def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None:
+def test_the_sentence_repeats_a_name_from_the_log(lines: str, cause: str, names: str) -> None:
     found = of_rank(lines, "\n")
     assert (found.cause, names in found.sentence) == (cause, True), found.sentence
 
 
-def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
+def test_the_host_prefix_of_a_parallel_shell_is_no_part_of_a_line() -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE
 

@@ -85,7 +85,7 @@ def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
         pytest.param({"after": (1_500.0,)}, id="a GPU that is gone"),
     ],
 )
-def test_what_could_be_wrong_is_not_said(
+def test_an_uncertain_energy_is_not_reported(
     root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
 ) -> None:
     assert used(root, clock, write, **wrong) is None  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ def read(root: DataRoot, clock: Clock) -> tuple[PastReading, ...]:
     return read_past(root.node("gpu1"), clock.now, 0.0, DAY_S)
 
 
-def test_a_line_says_again_what_the_reading_said(
+def test_a_line_has_the_figures_of_its_reading(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     keep(HistoryWriter(folder, every_s=0, clock=clock), READING)
@@ -258,7 +258,7 @@ def test_the_times_are_the_readers_however_wrong_the_clock_of_the_node_is(
     assert [round(now - one.at_s) for one in found] == [60, 40, 20]
 
 
-def test_a_clock_that_was_set_back_hides_no_newer_line(
+def test_a_clock_set_back_hides_no_newer_line(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     now = 1_700_000_000.0

@@ -62,7 +62,7 @@ def test_other_sessions_are_not_asked_about(tmp_path: Path, line: str) -> None:
         ({"Name": ""}, False),
     ],
 )
-def test_active_is_what_logind_says_and_not_what_it_does_not_know(
+def test_only_sessions_that_logind_calls_active_are_active(
     changes: dict[str, str], expected: bool
 ) -> None:
     assert is_active({**ACTIVE, **changes}) is expected

@@ -22,7 +22,7 @@ from backend.node.metrics.other_programs import OtherPrograms
         (0.0, 0.0, 0.0, None),
     ],
 )
-def test_the_share_is_what_the_run_did_not_use(
+def test_the_share_of_other_programs_excludes_the_run(
     monkeypatch: pytest.MonkeyPatch, passed: float, busy: float, own: float, share: float | None
 ) -> None:
     readings = iter([(1000.0, 300.0, 7.0), (1000.0 + passed, 300.0 + busy, 7.0 + own)])

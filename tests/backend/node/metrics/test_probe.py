@@ -104,7 +104,7 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_two_gpus_are_read_with_what_each_of_them_reports(
+def test_two_gpus_are_read_with_their_own_figures(
     read_gpus: Reader,
 ) -> None:
     reading = read_gpus()
@@ -118,7 +118,7 @@ def test_two_gpus_are_read_with_what_each_of_them_reports(
     assert (second.power_w, second.power_limit_w) == (312.5, 700.0)
 
 
-def test_what_a_gpu_does_not_report_is_none_and_costs_no_other_value(
+def test_a_missing_value_of_a_gpu_is_none_and_hides_no_other_value(
     read_gpus: Reader,
 ) -> None:
     first, second = read_gpus().gpus
@@ -157,7 +157,7 @@ def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
     assert process.run_tag == "job-7/3"
 
 
-def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
+def test_a_display_does_not_hold_a_gpu_unless_it_also_computes(
     read_gpus: Reader, worker: subprocess.Popen[bytes]
 ) -> None:
     first, second = read_gpus(
@@ -185,14 +185,14 @@ def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
         (("mode 1 3", "memory 1 700"), "hidden processes"),
     ],
 )
-def test_what_holds_a_gpu_without_being_listed_is_known(
+def test_the_user_of_an_unlisted_gpu_process_is_known(
     read_gpus: Reader, lines: tuple[str, ...], who: str | None
 ) -> None:
     _, gpu = read_gpus(*lines).gpus
     assert (gpu.unlisted.user if gpu.unlisted else None) == who
 
 
-def test_a_process_that_is_not_to_be_seen_here_has_no_owner(
+def test_an_invisible_process_has_no_owner(
     read_gpus: Reader,
 ) -> None:
     (process,) = read_gpus("process 0 4194000 1024").gpus[0].processes
@@ -205,7 +205,7 @@ def test_m15_without_a_driver_it_is_cpu_only(watch: Callable[..., Watch], tmp_pa
     assert (reading.gpus, reading.gpu_message) == ((), "CPU only: no NVIDIA driver was found")
 
 
-def test_a_driver_that_was_updated_meanwhile_is_reported_in_its_words(
+def test_an_updated_driver_is_reported_in_its_own_words(
     read_gpus: Reader,
 ) -> None:
     reading = read_gpus("error 18")
@@ -293,7 +293,7 @@ def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
     assert here.read().gpus[1].temperature_c == 91
 
 
-def test_what_hardly_changes_is_read_again_now_and_then(watch: Callable[..., Watch]) -> None:
+def test_slowly_changing_values_are_read_less_often(watch: Callable[..., Watch]) -> None:
     here = watch(_SLOW_EVERY=2)
     here.read()
     changed = ("ecc 1 13 2 1000 8", "temperature 1 40")
@@ -344,6 +344,6 @@ def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
     assert reading.heartbeat == 2
 
 
-def test_a_data_root_that_is_gone_has_no_disk(tmp_path: Path) -> None:
+def test_a_missing_data_root_has_no_disk(tmp_path: Path) -> None:
     reading = probe.Probe("here", tmp_path / "gone").read()
     assert (reading.disk_total_bytes, reading.disk_free_bytes) == (None, None)

@@ -412,12 +412,12 @@ def test_channels_are_read_back_from_their_file_and_a_target_hides_its_address()
     "address",
     ["", "hooks.example", "file:///etc/passwd", "https://", "http://a b", "https://[", "ftp://x"],
 )
-def test_what_is_no_webhook_is_said_in_a_sentence(address: str) -> None:
+def test_an_invalid_webhook_has_a_sentence(address: str) -> None:
     assert webhook_fault(address).startswith("A webhook address begins with https://")
     assert webhook_fault("https://hooks.example:8443/x?y=z") == ""
 
 
-def test_what_cannot_be_a_mail_is_said_in_a_sentence() -> None:
+def test_each_fault_of_a_mail_has_a_sentence() -> None:
     good = Mail("smtp.lab", ("a@b",), "r@b")
     assert mail_fault(good) == ""
     for bad, word in (

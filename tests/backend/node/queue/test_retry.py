@@ -122,7 +122,7 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
         ({"batch_size": 7}, "gpu03", "gpu03", ALL, "3 of 3 nodes"),
     ],
 )
-def test_a_node_that_is_back_is_taken_back_with_the_settings_of_before(
+def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     tmp_path: Path, settings: dict[str, Any], lost: str, back: str, nodes: str, words: str
 ) -> None:
     whole = made(tmp_path, shrink=True, grow=True, **settings)
@@ -191,7 +191,7 @@ def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) ->
         (LOST, 40, True),
     ],
 )
-def test_what_may_be_the_code_is_retried_once_without_a_new_checkpoint(
+def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
     tmp_path: Path, error: RankError, saved: int, again: bool
 ) -> None:
     before = made(tmp_path, retries=9)
@@ -324,7 +324,7 @@ def facts_of(number: int) -> NodeEntry:
         ({"busy": True}, False),
     ],
 )
-def test_which_node_may_replace_another(
+def test_only_a_suitable_free_node_replaces_a_lost_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], is_free: bool
 ) -> None:
     root = DataRoot(tmp_path)

@@ -111,7 +111,7 @@ def refusal(folder: JobFolder) -> str:
     return str(read_json(folder.queued)["refusal"])
 
 
-def test_a_job_whose_turn_it_is_is_claimed_and_started(
+def test_the_next_job_is_claimed_and_started(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -141,7 +141,7 @@ def test_only_one_of_two_starters_starts_a_job(
     assert started == [("a", 1)]
 
 
-def test_what_others_lead_and_what_is_paused_is_left_alone(
+def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     theirs = queued(root, "theirs", node="gpu2")
@@ -174,7 +174,7 @@ def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
     assert started == []
 
 
-def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
+def test_a_job_on_two_nodes_waits_for_a_heartbeat_of_the_other_agent(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     both = (Placement("gpu1", 1), Placement("gpu2", 1))
@@ -192,7 +192,7 @@ def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
     assert poll(watch, clock) == ("a",)
 
 
-def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock) -> None:
+def test_a_heartbeat_counts_by_the_clock_of_this_computer(root: DataRoot, clock: Clock) -> None:
     beats = HeartbeatReader(root, clock)
     assert beats.read("gpu1") == (None, False)
     for heartbeat, alive in ((1, False), (2, True), (3, True)):
@@ -236,7 +236,7 @@ def test_a_heartbeat_after_a_pause_of_the_reader_may_be_old(
 
 
 @pytest.mark.parametrize("rebooted", [False, True])
-def test_a_job_whose_claimer_ended_before_the_start_is_started_later(
+def test_a_job_with_a_dead_claimer_is_started_later(
     root: DataRoot,
     watch: QueueWatch,
     clock: Clock,
@@ -294,7 +294,7 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
     assert poll(watch, clock) == ("b",)
 
 
-def test_a_start_names_what_was_removed_after_queueing(root: DataRoot, watch: QueueWatch) -> None:
+def test_a_start_names_parts_removed_after_queueing(root: DataRoot, watch: QueueWatch) -> None:
     gone = str(root.path / "gone")
     for job_id, change in (
         ("python", {"python": gone}),
@@ -352,7 +352,7 @@ def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
     assert path.name != "queued.json" or change.items() <= read_json(path).items()
 
 
-def test_a_run_of_a_newer_version_keeps_what_it_uses_and_stops_no_other_job(
+def test_a_run_of_a_newer_version_keeps_its_gpus_and_stops_no_other_job(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     newer = queued(root, "newer", processes=3)
@@ -383,7 +383,7 @@ def test_only_the_owner_starts_programs_on_a_root_that_all_may_write(
     assert queue_starter.start(root, folder, 1)
 
 
-def test_starting_over_keeps_what_there_was_though_it_is_done_twice(
+def test_starting_over_twice_keeps_the_files_of_the_earlier_run(
     root: DataRoot, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a", run=2)
@@ -475,7 +475,7 @@ def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
     assert queue_entries.entries(root) == ()
 
 
-def test_what_was_started_by_hand_or_thrown_away_leaves_the_queue(
+def test_a_job_started_by_hand_or_trashed_leaves_the_queue(
     root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
@@ -496,9 +496,7 @@ def test_a_spoiled_entry_hides_no_other(
     assert poll(watch, clock) == ("good",)
 
 
-def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
-    root: DataRoot, clock: Clock
-) -> None:
+def test_a_run_holds_the_slots_of_its_ranks_from_claim_to_end(root: DataRoot, clock: Clock) -> None:
     folder = queued(root, "a", processes=2)
     live = LiveRuns(root, clock)
     assert live.read().running == ()
@@ -523,7 +521,7 @@ def test_nothing_is_started_while_the_gpus_of_a_new_run_are_unknown(
     assert poll(watch, clock) == ("a",)
 
 
-def test_a_run_that_is_over_is_asked_about_once(
+def test_an_ended_run_is_checked_once(
     root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = queued(root, "a")
@@ -542,7 +540,7 @@ def test_a_run_that_is_over_is_asked_about_once(
     assert listed == ["a"]
 
 
-def test_a_data_root_that_is_away_is_the_callers_to_know(root: DataRoot, watch: QueueWatch) -> None:
+def test_a_missing_data_root_raises_an_error(root: DataRoot, watch: QueueWatch) -> None:
     away = DataRoot(root.path / "away")
     with pytest.raises(OSError, match="No such file"):
         QueueWatch(away, "gpu1", lambda: READING).poll()

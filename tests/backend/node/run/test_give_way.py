@@ -222,7 +222,7 @@ def who() -> bytes:
     return subprocess.run(["who"], check=True, stdout=subprocess.PIPE).stdout
 
 
-def test_other_users_see_nothing_of_a_pause_in_who_and_on_their_terminals(desk: Desk) -> None:
+def test_a_pause_is_invisible_in_who_and_on_other_terminals(desk: Desk) -> None:
     logged_in, (outer, terminal) = who(), os.openpty()
     run = desk.start(epochs=10_000)
     again(run, 1).trains()

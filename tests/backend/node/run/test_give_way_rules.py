@@ -86,16 +86,16 @@ def test_a_process_of_another_user_on_another_node_pauses_the_run_once(cluster: 
     assert cluster.sees(ALICE) == ""
 
 
-def test_a_user_at_the_keyboard_pauses_it_too(cluster: Cluster) -> None:
+def test_a_user_at_the_keyboard_pauses_the_run(cluster: Cluster) -> None:
     assert cluster.sees(at_keyboard="bob") == "Paused: bob is at the keyboard of gpu02."
 
 
-def test_an_agent_that_is_away_says_nothing_about_now(tmp_path: Path) -> None:
+def test_a_missing_agent_says_nothing_about_now(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     assert [cluster.sees(ALICE, beats=False) for _ in range(20)] == [""] * 20
 
 
-def test_own_programs_that_were_there_at_the_start_do_not_count(tmp_path: Path) -> None:
+def test_own_programs_from_before_the_start_do_not_pause_the_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     mine = replace(ALICE, user=user_name())
     later = replace(mine, pid=8)
@@ -103,7 +103,7 @@ def test_own_programs_that_were_there_at_the_start_do_not_count(tmp_path: Path) 
     assert cluster.sees(mine, later) == f"Paused: {mine.user} uses GPU 2 on gpu02."
 
 
-def test_what_another_user_has_from_the_start_on_counts(tmp_path: Path) -> None:
+def test_a_process_of_another_user_from_before_the_start_pauses_the_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     assert [cluster.sees(ALICE), cluster.sees(ALICE)] == ["", PAUSE]
 

@@ -70,7 +70,7 @@ class Cluster:
         return self.round()
 
 
-def test_a_node_that_is_back_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) -> None:
+def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     assert cluster.rounds() == ""
 
@@ -132,7 +132,7 @@ def test_a_node_that_another_job_has_is_taken_back_after_it(tmp_path: Path) -> N
     assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
 
 
-def test_a_node_that_is_lost_again_must_come_back_first(tmp_path: Path) -> None:
+def test_a_node_lost_again_must_return_first(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.rounds()
     cluster.is_alive = False
@@ -142,7 +142,7 @@ def test_a_node_that_is_lost_again_must_come_back_first(tmp_path: Path) -> None:
     assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
 
 
-def test_a_node_that_is_lost_during_the_stop_is_left(tmp_path: Path) -> None:
+def test_a_node_lost_during_the_stop_is_left_out(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.rounds()
     assert cluster.next_epoch() == PAUSE
@@ -191,6 +191,6 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
     assert pause_requested(cluster.job.lock, run) == requested
 
 
-def test_a_job_that_is_not_to_grow_stays(tmp_path: Path) -> None:
+def test_a_job_without_growth_keeps_its_nodes(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, grow=False)
     assert [cluster.rounds(), cluster.next_epoch(), cluster.next_epoch()] == ["", "", ""]

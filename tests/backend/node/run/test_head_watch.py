@@ -70,7 +70,7 @@ class Cluster:
         ("gpu02", {"gpu02", "gpu03"}, False, {}, False),
     ],
 )
-def test_which_node_continues_a_job_whose_head_is_lost(
+def test_the_first_live_node_continues_a_job_with_a_lost_head(
     tmp_path: Path, node: str, alive: set[str], trains: bool, more: dict[str, Any], closes: bool
 ) -> None:
     cluster = Cluster(tmp_path, node, **more)
@@ -89,7 +89,7 @@ def test_which_node_continues_a_job_whose_head_is_lost(
         assert "gpu01 no longer answers, and led the run." in found[0].reason
 
 
-def test_a_head_that_is_only_slow_keeps_its_run(tmp_path: Path) -> None:
+def test_a_slow_head_keeps_its_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, "gpu02", shrink=True)
     cluster.rounds(3)
     for _ in range(5):

@@ -90,7 +90,7 @@ def environment_of_the_rank(run: Run) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in raw.split("\0") if entry)
 
 
-def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
+def test_f18_a_guard_ends_orphans_of_its_rank_and_frees_their_memory(
     run: Run, guard: LoneGuard
 ) -> None:
     left = guard.sleepers()
@@ -123,9 +123,7 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
         assert run.exit_of(0).secondary
 
 
-def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
-    run: Run, guard: LoneGuard
-) -> None:
+def test_f08_a_guard_without_mpirun_ends_everything_below_it(run: Run, guard: LoneGuard) -> None:
     below = [one.pid for one in process_cleanup.descendants(guard.parent.pid)]
     guard.parent.kill()
     wait_for(lambda: [pid for pid in below if process_identity.process(pid)] == [])

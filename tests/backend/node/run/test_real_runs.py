@@ -139,7 +139,7 @@ def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
     assert run.exit_of(1).secondary
 
 
-def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
+def test_a_downpour_job_continues_without_a_killed_worker_and_says_so(
     train: Train, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -155,7 +155,7 @@ def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
     assert run.status.epoch == 60
 
 
-def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed(
+def test_a_sandblaster_job_continues_with_the_portions_of_a_killed_worker(
     train: Train, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -177,7 +177,7 @@ def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed
 
 
 @pytest.mark.slow
-def test_a_downpour_job_whose_server_is_killed_ends_at_its_last_checkpoint(train: Train) -> None:
+def test_a_downpour_job_with_a_killed_server_ends_at_its_last_checkpoint(train: Train) -> None:
     run = train(epochs=10_000, strategy="downpour", ranks=3, checkpoint={"every_steps": 5})
     wait_for(lambda: len(run.checkpoints()) > 1, "two checkpoints", hint=lambda: run.log(0))
     run.kill("rank_bootstrap.py", 0)

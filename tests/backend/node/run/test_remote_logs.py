@@ -52,7 +52,7 @@ def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: Jo
     assert head.rank_log(1).read_bytes() == EARLIER + odd, "said twice, it is kept once"
 
 
-def test_what_a_node_says_of_ranks_that_are_not_its_own_is_not_kept(
+def test_reports_of_a_node_about_foreign_ranks_are_dropped(
     head: JobFolder, other: JobFolder
 ) -> None:
     for rank in (0, 1):
@@ -78,6 +78,6 @@ def test_only_the_end_of_an_endless_log_is_copied(
 
 
 @pytest.mark.parametrize("line", ["ringmaster-words {", "ringmaster-words []", "a warning"])
-def test_what_cannot_be_read_harms_nothing(head: JobFolder, line: str) -> None:
+def test_an_unreadable_line_changes_no_log(head: JobFolder, line: str) -> None:
     remote_logs.take(line.encode(), head, RUN, [1])
     assert head.rank_log(1).read_bytes() == EARLIER

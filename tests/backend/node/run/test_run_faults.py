@@ -72,7 +72,7 @@ def endless(make_run: MakeRun) -> Run:
     return run
 
 
-def test_a_run_ends_at_once_on_a_disk_that_was_filled_before_a_rank_wrote(tmp_path: Path) -> None:
+def test_a_run_ends_at_once_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         launcher = tmp_path / "mpirun"
         launcher.write_text(f"#!/bin/sh\ncat /dev/zero 2>&1 >{disk}/full\nexit 1\n")
@@ -101,7 +101,7 @@ def test_one_process_alone_runs_without_mpirun(make_run: MakeRun) -> None:
     assert run.exit_of(0).outcome == "finished"
 
 
-def test_what_the_gpus_of_a_run_used_is_on_record(
+def test_the_exit_record_has_the_energy_of_the_gpus(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = FakeDriver(build(tmp_path / "library"), tmp_path / "state")
@@ -508,7 +508,7 @@ def test_m14_the_cause_wins_over_its_echo_in_other_ranks(
     assert "been shut down" not in record.message
 
 
-def test_a_run_whose_every_process_was_killed_leaves_no_folder_and_no_memory(
+def test_a_run_with_all_processes_killed_leaves_no_folder_and_no_memory(
     endless: Run,
 ) -> None:
     assert len(list(endless.shared_memory.iterdir())) == 2

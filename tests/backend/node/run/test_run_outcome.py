@@ -68,7 +68,7 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
         {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
     ],
 )
-def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, object]) -> None:
+def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> None:
     log = LogPart.of("mpirun.log", str(more.get("launcher_log", "")))
     record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
     assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
@@ -106,7 +106,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
         assert record.error.remedy.startswith("Mount the share on gpu2 again")
 
 
-def test_a_stop_whose_checkpoint_was_saved_says_so_whatever_became_of_another_rank() -> None:
+def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
     hung = {"stop_was_requested": True, "stopped_by": "ben", "gave_up": "It hung."}
     record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
@@ -171,19 +171,19 @@ def test_only_a_failure_of_the_machine_is_to_be_retried(
 
 
 @pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED])
-def test_a_loss_that_is_not_finite_is_not_retried(cause: str) -> None:
+def test_an_infinite_loss_is_not_retried(cause: str) -> None:
     error = RankError("The loss is not a number.", 1, "gpu2", cause=cause)
     record = judge(replace(ended(1, "error", "x"), error=error))
     assert record.error is not None
     assert record.error.retry == ""
 
 
-def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
+def test_several_nodes_lost_at_once_are_all_named() -> None:
     record = judge(unreached=("gpu2", "gpu3", "gpu4"))
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
 
 
-def test_what_the_sweep_after_a_run_met_is_no_cause_of_its_end() -> None:
+def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
     noted = (
         "── after the end, gpu2: could not be cleaned up: ssh: connect to host 10.0.0.2 port "
         "22: No "
@@ -222,14 +222,14 @@ def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(
     assert record.error.node == "gpu2"
 
 
-def test_another_code_of_mpirun_takes_nothing_from_a_run_whose_ranks_all_finished() -> None:
+def test_a_run_whose_ranks_all_finished_is_finished_whatever_mpirun_returns() -> None:
     assert (
         judge(ended(1, "finished"), ended(0, "finished"), launcher_code=137).state
         is JobState.FINISHED
     )
 
 
-def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
+def test_a_run_with_some_interrupted_ranks_is_stopped() -> None:
     record = judge(
         ended(0, "interrupted"),
         ended(1, "interrupted"),
@@ -257,7 +257,7 @@ def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
     )
 
 
-def test_a_run_that_gave_way_says_to_whom_and_that_it_is_saved() -> None:
+def test_a_paused_run_names_the_other_user_and_says_that_it_is_saved() -> None:
     stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
     pause = "Paused: alice uses GPU 2 on gpu03."
     known = {"pause": pause, "newest_checkpoint": "epoch-0002-step-000020"}
@@ -465,13 +465,13 @@ PLAN = RANKS[1]
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_f13_code_0_is_the_end_only_after_the_last_act(phase: Phase) -> None:
+def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
     outcome = rank_exit(PLAN, 1, "host", Seen(phase, EndedBy.ITSELF, 0), ()).outcome
     expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
     assert outcome == expected.get(phase, "exit")
 
 
-def test_f10_a_rank_that_mpi_ended_while_it_waited_is_the_echo_of_what_was_lost() -> None:
+def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None:
     left = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.ITSELF, 14 << 8)
     record = rank_exit(PLAN, 1, "host", left, ())
     assert (record.outcome, record.secondary) == ("exit", True)
@@ -481,12 +481,12 @@ def test_f10_a_rank_that_mpi_ended_while_it_waited_is_the_echo_of_what_was_lost(
 
 
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
-def test_what_happens_after_the_last_act_takes_nothing_back(status: int) -> None:
+def test_a_finished_rank_stays_finished_whatever_its_exit_status(status: int) -> None:
     seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
     assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
 
 
-def test_f16_a_rank_that_waits_for_others_is_an_echo_of_what_they_wait_for() -> None:
+def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
     seen = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.STALL, signal.SIGKILL, stall_s=600)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert (record.outcome, record.secondary) == ("stalled", True)
@@ -568,7 +568,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
         ({"launcher_code": 1}, False),
     ],
 )
-def test_a_sentence_yields_to_the_logs_by_what_is_known_and_not_by_its_words(
+def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     more: dict[str, object], own: bool
 ) -> None:
     mpirun = (LogPart.of("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
@@ -580,7 +580,7 @@ def test_a_sentence_yields_to_the_logs_by_what_is_known_and_not_by_its_words(
     )
 
 
-def test_a_code_whose_reason_no_rule_knows_is_said_to_be_unknown_with_the_last_lines() -> None:
+def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
     error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
     assert error.sentence == (
         "Rank 1 on gpu2 exited with code 7 in training, and its log does not say why."
@@ -630,7 +630,7 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
     assert found.evidence
 
 
-def test_an_exception_that_was_only_quoted_is_explained() -> None:
+def test_a_quoted_exception_is_explained() -> None:
     text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     trace = f'Traceback:\n  File "/m/model.py", line 3, in f\n{text}'
     raised = replace(
@@ -642,7 +642,7 @@ def test_an_exception_that_was_only_quoted_is_explained() -> None:
     )
 
 
-def test_a_rank_that_stands_still_has_not_ended_of_what_its_log_says() -> None:
+def test_the_log_of_a_hanging_rank_is_not_its_cause() -> None:
     still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
     error = judged(still, "RuntimeError: CUDA out of memory.\n")
     assert (error.sentence, error.cause) == (
@@ -726,7 +726,7 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
         assert ("/dev/shm" if cause == "shm_full" else "nofile") in error.remedy
 
 
-def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None:
+def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     others = {
         0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),

@@ -22,7 +22,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
         one.wait()
 
 
-def test_a_process_that_is_only_just_started_is_found(
+def test_a_newly_started_process_is_found(
     started: list[subprocess.Popen[bytes]],
 ) -> None:
     tag = f"test-{secrets.token_hex(6)}/1"

@@ -45,7 +45,7 @@ def proc(tmp_path: Path) -> Proc:
 
 
 @pytest.mark.parametrize("name", ["tcp", "tcp6"])
-def test_what_is_sent_again_for_a_minute_is_lost(proc: Proc, name: str) -> None:
+def test_a_connection_that_retransmits_for_a_minute_is_lost(proc: Proc, name: str) -> None:
     lines = TcpStallWatch(PID, proc.folder)
     assert not lines.any(0)
     proc.say(tries=3, name=name)

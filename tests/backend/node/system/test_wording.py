@@ -26,6 +26,6 @@ RULE = "-" * 74
         (f"{RULE}\n{RULE}\n", ""),
     ],
 )
-def test_what_was_said_last_is_never_a_rule_of_dashes(output: str, said: str) -> None:
+def test_the_last_line_of_a_program_is_never_a_row_of_dashes(output: str, said: str) -> None:
     assert last_said(output) == said
     assert CommandResult(1, "", output).complaint == (said or "it ended with code 1")

@@ -35,7 +35,9 @@ def unlisted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["", *_NAMES, "OTHER"])
-def test_such_a_user_has_a_name(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_unknown_to_the_system_has_a_name(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable or "OTHER", "ada")
     account.begin()
     assert account.user_name() == ("ada" if variable in _NAMES else str(os.getuid()))

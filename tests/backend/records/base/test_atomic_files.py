@@ -16,7 +16,7 @@ from tests.fakes.disk import Disk
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_what_shall_last_is_on_the_disk_before_it_has_its_name(
+def test_a_lasting_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasting: bool
 ) -> None:
     disk, path = Disk(monkeypatch), tmp_path / "status.json"
@@ -59,7 +59,7 @@ def test_m11_a_reader_beside_a_writer_never_sees_half_a_file(tmp_path: Path) -> 
     assert value["number"] == value["same"]
 
 
-def test_another_user_of_a_node_can_read_what_was_written(tmp_path: Path) -> None:
+def test_another_user_of_a_node_can_read_a_written_file(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         replace_bytes(tmp_path / "a", b"x")
@@ -70,7 +70,7 @@ def test_another_user_of_a_node_can_read_what_was_written(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
 
 
-def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     replace_json(path, {"a": 1})
     with pytest.raises(ValueError, match="nan"):
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path: P
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"3", b"\xff", b"[" * 100_000])
-def test_f35_what_is_no_json_object_is_a_value_error(tmp_path: Path, content: bytes) -> None:
+def test_f35_a_file_without_a_json_object_is_a_value_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"."):

@@ -21,7 +21,7 @@ def test_a_new_folder_has_the_mode_of_the_data_root(tmp_path: Path, mode: int) -
     assert stat.S_IMODE((root / "jobs" / "one").stat().st_mode) == mode
 
 
-def test_what_root_makes_belongs_to_the_owner_of_the_data_root(tmp_path: Path) -> None:
+def test_a_folder_made_by_root_belongs_to_the_owner_of_the_data_root(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         # Without root a folder is its maker's, and then so is what is made in it.
         make_folder(tmp_path / "jobs")

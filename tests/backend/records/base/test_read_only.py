@@ -66,7 +66,7 @@ def test_user_code_reads_a_version_and_changes_nothing(version: Path, act: str) 
     (version / "elsewhere").write_text("This process may still write.")
 
 
-def test_files_outside_of_it_can_be_written(version: Path) -> None:
+def test_files_outside_the_version_can_be_written(version: Path) -> None:
     command = HEAD + "(folder.parent / 'output').write_text('x')"
     subprocess.run([sys.executable, "-c", command, str(version)], cwd=CODE_ROOT, check=True)
     assert (version.parent / "output").read_text() == "x"

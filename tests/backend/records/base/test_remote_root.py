@@ -38,7 +38,7 @@ def test_one_root_has_one_spelling() -> None:
         "gpu1:/lab",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="should be"):
         RemoteRoot.parse(text)
 

@@ -142,12 +142,12 @@ def test_an_annotation_is_evaluated_without_the_operator_of_python_3_10(
     assert type_of(text, names) == type_of(same, names)
 
 
-def test_a_number_that_is_not_finite_is_written_as_null() -> None:
+def test_an_infinite_number_is_written_as_null() -> None:
     status = RunStatus(JobState.TRAINING, metrics={"loss": math.nan, "gain": math.inf, "ok": 1.0})
     assert through_json(status.to_dict())["metrics"] == {"loss": None, "gain": None, "ok": 1.0}
 
 
-def test_what_a_checkpoint_only_is_at_the_moment_is_neither_written_nor_read() -> None:
+def test_momentary_properties_of_a_checkpoint_are_neither_written_nor_read() -> None:
     made = Checkpoint("e1", 1, 1, 8, 0, 9, "a", "b", "", {}, is_best=True, path="/p")
     raw = made.to_dict()
     assert not {"is_latest", "is_best", "is_kept", "path"} & set(raw)

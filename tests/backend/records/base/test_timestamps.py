@@ -24,14 +24,14 @@ def test_a_time_of_any_zone_is_held_in_utc_and_read_again(zone: tzinfo, since: t
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-23", "2026-11-23T18:42:44", "Z"])
-def test_a_text_that_is_no_time_or_has_no_zone_is_none(text: str) -> None:
+def test_an_invalid_time_or_one_without_a_zone_is_none(text: str) -> None:
     assert timestamps.instant(text) is None
     assert timestamps.seconds(text) == 0.0
     with pytest.raises(ValueError, match=r"zone|isoformat|month"):
         timestamps.moment(text)
 
 
-def test_what_comes_later_is_later_within_a_second_too() -> None:
+def test_timestamps_keep_their_order_within_a_second() -> None:
     first = timestamps.now("microseconds")
     assert timestamps.moment(first) <= timestamps.moment(timestamps.now("microseconds"))
     assert timestamps.seconds("2026-11-23T18:42:44.100Z") > timestamps.seconds(
@@ -40,7 +40,7 @@ def test_what_comes_later_is_later_within_a_second_too() -> None:
 
 
 @pytest.mark.parametrize("set_to_h", [(0, -1, -2), (0, 5, -5), (0, 0, 0), (3, 2, 1), (-9, 9, 0)])
-def test_an_even_clock_does_not_follow_the_clock(
+def test_an_even_clock_ignores_changes_of_the_wall_clock(
     set_to_h: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Clock(datetime):

@@ -21,7 +21,7 @@ from backend.records.jobs.checkpoint import Checkpoint, to_resume
         ((), 0, 7, None),
     ],
 )
-def test_after_a_loss_that_rose_it_is_the_newest_from_before(
+def test_a_resume_after_a_rising_loss_takes_the_newest_checkpoint_before_it(
     steps: tuple[int, ...], latest: int, sound_step: int | None, found: int | None
 ) -> None:
     known = [

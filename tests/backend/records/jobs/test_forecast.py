@@ -57,7 +57,7 @@ def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     assert (on_processors.gpu_s, on_processors.energy_j) == (None, None)
 
 
-def test_what_a_run_takes_besides_its_steps_is_taken_from_the_twin() -> None:
+def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
     times = {"started": "2026-11-22T07:00:00Z", "updated": "2026-11-22T07:00:20Z"}
     whole = changed(job("a"), run=1, step=40, **times)
     assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
@@ -88,7 +88,7 @@ def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
 
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
-def test_a_pace_that_is_none_foretells_nothing(pace: float | None) -> None:
+def test_an_invalid_pace_predicts_nothing(pace: float | None) -> None:
     assert twin_of(job("a"), pace) is None
 
 
@@ -108,7 +108,7 @@ def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
         ({"every_steps": 100, "keep_latest": 9}, 2, 2),
     ],
 )
-def test_m17_as_many_checkpoints_are_foretold_as_stay(
+def test_m17_the_forecast_counts_the_checkpoints_that_stay(
     policy: dict[str, int], epochs: int, kept: int
 ) -> None:
     assert checkpoints_kept(config(epochs=epochs, checkpoint=policy), 64, None) == kept
@@ -124,7 +124,7 @@ def test_m17_as_many_checkpoints_are_foretold_as_stay(
         (Optimizer("rmsprop", 0.1, {"centered": True, "momentum": 0.5}), 4),
     ],
 )
-def test_a_checkpoint_holds_the_weights_and_what_the_optimizer_keeps(
+def test_a_checkpoint_holds_the_weights_and_the_optimizer_state(
     optimizer: Optimizer, numbers: int
 ) -> None:
     assert checkpoint_bytes(1000, replace(config(), optimizer=optimizer)) == numbers * 1000
@@ -147,7 +147,7 @@ def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
     assert alike(ring.config, PINS, (ring, served)) == (ring,)
 
 
-def test_only_what_was_changed_is_a_difference() -> None:
+def test_only_changed_settings_are_differences() -> None:
     before = raw_job(1)
     now = raw_job(1, name="other", seed=1, epochs=9, optimizer={"name": "sgd", "lr": 0.1})
     found = [(one.label, one.before, one.now) for one in changes(before, now)]
@@ -167,6 +167,6 @@ def test_a_setting_at_fault_is_a_difference_as_it_was_typed_and_nothing_else_is(
     assert nodes.key == "placement"
 
 
-def test_what_a_template_does_not_say_is_no_difference() -> None:
+def test_a_setting_missing_in_the_template_is_no_difference() -> None:
     template = {"epochs": 4, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
     assert [one.key for one in changes(template, raw_job(1))] == ["optimizer.lr"]

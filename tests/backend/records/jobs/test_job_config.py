@@ -59,7 +59,7 @@ def test_the_smallest_job_file_is_enough() -> None:
 
 
 @pytest.mark.parametrize("field", REQUIRED)
-def test_f51_a_field_that_is_missing_is_named(field: str) -> None:
+def test_f51_a_missing_field_is_named(field: str) -> None:
     raw = {key: value for key, value in GOOD.items() if key != field}
     assert faults(raw) == {field: f"{field}: is missing."}
 
@@ -229,7 +229,7 @@ def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
     assert sentence in faults(raw)[field]
 
 
-def test_a_split_network_refuses_what_its_parts_cannot_do() -> None:
+def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
     raw = changed("strategy", {"name": "consensus", "inner_rounds": 2})
     raw |= {"gradient_norm": 1.0, "mixed_precision": True}
     raw["placement"] = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
@@ -304,7 +304,7 @@ def test_each_rule_has_a_name_of_its_own() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES) == len(BROKEN)
 
 
-def test_f51_what_does_not_go_together_is_said() -> None:
+def test_f51_incompatible_settings_are_faults() -> None:
     assert "strategy.name" in faults(changed("strategy.name", "alone"))
     assert "mixed_precision" in faults(changed("mixed_precision", True))
     assert "checkpoint.every_steps" in faults(

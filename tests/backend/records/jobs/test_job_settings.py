@@ -134,10 +134,10 @@ def test_a_name_has_its_unit_behind_a_comma():
     assert label("environment.MY_SETTING") == "MY_SETTING"
 
 
-def test_what_has_no_name_stands_behind_its_kin():
+def test_a_setting_without_a_name_follows_its_group():
     assert place("optimizer.lr") < place("optimizer.maximize") < place("seed")
     assert section("checkpoint.keep_best") == "Keep"
 
 
-def test_what_was_trained_with_is_all_named():
+def test_every_effective_setting_has_a_name():
     assert all(is_named(key) or key.startswith(WITHOUT_NAME) for key in effective(job()))

@@ -80,7 +80,7 @@ def test_no_text_of_a_user_is_an_expression(text: str, line: str) -> None:
         pattern_for(line, begin, end, "x")
 
 
-def test_no_pattern_takes_for_ever() -> None:
+def test_no_pattern_takes_endless_time() -> None:
     for pattern in ("a…a…a…a…a…{x}b", "a{x}…a{y}…a{z}b", "1{x}1{y}1"):
         for line in ("a" * 2000, "1" * 2000, "a1" * 1000):
             numbers_of([pattern], line)

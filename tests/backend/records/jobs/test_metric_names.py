@@ -19,7 +19,7 @@ def test_a_users_metric_never_has_a_name_of_the_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["accuracy", "user/accuracy", "Loss", "validation", "", "=1+1"])
-def test_a_name_that_is_free_stays(name: str) -> None:
+def test_a_free_name_stays(name: str) -> None:
     assert name_of_user_metric(name) == name
 
 

@@ -64,7 +64,7 @@ def test_a_node_with_one_process_gives_it_all_its_gpus() -> None:
         ({"stop_signal": "SIGKILL"}, "stop_signal", "SIGTERM"),
     ],
 )
-def test_what_a_script_cannot_have_is_a_fault_of_its_field(
+def test_a_setting_that_a_script_cannot_have_is_a_fault_of_its_field(
     changed: dict[str, Any], field: str, word: str
 ) -> None:
     found = faults(**changed)
@@ -73,7 +73,7 @@ def test_what_a_script_cannot_have_is_a_fault_of_its_field(
 
 
 @pytest.mark.parametrize("key", ["entry", "arguments", "python", "stop_signal", "processes_per"])
-def test_what_only_a_script_has_needs_one(key: str) -> None:
+def test_settings_of_scripts_need_a_script(key: str) -> None:
     assert parse_job({"name": "x", key: "node"}).faults
     assert f"{key}: needs a script." in [one.sentence for one in parse_job({key: ""}).faults]
 

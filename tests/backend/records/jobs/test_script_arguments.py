@@ -41,7 +41,7 @@ WORDS = st.lists(
 
 
 @given(words=WORDS, name=NAMES, value=VALUES)
-def test_what_is_written_is_read_and_the_other_arguments_stay(words, name, value) -> None:
+def test_a_written_argument_reads_back_and_the_others_stay(words, name, value) -> None:
     assume(words.count("--") == 0)
     written = with_value(words, name, value)
     assert value_of(written, name) == value
@@ -139,7 +139,7 @@ def test_an_argument_may_be_called_by_its_name_alone(text: str, path: str) -> No
 
 
 @pytest.mark.parametrize("text", ["momentum", "optimizer.lr", "arguments.", "arguments.a b", "new"])
-def test_what_is_no_argument_is_named(text: str) -> None:
+def test_a_name_that_is_no_argument_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a setting of a job"):
         swept_path(text, BASE)
 

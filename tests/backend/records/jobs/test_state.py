@@ -30,5 +30,5 @@ def test_a_state_is_live_or_over_or_waits() -> None:
 
 
 @pytest.mark.parametrize("state", JobState)
-def test_what_has_failed_is_what_people_see_in_red(state: JobState) -> None:
+def test_exactly_the_failed_states_are_red(state: JobState) -> None:
     assert state.has_failed == (state.family == "bad")

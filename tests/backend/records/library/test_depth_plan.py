@@ -133,7 +133,7 @@ def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
         (32, 3, "", "“” is no number"),
     ],
 )
-def test_what_cannot_be_planned_is_one_sentence(
+def test_the_refusal_of_a_plan_is_one_sentence(
     side: int, kernel: int, least: str, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=r".") as caught:

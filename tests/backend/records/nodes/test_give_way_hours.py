@@ -51,7 +51,7 @@ def test_hours_have_one_form(typed: str, stored: str) -> None:
         ),
     ],
 )
-def test_what_is_no_hours_gets_one_sentence(typed: str, sentence: str) -> None:
+def test_invalid_hours_get_one_sentence(typed: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         parse_hours(typed)
 

@@ -59,7 +59,7 @@ def readings() -> Readings:
     return Readings()
 
 
-def test_a_node_that_is_well_has_no_finding(readings: Readings) -> None:
+def test_a_healthy_node_has_no_finding(readings: Readings) -> None:
     assert readings.at().findings == ()
     assert worst(readings.health.findings) is None
 
@@ -82,7 +82,7 @@ def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readi
     ]
 
 
-def test_a_finding_says_what_where_since_when_and_what_to_do(readings: Readings) -> None:
+def test_a_finding_has_fault_place_time_and_remedy(readings: Readings) -> None:
     readings.gpu(temperature_c=88)
     (found,) = readings.gpu(temperature_c=96).findings
     assert (found.sentence, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
@@ -94,7 +94,7 @@ def test_a_finding_says_what_where_since_when_and_what_to_do(readings: Readings)
 
 
 @given(st.lists(st.integers(70, 100), max_size=40))
-def test_heat_is_exactly_what_its_two_thresholds_say(temperatures: list[int]) -> None:
+def test_the_two_thresholds_alone_decide_on_heat(temperatures: list[int]) -> None:
     readings, hot = Readings(), False
     for celsius in temperatures:
         hot = celsius >= 87 or (hot and celsius > 82)
@@ -112,7 +112,7 @@ def test_a_temperature_that_wavers_between_the_thresholds_changes_nothing(
 
 
 @given(st.lists(st.booleans(), max_size=60))
-def test_a_clock_that_is_lowered_now_and_then_does_not_flap(lowered: list[bool]) -> None:
+def test_an_occasionally_lowered_clock_does_not_flap(lowered: list[bool]) -> None:
     readings = Readings()
     reasons: list[tuple[str, ...]] = [("thermal",) if one else () for one in lowered]
     seen = [bool(readings.gpu(clock_event_reasons=now).findings) for now in reasons]
@@ -197,7 +197,7 @@ def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(readings: Readings) ->
     assert readings.gpu().findings != ()
 
 
-def test_a_value_that_is_not_reported_any_more_changes_nothing(readings: Readings) -> None:
+def test_a_value_no_longer_reported_changes_nothing(readings: Readings) -> None:
     readings.gpu(temperature_c=90, ecc_uncorrected=3)
     keys = readings.keys
     readings.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)

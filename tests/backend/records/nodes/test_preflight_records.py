@@ -70,7 +70,7 @@ def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
     assert found == (Placement("a", 1), Placement("b", 2))
 
 
-def test_what_a_fix_about_the_job_makes_of_its_place() -> None:
+def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
     assert placement_after(placement, fault("b")) == placement[:1]
     assert placement_after(placement, fault("a", gpus=("1",))) == (

@@ -101,7 +101,7 @@ def test_many_nodes_are_counted_and_not_all_named() -> None:
     assert fault.startswith("gpu1, gpu2 and 62 more have no Open MPI.")
 
 
-def test_an_open_mpi_that_is_too_old_is_named_with_its_version() -> None:
+def test_an_old_open_mpi_is_named_with_its_version() -> None:
     fault = choice_faults(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
     assert fault == "gpu1 has Open MPI 3.1.6; only 4.1 and 5.0 can be used."
 

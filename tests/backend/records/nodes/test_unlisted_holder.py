@@ -117,7 +117,7 @@ def test_a_gpu_without_a_holder_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
     assert gpu_cell(gpu, {}).is_free
 
 
-def test_a_process_that_is_listed_is_named_first_and_its_memory_is_its_own() -> None:
+def test_a_listed_process_is_named_first_with_its_own_memory() -> None:
     used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
     assert used.compute_processes == (ALICE,)
     (fault,) = preflight(used)

@@ -186,7 +186,7 @@ def test_a_job_for_which_there_is_room_waits_for_nothing():
     assert why_waiting(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
 
 
-def test_what_the_user_has_to_fix_is_shown_first():
+def test_reasons_that_the_user_must_fix_come_first():
     at = scene(
         entry("resnet", 0),
         nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0, why_down="gpu03 is off."),
@@ -236,7 +236,7 @@ def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_o
     }
 
 
-def test_no_job_waits_behind_one_whose_waiting_has_no_end_of_its_own():
+def test_no_job_waits_behind_a_job_that_waits_without_end():
     later = (NOW + timedelta(hours=1)).isoformat()
     jobs = [
         entry("late", 0, place=1, not_before=later),
@@ -291,7 +291,7 @@ def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
     assert place_between(left, None) > left > place_between(None, left)
 
 
-def test_what_was_written_is_read_back_and_a_newer_format_is_refused():
+def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
     written = replace(WANTED, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
     assert QueueEntry.from_dict(written.to_dict()) == written
     for changes in (

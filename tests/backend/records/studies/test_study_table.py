@@ -112,7 +112,7 @@ def test_the_interval_is_student_s(n: int, t: float) -> None:
 
 
 @pytest.mark.parametrize("where", ["published_on", "small/published_on"])
-def test_what_was_measured_on_other_data_has_no_difference_and_says_so(where: str) -> None:
+def test_results_on_other_data_have_no_difference_and_say_so(where: str) -> None:
     study = read_study(changed(where, "CIFAR-10"))
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "one", 1),))
     found = study_table(study, started, {"x": {Measure.ERROR: 4.0}})
@@ -148,7 +148,7 @@ def test_the_best_rate_of_each_series_is_marked() -> None:
         (Measure.EFFICIENCY, {"b11": 0.4}, False),
     ],
 )
-def test_a_time_that_was_measured_on_a_busy_computer_is_marked(
+def test_a_time_measured_on_a_busy_computer_is_marked(
     measure: Measure, busy: dict[str, float], marked: bool
 ) -> None:
     raw = {**RAW, "rows": ROWS, "measure": measure.value}

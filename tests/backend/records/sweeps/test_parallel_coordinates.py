@@ -85,7 +85,7 @@ brushes = st.dictionaries(st.integers(0, 2), st.tuples(shares, shares), max_size
 
 
 @given(lines, brushes)
-def test_several_brushes_let_through_what_each_of_them_lets_through(found, ends) -> None:
+def test_several_brushes_select_jobs_that_pass_each_of_them(found, ends) -> None:
     each = [chosen(found, {axis: one}) for axis, one in ends.items()]
     everything = {line.job_id for line in found}
     assert chosen(found, ends) == everything.intersection(*each)

@@ -143,7 +143,7 @@ def test_a_range_has_its_ends_and_as_many_steps_as_were_asked_for(
 
 
 @given(rates)
-def test_what_is_written_of_a_value_reads_as_that_value(values) -> None:
+def test_the_text_of_values_reads_back_as_the_values(values) -> None:
     axis = Axis("optimizer.lr", tuple(values))
     assert parse_axis("optimizer.lr", axis_text(axis)) == axis
 
@@ -322,7 +322,7 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
         ({"axes": {"lr": [1]}, "sead": 2}, "sweep.sead: is not a setting of a sweep."),
     ],
 )
-def test_a_sweep_file_that_is_none_says_where(table, sentence) -> None:
+def test_the_error_of_an_invalid_sweep_file_says_where(table, sentence) -> None:
     raw = DIGITS if table is None else {**DIGITS, "sweep": table}
     sweep, faults = read_sweep(raw)
     assert sweep is None
@@ -365,7 +365,7 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
         ("strategy.cut", "features, head", ["features", "head"]),
     ],
 )
-def test_a_value_alone_is_read_as_it_is_in_a_sweep(path, typed, value) -> None:
+def test_a_single_value_is_read_like_one_of_a_sweep(path, typed, value) -> None:
     assert read_value(field_kind(path), typed) == value
 
 
@@ -441,5 +441,5 @@ def test_the_direction_of_another_metric_is_not_taken(policy, axes, modes) -> No
         (["größe größe lr=1", "größe größe lr=2"], "größe größe"),
     ],
 )
-def test_a_sweep_is_called_what_its_jobs_share_without_their_values(names, title) -> None:
+def test_the_name_of_a_sweep_is_that_of_its_jobs_without_values(names, title) -> None:
     assert sweep_title("sweep:shapes-2-zxym", names) == title

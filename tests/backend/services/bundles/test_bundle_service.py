@@ -165,9 +165,7 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert [view.state for view in other.jobs.queries.list()] == [JobState.FINISHED]
 
 
-def test_what_is_here_already_is_used_and_not_imported_again(
-    origin: tuple[Services, str], whole: Path
-) -> None:
+def test_an_import_reuses_items_of_the_library(origin: tuple[Services, str], whole: Path) -> None:
     services, job_id = origin
     found = services.bundles.unbundle(whole)
     assert found.imported == ()
@@ -190,12 +188,12 @@ def test_no_secret_leaves_in_a_bundle(whole: Path, desk: Callable[[], Services])
     assert any("TOKEN" in note for note in found.notes)
 
 
-def test_a_bundle_says_with_what_each_run_was_made(whole: Path) -> None:
+def test_a_bundle_records_the_environment_of_each_run(whole: Path) -> None:
     bundle = archive_files.open_bundle(whole, Progress())
     assert bundle.manifest.runs == (ENVIRONMENT,)
 
 
-def test_a_dataset_that_is_not_here_is_named_by_its_hash(
+def test_a_missing_dataset_is_named_by_its_hash(
     origin: tuple[Services, str], desk: Callable[[], Services], tmp_path: Path
 ) -> None:
     services, job_id = origin
@@ -256,7 +254,7 @@ def test_a_cancelled_bundle_leaves_no_file(origin: tuple[Services, str], tmp_pat
     assert os.listdir(tmp_path) == []
 
 
-def test_an_import_that_fails_late_takes_back_what_it_brought(
+def test_a_late_failure_of_an_import_removes_its_items(
     whole: Path, desk: Callable[[], Services], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = desk()
@@ -370,7 +368,7 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
         (newer_python, "written for Python 3.99"),
     ],
 )
-def test_a_bundle_that_was_made_to_deceive_is_refused(
+def test_a_forged_bundle_is_refused(
     whole: Path,
     elsewhere: Services,
     tmp_path: Path,
@@ -380,7 +378,7 @@ def test_a_bundle_that_was_made_to_deceive_is_refused(
     assert said in refused(elsewhere, rebuilt(whole, tmp_path / "bad.ringmaster", change))
 
 
-def test_what_is_no_bundle_is_refused_in_one_sentence(
+def test_a_file_that_is_no_bundle_is_refused_in_one_sentence(
     whole: Path, elsewhere: Services, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.ringmaster"

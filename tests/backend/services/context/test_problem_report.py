@@ -36,7 +36,7 @@ def parts(path):
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_f60_a_report_shows_what_happened_and_holds_no_secret(services, tmp_path, monkeypatch):
+def test_f60_a_report_shows_the_events_and_holds_no_secret(services, tmp_path, monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     finding = Finding("python", False, f"planted-key-1 is at {Path.home()}.")

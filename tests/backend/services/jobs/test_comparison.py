@@ -108,7 +108,7 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     assert not any(any(marks) for words, (_, marks) in metrics.items() if words.startswith("Last"))
 
 
-def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_no_best(
+def test_a_metric_without_a_common_direction_has_its_last_value_and_no_best(
     services: Services, root: Path
 ) -> None:
     lower = CheckpointPolicy(best_metric="validation/accuracy", best_mode="min")
@@ -120,7 +120,7 @@ def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_n
     assert "Best validation accuracy" not in metrics
 
 
-def test_a_setting_that_was_not_given_has_its_default(services: Services, root: Path) -> None:
+def test_an_omitted_setting_has_its_default(services: Services, root: Path) -> None:
     a = trained.job(root, "a", optimizer=Optimizer("sgd", 0.01))
     b = trained.job(root, "b", optimizer=Optimizer("sgd", 0.01, {"momentum": 0.0}))
     c = trained.job(root, "c", optimizer=Optimizer("adam", 0.01))
@@ -159,7 +159,7 @@ def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) 
     assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
 
 
-def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
+def test_the_best_value_of_a_resumed_run_is_not_a_dropped_one(
     services: Services, root: Path
 ) -> None:
     a = trained.job(root, "a", falling(20), [0.7, 0.95])
@@ -344,7 +344,7 @@ def test_a_table_is_never_written_over_something_unasked(
 # The command line
 
 
-def test_job_compare_says_it_to_people_and_to_scripts(
+def test_job_compare_prints_a_table_and_a_document(
     services: Services, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])

@@ -87,7 +87,7 @@ def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
     assert ids_of(jobs.poll()) == set()
 
 
-def test_what_the_other_desktop_made_changed_and_removed_is_listed(desktops):
+def test_a_poll_lists_jobs_that_another_desktop_made_changed_or_removed(desktops):
     here, there = desktops
     old, going = create(there), create(there)
     jobs = JobFeed(here.jobs.queries)
@@ -141,7 +141,7 @@ def test_two_desktops_that_change_different_things_both_have_their_way(desktops)
     assert (view.name, view.tags, view.notes) == ("a", ("b",), "c")
 
 
-def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
+def test_an_edit_does_not_replace_a_newer_value_of_another_desktop(desktops):
     here, there = desktops
     job_id = create(here)
     there.jobs.edit(job_id, "name", "digits", "theirs")
@@ -163,7 +163,7 @@ def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
         ("notes", "", "\ud800", "cannot be stored"),
     ],
 )
-def test_what_cannot_be_is_one_clear_sentence_and_changes_nothing(
+def test_an_invalid_edit_is_one_clear_sentence_and_changes_nothing(
     desktops, what, was, value, sentence
 ):
     job_id = create(desktops[0])

@@ -180,7 +180,7 @@ def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
     assert [index.lines[slot].id for slot in found.order] == wanted.split()
 
 
-def test_live_comes_first_then_the_queue_then_drafts_then_what_has_ended():
+def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
     index = JobIndex()
     made = [
         line_of(job(1, id="old", state=JobState.FINISHED, updated="2026-11-20T08:00:00Z")),
@@ -230,12 +230,12 @@ def test_a_secret_in_a_variable_is_not_searched():
 
 
 @pytest.mark.parametrize("word", ["ärger", "grösse 1", "optics", "failed", "anna", "adam", "0.25"])
-def test_the_text_holds_what_the_user_would_search_for(word):
+def test_the_search_text_has_all_searched_properties(word):
     line = line_of(job(1))
     assert word in f"{line.text}\n{line.settings}"
 
 
-def test_drafts_stand_among_what_waits_and_are_not_counted():
+def test_drafts_stand_among_waiting_jobs_and_are_not_counted():
     index = JobIndex()
     states = (JobState.CREATED, JobState.QUEUED, JobState.CREATED, JobState.TRAINING)
     index.take(line_of(job(n, state=state)) for n, state in enumerate(states))

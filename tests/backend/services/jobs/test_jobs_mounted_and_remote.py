@@ -58,9 +58,7 @@ def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> 
         other.jobs.queries.poll(view.id)
 
 
-def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
-    place: Place, beat: Beat
-) -> None:
+def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)
@@ -139,7 +137,7 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
 
 
-def test_the_first_part_of_a_history_that_is_too_large_is_read_and_the_limit_is_shown(
+def test_a_huge_history_is_read_up_to_a_limit_that_is_shown(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "LIMIT_BYTES", 3_000_000)
@@ -161,7 +159,7 @@ def test_the_first_part_of_a_history_that_is_too_large_is_read_and_the_limit_is_
     assert problem == "The history is larger than 1 GB; the rest is not shown."
 
 
-def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
+def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
     services = place.desktop()
     place.stock(services)
     beat(place)
@@ -177,7 +175,7 @@ def test_a_job_whose_loss_rose_resumes_from_before_the_rise(place: Place, beat: 
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
-def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
+def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)
     beat(place)
@@ -308,7 +306,7 @@ def test_a_log_is_read_in_pieces_and_from_its_end(place: Place, beat: Beat) -> N
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_a_job_trains_on_a_node_is_stopped_and_goes_on(place: Place, beat: Beat) -> None:
+def test_a_job_trains_on_a_node_stops_and_resumes(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)
     beat(place)
@@ -331,7 +329,7 @@ def test_a_job_trains_on_a_node_is_stopped_and_goes_on(place: Place, beat: Beat)
     assert list(other.jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 
-def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, beat: Beat) -> None:
+def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)
@@ -357,7 +355,7 @@ def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, be
     ]
 
 
-def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
+def test_a_just_pruned_checkpoint_cannot_be_kept(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = place.desktop()
@@ -379,7 +377,7 @@ def test_a_checkpoint_that_has_just_been_pruned_cannot_be_kept(
     assert list(run.folder.checkpoints.glob("*.keep")) == []
 
 
-def test_every_desktop_shows_who_did_what(place: Place, beat: Beat) -> None:
+def test_every_desktop_shows_the_actions_of_all_users(place: Place, beat: Beat) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)

@@ -12,11 +12,11 @@ from backend.services.jobs.queries import read_log
 from tests.fakes.mounted_root import MOUNTED
 
 
-def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
+def test_a_missing_log_is_empty(tmp_path: Path) -> None:
     assert read_log(MOUNTED, tmp_path / "rank-0.log").text == ""
 
 
-def test_following_a_log_gives_only_what_is_new(tmp_path: Path) -> None:
+def test_following_a_log_gives_only_new_lines(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("one\n")
     first = read_log(MOUNTED, path)

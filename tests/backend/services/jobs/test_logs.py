@@ -46,7 +46,7 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_all_together_stand_in_the_order_in_which_they_were_seen(
+def test_all_logs_together_keep_the_order_of_their_lines(
     folder: JobFolder, logs: LogService
 ) -> None:
     write(folder.rank_log(1), "b1\nb2\n")
@@ -68,7 +68,7 @@ def test_all_together_stand_in_the_order_in_which_they_were_seen(
     assert logs.find("a", "all", "a", from_line=1).lines == (5, 6)
 
 
-def test_many_logs_that_are_followed_for_long_cost_a_few_numbers_for_each_change(
+def test_many_followed_logs_cost_a_few_numbers_for_each_change(
     folder: JobFolder, logs: LogService
 ) -> None:
     reads = 20
@@ -118,7 +118,7 @@ def test_a_sentence_says_that_a_log_cannot_be_read(folder: JobFolder, logs: LogS
         logs.read_size("a", "0")
 
 
-def test_what_is_in_sight_does_not_wait_for_a_search(
+def test_visible_lines_do_not_wait_for_a_search(
     folder: JobFolder, logs: LogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder.rank_log(0), "one\n")

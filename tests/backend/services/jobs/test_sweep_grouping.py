@@ -64,13 +64,13 @@ def test_one_job_alone_is_no_sweep():
     assert rows(index_of(SIX[0])) == ["job-00"]
 
 
-def test_its_jobs_stand_together_though_others_would_stand_between_them():
+def test_jobs_of_a_sweep_stay_together_in_the_order():
     index = index_of(*SIX, line(90, ended=2e9 - 2.5))
     names = rows(index, folds=Folds({"sweep:lr": False}))
     assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
 
 
-def test_a_hit_in_a_folded_sweep_shows_and_one_that_is_all_of_it_does_not_unfold_it():
+def test_a_search_shows_hits_in_a_folded_sweep_unless_all_its_jobs_match():
     index = index_of(*SIX)
     assert rows(index, JobQuery("lr=4")) == ["sweep:lr", "job-04"]
     assert rows(index, JobQuery("sweep:lr")) == ["sweep:lr"]
@@ -132,7 +132,7 @@ jobs = st.builds(
     st.sampled_from(["", "lr=1", "lr=3"]),
     st.sampled_from(["", "best", "name"]),
 )
-def test_folding_is_what_a_plain_walk_gives(steps, kept, text, order):
+def test_folding_equals_a_plain_walk(steps, kept, text, order):
     index = JobIndex()
     there: dict[str, JobSummary] = {}
     for lines, gone in steps:
@@ -188,7 +188,7 @@ def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
     assert head.sweep.best_job == f"lr={values.index(wanted)}"
 
 
-def test_jobs_that_are_judged_by_different_metrics_have_no_best_one():
+def test_jobs_judged_by_different_metrics_have_no_best_job():
     other = line(1)._replace(best_metric=("mAP", 0.5))
     assert line_of_sweep("sweep:x", [line(0, best=0.2), other]).best_metric is None
 
@@ -211,7 +211,7 @@ def test_a_sweep_is_found_by_its_name():
         ("zeppelin", [], 0),
     ],
 )
-def test_ctrl_k_finds_what_has_the_words_in_name_or_tags(text, sweeps, jobs):
+def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
     index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
     assert [one.id for one in index.sweeps_named(text, 50)] == sweeps
@@ -222,7 +222,7 @@ def test_ctrl_k_finds_what_has_the_words_in_name_or_tags(text, sweeps, jobs):
     assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
 
 
-def test_a_sweep_used_what_all_its_jobs_used_at_any_moment():
+def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
     ended = line(1, state=S.FINISHED, started=1e9, ended=1e9 + 100, energy_j=50.0, **gpus)
     resumed = line(2, state=S.TRAINING, started=1e9 + 70, earlier_gpu_s=40.0, **gpus)

@@ -43,7 +43,7 @@ def test_settings_come_back_as_they_were_saved_without_the_name_of_the_job(
     assert loaded == {key: value for key, value in raw.items() if key != "name"}
 
 
-def test_a_template_does_not_take_over_beside_whom_a_job_may_train(
+def test_a_template_does_not_copy_the_permission_to_share_gpus(
     templates: TemplateService,
 ) -> None:
     placement = {"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}
@@ -51,14 +51,14 @@ def test_a_template_does_not_take_over_beside_whom_a_job_may_train(
     assert templates.load("shared")["placement"] == [placement]
 
 
-def test_a_replay_does_not_take_over_beside_whom_a_job_may_train(services: Services) -> None:
+def test_a_replay_does_not_copy_the_permission_to_share_gpus(services: Services) -> None:
     job = services.jobs.create(raw_job())
     before = Placement("gpu01", gpus=("GPU-1", "GPU-2"), beside=(("GPU-1", "alice"),))
     draft = services.replays.draft(job.id, (before,))
     assert draft["placement"] == [{"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}]
 
 
-def test_a_template_is_written_over_only_when_that_was_asked_for(
+def test_a_template_is_overwritten_only_on_request(
     templates: TemplateService, services: Services
 ) -> None:
     templates.save("night", raw_job(1))
@@ -135,7 +135,7 @@ def test_a_name_that_cannot_be_a_file_is_refused(
     assert files(services) == []
 
 
-def test_one_that_is_not_there_is_named_with_the_nearest(templates: TemplateService) -> None:
+def test_a_missing_template_is_named_with_the_nearest_one(templates: TemplateService) -> None:
     templates.save("night run", raw_job(1))
     with pytest.raises(BackendError) as caught:
         templates.load("nightrun")

@@ -69,7 +69,7 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     [pytest.param(None, marks=pytest.mark.slow), JobState.TRAINING],
     ids=["at-once", "as-it-trains"],
 )
-def test_when_a_trial_is_cancelled_its_ranks_are_gone(
+def test_cancelling_a_trial_ends_its_ranks(
     place: Place, beat: Beat, during: JobState | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = ready(place, beat)

@@ -94,7 +94,9 @@ def test_a_value_has_the_type_of_the_default(default: object, text: str, value: 
         (CardSetting("x", False), "true or false"),
     ],
 )
-def test_which_values_are_valid_is_said_in_words(setting: CardSetting, valid: str) -> None:
+def test_the_valid_values_of_a_setting_are_described_in_words(
+    setting: CardSetting, valid: str
+) -> None:
     assert setting.valid() == valid
 
 

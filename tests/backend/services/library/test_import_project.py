@@ -66,7 +66,9 @@ def hidden(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "root").glob("*s/.*") if path.is_dir()]
 
 
-def test_the_three_get_one_name_with_one_progress(library: LibraryService, project: Path) -> None:
+def test_all_three_parts_get_one_name_and_one_progress(
+    library: LibraryService, project: Path
+) -> None:
     noted = Noted()
     items = bring(library, project, noted)
     assert [(item.kind, item.reference) for item in items] == [(k, "plankton@1") for k in ORDER]
@@ -78,7 +80,7 @@ def test_the_three_get_one_name_with_one_progress(library: LibraryService, proje
     assert said == ["Dataset", "Loader", "Model"]
 
 
-def test_imported_again_what_is_the_same_stays_and_what_differs_is_the_next_version(
+def test_a_second_import_adds_versions_of_changed_parts_only(
     library: LibraryService, project: Path
 ) -> None:
     bring(library, project)
@@ -100,7 +102,7 @@ def test_a_fault_of_one_is_named_before_any_is_imported(
     assert there(library) == []
 
 
-def test_what_was_imported_before_a_failure_stays_and_the_rest_can_follow(
+def test_a_failure_keeps_earlier_imports_and_the_rest_can_follow(
     library: LibraryService, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = sources.FolderSource.copy
@@ -124,7 +126,7 @@ def test_what_was_imported_before_a_failure_stays_and_the_rest_can_follow(
     assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
 
 
-def test_cancelled_between_two_of_them_says_what_stays(
+def test_a_cancelled_import_names_the_parts_that_stay(
     library: LibraryService, project: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(Cancelled):

@@ -107,7 +107,7 @@ def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
         services.library.verify(Kind.MODEL, pin)
 
 
-def test_an_import_that_is_cancelled_leaves_nothing(place: Place) -> None:
+def test_a_cancelled_import_leaves_nothing(place: Place) -> None:
     services = place.desktop()
     source = place.root.parent / "source"
     source.mkdir()
@@ -125,7 +125,7 @@ def test_an_import_that_is_cancelled_leaves_nothing(place: Place) -> None:
     assert services.library.list(Kind.DATASET) == ()
 
 
-def test_a_rescan_finds_what_others_brought(place: Place, beat: Beat) -> None:
+def test_a_rescan_finds_imports_of_others(place: Place, beat: Beat) -> None:
     one = place.desktop()
     place.stock(one)
     beat(place)

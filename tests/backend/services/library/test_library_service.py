@@ -150,7 +150,7 @@ def test_m1_another_version_under_the_same_number_is_refused(
         library.verify(Kind.DATASET, pin)
 
 
-def test_what_was_verified_is_not_hashed_again(
+def test_a_verified_version_is_not_hashed_again(
     library: LibraryService,
     elsewhere: LibraryService,
     source: Path,
@@ -185,7 +185,7 @@ def test_a_thorough_check_finds_the_damage_of_a_failing_disk(
         library.verify(Kind.DATASET, pin, thorough=True)
 
 
-def test_f32_while_the_data_root_is_away_the_list_is_what_it_was(
+def test_f32_the_list_stays_while_the_data_root_is_away(
     library: LibraryService, root: Path, source: Path
 ) -> None:
     item = library.import_item(Kind.DATASET, source, "digits")
@@ -237,7 +237,7 @@ def test_f42_a_new_catalogue_is_filled_when_it_is_made(
     again.close()
 
 
-def test_a_rescan_says_what_it_could_not_read_and_goes_on(
+def test_a_rescan_names_unreadable_items_and_continues(
     services: Services, root: Path, source: Path
 ) -> None:
     library = services.library
@@ -262,7 +262,7 @@ def test_a_rescan_says_what_it_could_not_read_and_goes_on(
     assert half.exists(), "whether it is at work cannot be known for a week"
 
 
-def test_f43_a_rescan_sweeps_by_name_what_an_import_left(
+def test_f43_a_rescan_sweeps_the_rest_of_an_import_by_name(
     library: LibraryService, root: Path, source: Path
 ) -> None:
     from backend.node.system import process_identity
@@ -295,7 +295,7 @@ def test_removing_moves_to_the_trash_and_says_where(
 
 
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.STOPPING])
-def test_what_a_live_job_uses_cannot_be_removed(
+def test_a_version_that_a_live_job_uses_cannot_be_removed(
     services: Services, root: Path, source: Path, tmp_path: Path, state: JobState
 ) -> None:
     states = [state]
@@ -412,7 +412,7 @@ def test_a_check_is_made_once_for_each_set_of_files(
     assert len(made) == 3
 
 
-def test_what_worked_together_is_known_of_previews_checks_and_jobs(
+def test_previews_checks_and_jobs_record_parts_that_work_together(
     services: Services, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loader that reads no item of a dataset has not read it; a job without a step neither."""
@@ -478,7 +478,7 @@ def test_a_catalogue_has_its_place_by_the_data_root(
     opened.close()
 
 
-def test_a_data_root_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
+def test_an_impossible_data_root_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, said in ((tmp_path / "file", "is a file"), (tmp_path / "no" / "x", "does not exist")):
         with pytest.raises(BackendError, match=said):
@@ -508,7 +508,7 @@ def test_f37_a_damaged_catalogue_does_not_keep_a_new_one_from_being_built(
     "added",
     [("processed.pt",), ("images/a.cache",), ("a/b/c/d", "z"), ("odd \n name",), (".hidden",), ()],
 )
-def test_files_that_were_added_are_moved_to_the_trash_and_the_version_is_good_again(
+def test_added_files_are_moved_to_the_trash_and_the_version_is_good_again(
     library: LibraryService, root: Path, source: Path, added: tuple[str, ...]
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")

@@ -93,7 +93,7 @@ def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, 
 
 
 @pytest.mark.slow
-def test_weights_that_were_placed_by_hand_are_found(place: Place, services: Services) -> None:
+def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> None:
     (version(place) / "weights.safetensors").write_bytes(CONTENT)
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"
@@ -103,9 +103,7 @@ def test_weights_that_were_placed_by_hand_are_found(place: Place, services: Serv
     assert [fault.field for fault in absent.faults] == ["start_from"]
 
 
-def test_weights_that_were_changed_since_start_nothing(
-    place: Place, services: Services, file: Path
-) -> None:
+def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:
     services.library.give_weights("tiny", file)
     view = services.jobs.create(on_node())
     (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
@@ -115,7 +113,7 @@ def test_weights_that_were_changed_since_start_nothing(
 
 
 @pytest.mark.slow
-def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, file: Path) -> None:
+def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path) -> None:
     services.library.give_weights("tiny", file)
     other = file.with_name("other.safetensors")
     other.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
@@ -136,7 +134,7 @@ def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, f
         ("gone.pt", None, "is not a file"),
     ],
 )
-def test_what_is_no_weights_is_refused_in_one_sentence(
+def test_a_file_without_weights_is_refused_in_one_sentence(
     remote_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
 ) -> None:
     services = remote_place.desktop()

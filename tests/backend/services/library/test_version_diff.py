@@ -52,7 +52,7 @@ def test_a_version_says_which_files_and_lines_are_others(place: Place, tmp_path:
         library.changes(Kind.MODEL, "net@1")
 
 
-def test_what_is_no_text_is_named_and_not_shown() -> None:
+def test_a_changed_binary_file_is_named_and_not_shown() -> None:
     def text(reference: str, path: str) -> str:
         raise BackendError(f"{path} is not text.")
 
@@ -74,7 +74,9 @@ def test_only_the_first_of_very_many_lines_and_files_are_shown(
     assert long.text.splitlines()[0] == "… 0.py is longer than 20 lines"
 
 
-def test_the_command_line_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_the_changes_of_versions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "root").mkdir()
     where = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
 

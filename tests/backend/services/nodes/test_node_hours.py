@@ -62,7 +62,7 @@ def test_one_of_two_desktops_wins_and_the_other_says_so(
     assert one.entry("gpu02").gives_way == won
 
 
-def test_the_command_says_what_was_before(
+def test_the_command_prints_the_earlier_hours(
     desktops: tuple[NodeRegistry, NodeRegistry], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def edit(*words: str) -> str:
@@ -85,6 +85,6 @@ def test_the_command_says_what_was_before(
             desktops[0].set_gives_way(node, hours)
 
 
-def test_the_document_of_a_node_has_them() -> None:
+def test_the_document_of_a_node_has_its_hours() -> None:
     assert state("gpu02").to_json()["gives_way"] == ""
     assert NodeEntry.from_dict({**entry("gpu02").to_dict(), "gives_way": "always"}).gives_way

@@ -103,7 +103,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     shell.close()
 
 
-def test_without_a_name_it_is_called_as_its_host(service: NodeRegistry, sshd: Sshd) -> None:
+def test_a_node_without_a_name_is_called_like_its_host(service: NodeRegistry, sshd: Sshd) -> None:
     assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
 
 
@@ -151,7 +151,7 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
 
 @pytest.mark.parametrize("contact", ["open_shell", "inspect", "connect", "add", "at once"])
 @pytest.mark.parametrize("is_right", [True, False])
-def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
+def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
     root: OpenRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
 ) -> None:
     NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add("gpu1", sshd.address, accept=yes)
@@ -180,7 +180,7 @@ def test_every_connection_takes_a_fingerprint_that_was_given_and_stores_its_key(
     assert given.host_key("gpu1") == ""
 
 
-def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
+def test_a_given_fingerprint_replaces_no_accepted_key(
     root: OpenRoot, tmp_path: Path, sshd: Sshd
 ) -> None:
     service = NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
@@ -195,7 +195,9 @@ def test_a_fingerprint_that_was_given_replaces_no_accepted_key(
     service.open_shell("gpu1").close()
 
 
-def test_f52_what_fails_creates_nothing(service: NodeRegistry, sshd: Sshd, root: OpenRoot) -> None:
+def test_f52_a_failed_addition_creates_nothing(
+    service: NodeRegistry, sshd: Sshd, root: OpenRoot
+) -> None:
     sshd.stop()
     with pytest.raises(Unreachable):
         service.add("gpu1", sshd.address, accept=yes)
@@ -318,7 +320,7 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
     assert service.inspect("gpu1").ranks_address == entry.ranks_address
 
 
-def test_f34_a_data_root_that_is_not_mounted_at_an_inspection_keeps_its_path(
+def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
     service: NodeRegistry, sshd: Sshd, tmp_path: Path, root: OpenRoot
 ) -> None:
     mounted = tmp_path / "mounted"
@@ -374,7 +376,7 @@ def use_keyring() -> Iterator[Callable[[KeyringBackend], KeyringBackend]]:
 Use = Callable[[KeyringBackend], KeyringBackend]
 
 
-def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
+def test_f60_a_kept_passphrase_is_in_the_keyring_and_in_no_file(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, tmp_path: Path, use_keyring: Use
 ) -> None:
     held = Memory()

@@ -76,7 +76,7 @@ def assert_they_know_each_other(cluster: Cluster) -> None:
         assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
 
 
-def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster: Cluster) -> None:
+def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Cluster) -> None:
     for number, name in enumerate(NAMES, start=2):
         vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
@@ -107,7 +107,7 @@ def test_the_set_up_shows_the_accepted_key_of_the_node(cluster: Cluster) -> None
     assert {update.trusted for update in cluster.updates} == {shown.split()[1]}
 
 
-def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> None:
+def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> None:
     cluster.silent = {"gpu2"}
     done = cluster.set_up("gpu1", "gpu2")
     assert isinstance(done["gpu2"], Unreachable)
@@ -226,13 +226,13 @@ def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
     assert isinstance(cluster.set_up("gpu1")["gpu1"], NodeEntry)
 
 
-def test_cancelling_ends_all_of_them(cluster: Cluster) -> None:
+def test_cancelling_ends_all_set_ups(cluster: Cluster) -> None:
     done = cluster.service().set_up(NAMES, cluster.updates.append, lambda name: True)
     assert [type(one) for one in done.values()] == [Cancelled] * 3
     assert not any(cluster.entry(name).is_ready for name in NAMES)
 
 
-def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
+def test_one_of_several_set_ups_can_be_cancelled(cluster: Cluster) -> None:
     names = NAMES[:2]
     done = cluster.service().set_up(names, cluster.updates.append, lambda name: name == "gpu1")
     assert [type(one) for one in done.values()] == [Cancelled, NodeEntry]
@@ -251,7 +251,7 @@ def test_un_provisioning_returns_the_bytes_and_keeps_the_entry(cluster: Cluster)
     assert not cluster.entry("gpu1").is_ready
 
 
-def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
+def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def take(_service: ProvisioningService, name: str) -> int:
@@ -351,7 +351,7 @@ def test_packages_of_user_code_are_kept_when_a_node_is_set_up_again(
 
 
 @pytest.mark.parametrize("name", ["", "-r/etc/passwd", "--index-url=x", "a b", "../a", "a;b", "é"])
-def test_what_is_no_name_reaches_no_node(cluster: Cluster, name: str) -> None:
+def test_an_invalid_package_name_reaches_no_node(cluster: Cluster, name: str) -> None:
     packages = PackageService(SimpleNamespace(entry=cluster.entry), cluster.service())  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="is not the name of a package"):
         packages.install(name, ["gpu1"], Progress())

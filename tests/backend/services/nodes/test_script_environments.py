@@ -119,7 +119,7 @@ def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
         (Cancelled(), "Cancelled"),
     ],
 )
-def test_what_was_cut_off_leaves_nothing_half_and_is_made_the_next_time(
+def test_an_interrupted_environment_leaves_nothing_and_is_made_the_next_time(
     cluster: Cluster, answer: CommandResult | BackendError, words: str
 ) -> None:
     before = cluster.nodes["gpu1"].environments()
@@ -147,7 +147,7 @@ def test_progress_names_the_node_and_a_cancel_ends_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("node", ["gpu1", THIS_COMPUTER])
-def test_one_is_removed_by_name_or_by_age_unless_it_is_used(
+def test_an_unused_environment_is_removed_by_name_or_by_age(
     cluster: Cluster, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = make(cluster, node=node)
@@ -190,7 +190,7 @@ def test_one_is_removed_by_name_or_by_age_unless_it_is_used(
     assert make(cluster, node=node) == python
 
 
-def test_the_environment_below_goes_with_those_of_scripts_but_not_while_it_is_used(
+def test_an_unused_base_environment_is_removed_with_those_of_scripts(
     cluster: Cluster,
 ) -> None:
     below = Path(make(cluster)).parents[1].name.partition(OF_SCRIPTS)[0]
@@ -216,7 +216,7 @@ def test_the_environment_below_goes_with_those_of_scripts_but_not_while_it_is_us
         ("data.csv", "1,2\n", False),
     ],
 )
-def test_only_what_lists_packages_makes_another_environment(
+def test_only_a_change_of_a_package_list_makes_another_environment(
     tmp_path: Path, file: str, text: str, changes: bool
 ) -> None:
     (tmp_path / "requirements.txt").write_text("greeting\n")
@@ -238,7 +238,7 @@ def test_only_what_lists_packages_makes_another_environment(
         ("own @ git+https://lab/own@1", False),
     ],
 )
-def test_a_script_that_is_built_itself_has_one_for_each_version(
+def test_a_script_that_is_a_package_has_an_environment_for_each_version(
     tmp_path: Path, line: str, differ: bool
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"greeting\n{line}\n")

@@ -46,7 +46,9 @@ def did(cluster: Cluster, word: str) -> list[str]:
     ]
 
 
-def test_one_node_makes_it_and_each_tries_it(cluster: Cluster, house: Wheelhouse) -> None:
+def test_one_node_makes_the_environment_and_each_node_tries_it(
+    cluster: Cluster, house: Wheelhouse
+) -> None:
     done = cluster.set_up(*NAMES, options=SHARED)
     there = [cluster.entry(name).installation for name in NAMES]
     assert list(done.values()) == [cluster.entry(name) for name in NAMES]
@@ -73,7 +75,7 @@ def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
+def test_another_node_makes_the_environment_after_a_failure(cluster: Cluster) -> None:
     failed = threading.Event()
 
     def fail_once(argv: tuple[str, ...]) -> CommandResult | None:
@@ -120,7 +122,7 @@ def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_sta
 
 
 @pytest.mark.slow
-def test_taking_a_node_away_leaves_what_the_others_share(cluster: Cluster) -> None:
+def test_removing_a_node_leaves_the_environment_of_the_others(cluster: Cluster) -> None:
     cluster.set_up("gpu1", "gpu2", options=SHARED)
     before = environments(cluster)
     cluster.service().un_provision("gpu1")

@@ -149,7 +149,7 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
 
 @pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
-def test_only_what_ends_later_is_sent_whatever_the_clock_of_a_node_says(
+def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
     place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
 ) -> None:
     desk = place.desktop()
@@ -172,7 +172,7 @@ def test_only_what_ends_later_is_sent_whatever_the_clock_of_a_node_says(
 
 
 @pytest.mark.usefixtures("home", "ring")
-def test_a_test_says_what_is_wrong_before_anything_is_kept(
+def test_a_test_names_the_fault_before_anything_is_stored(
     place: Place, hook: WebhookServer, post: MailServer
 ) -> None:
     notices = place.desktop().notices
@@ -199,7 +199,7 @@ def test_a_test_says_what_is_wrong_before_anything_is_kept(
     assert not notices.path.exists()
 
 
-def test_s16_nodes_get_what_needs_no_password_and_lose_it_again(
+def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
     remote_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
     remote_place.add_node()

@@ -47,7 +47,7 @@ def to_and_from(node: str, facts: dict[str, Any]) -> dict[tuple[str, str], dict[
     return {pair: facts for pair in permutations(FOUR, 2) if node in pair}
 
 
-def test_nothing_is_said_of_what_works() -> None:
+def test_working_connections_have_no_finding() -> None:
     assert findings({}, {"b": (0, ""), "c": (0, "")}) == []
 
 
@@ -69,7 +69,7 @@ def test_both_of_two_unconnected_nodes_are_named() -> None:
     assert found.nodes == ("a", "b")
 
 
-def test_what_opens_and_carries_nothing_is_the_packet_size() -> None:
+def test_a_connection_that_carries_nothing_is_blamed_on_the_packet_size() -> None:
     (found,) = findings(to_and_from("b", STUCK))
     assert "large packets" in found.sentence
     assert "MTU" in found.remedy
@@ -98,14 +98,14 @@ def test_a_node_that_no_other_node_lets_in_is_itself_at_fault() -> None:
 
 
 @pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
-def test_a_load_takes_no_blame_from_who_is_let_in_nowhere(busy: str) -> None:
+def test_a_busy_node_does_not_excuse_a_node_that_no_other_lets_in(busy: str) -> None:
     facts = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
     (found,) = judged([], [Meeting("a", node, facts, busy) for node in ("b", "c")])
     assert found.nodes == ("a",)
     assert "busy" not in found.sentence
 
 
-def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> None:
+def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -> None:
     facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
     met = [Meeting("a", node, facts) for node in ("b", "c")]
     found = judged([], met)
@@ -128,7 +128,7 @@ def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> 
     ],
 )
 @pytest.mark.parametrize("others_fail", [True, False])
-def test_a_login_that_is_late_blames_the_load_and_no_key(
+def test_a_late_login_blames_the_load_and_no_key(
     why: str, code: int, busy: str, said: str, others_fail: bool
 ) -> None:
     facts = {"code": code, "why": why}
@@ -218,7 +218,7 @@ DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no 
         ({"b": DENIED}, ("b",), []),
     ],
 )
-def test_the_head_is_blamed_for_what_fails_everywhere_whatever_else_a_node_lacks(
+def test_the_head_is_blamed_for_a_fault_at_all_nodes(
     log_ins: dict[str, tuple[int, str]], excused: tuple[str, ...], blamed: list[str]
 ) -> None:
     met = [Meeting("a", node, {"code": code, "why": why}) for node, (code, why) in log_ins.items()]

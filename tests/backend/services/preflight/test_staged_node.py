@@ -42,7 +42,7 @@ class Files:
     make_folder = write = remove_tree = read
 
 
-def test_its_files_are_used_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
     preflight = run("ddp", *staged)
     preflight.know()

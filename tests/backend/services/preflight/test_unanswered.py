@@ -160,7 +160,7 @@ def test_listeners_end_with_the_check_and_not_before(
     assert results == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 
-def test_a_node_that_is_silent_blocks_in_every_view(
+def test_a_silent_node_blocks_in_every_view(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes.hangs = True
@@ -212,7 +212,7 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
         ("imports", {"code": 124}, names.MPI4PY, {names.PYTHON, names.PYTORCH, names.MPI4PY}),
     ],
 )
-def test_what_never_prevents_a_start_is_a_warning_and_not_green(
+def test_an_unanswered_minor_check_is_a_warning_and_not_green(
     nodes: Nodes, question: str, answer: Any, check: str, unknown: set[str]
 ) -> None:
     nodes.answers = {question: answer}
@@ -251,7 +251,7 @@ def _unmet(nodes: Nodes) -> None:
         (_unmet, {names.ROUTE, names.BETWEEN}),
     ],
 )
-def test_what_another_fault_hides_is_not_green(
+def test_a_check_hidden_by_another_fault_is_not_green(
     nodes: Nodes,
     happens: Callable[[Nodes], None],
     not_green: set[str],
@@ -268,7 +268,7 @@ def test_what_another_fault_hides_is_not_green(
     } >= not_green
 
 
-def test_a_part_that_is_checked_again_brings_what_it_does_not_know(nodes: Nodes) -> None:
+def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> None:
     whole = nodes.check()
     nodes.hangs, nodes.began = True, False
     after = whole.after_part(nodes.check(), ("gpu2",))
@@ -294,6 +294,6 @@ def test_slow_nodes_get_more_time_in_every_part(
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "nan", "inf", "1e9"])
-def test_a_limit_that_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_limit_is_refused(text: str) -> None:
     with pytest.raises(BackendError, match=f"{VARIABLE} is “{text}”"):
         PreflightLimits.of({VARIABLE: text})

@@ -80,7 +80,7 @@ def known(preflight: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
         ("alone", [LACKS], []),
     ],
 )
-def test_what_lacks_horovod_is_one_finding_for_each_node_and_only_where_it_matters(
+def test_each_node_that_lacks_required_horovod_has_one_finding(
     strategy: str, entries: list[NodeEntry], lacking: list[str]
 ) -> None:
     assert known(run(strategy, *entries)) == [(names.HOROVOD, (name,)) for name in lacking]
@@ -116,7 +116,7 @@ def test_this_computer_is_judged_by_the_environment_that_trains(
         ("alone", HAS, ""),
     ],
 )
-def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
+def test_the_node_imports_modules_of_the_strategy_and_no_missing_horovod(
     strategy: str, entry: NodeEntry, library: str
 ) -> None:
     preflight = run(strategy, entry)
@@ -125,7 +125,7 @@ def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
     assert (request["library"], "mpirun" in request["asked"]) == (library, bool(library))
 
 
-def test_what_cannot_be_imported_is_named_and_repaired() -> None:
+def test_a_module_that_cannot_be_imported_is_named_and_has_a_fix() -> None:
     preflight = run("ddp", LACKS)
     preflight.know()
     imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}

@@ -85,7 +85,7 @@ def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
     assert services.queue.read().places == ()
 
 
-def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
+def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = place.desktop()
@@ -108,7 +108,7 @@ def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
     assert found.sentence.startswith("gpu1 is offline: no news since ")
 
 
-def test_jobs_for_a_node_that_is_offline_are_made_and_wait_and_are_not_started(
+def test_jobs_for_an_offline_node_are_created_and_wait(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = place.desktop()

@@ -120,7 +120,7 @@ def test_a_study_without_parts_of_its_own_trains_the_digits(
     assert {pin.reference for pin in made.jobs[0].pins.values()} == {"digits@1"}
 
 
-def test_the_table_has_what_finished_jobs_gave(
+def test_the_table_has_the_results_of_finished_jobs(
     services: Services, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = services.studies.start(str(study))
@@ -166,7 +166,7 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
     assert services.queue.read().places[0].entry.run == 2
 
 
-def test_a_study_whose_jobs_are_gone_is_not_listed(services: Services, study: Path) -> None:
+def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:
     made = services.studies.start(str(study))
     services.sweeps.take_back(made.tag)
     assert services.studies.started() == ()
@@ -294,7 +294,7 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
         ({"dataset": {"gallery": "digits"}}, r"dataset must be a name\.", "Change"),
     ],
 )
-def test_a_row_that_names_what_is_not_there_makes_nothing(
+def test_a_row_that_names_a_missing_entry_makes_nothing(
     services: Services, study: Path, job: dict[str, Any], sentence: str, remedy: str
 ) -> None:
     good = {"name": "good", "job": {"model": {"gallery": "lenet-5", "side": 16}}}

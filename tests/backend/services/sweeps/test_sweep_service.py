@@ -109,7 +109,7 @@ def test_two_sweeps_of_one_job_are_two_sweeps(services: Services) -> None:
     assert services.sweeps.queue(sweep).tag != services.sweeps.queue(sweep).tag
 
 
-def test_nothing_is_made_while_one_job_of_it_cannot_be(services: Services) -> None:
+def test_one_impossible_job_prevents_the_whole_sweep(services: Services) -> None:
     with pytest.raises(BackendError, match=r"loader: There is no loader “other”"):
         services.sweeps.queue(Sweep(raw_job(1), (RATE, Axis("loader", ("tiny", "other")))))
     with pytest.raises(BackendError, match=r"optimizer\.lr: “-1” must be above 0\."):
@@ -117,7 +117,7 @@ def test_nothing_is_made_while_one_job_of_it_cannot_be(services: Services) -> No
     assert services.jobs.queries.list() == ()
 
 
-def test_the_form_hears_of_the_first_job_and_of_the_faults_of_all(services: Services) -> None:
+def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Services) -> None:
     check = services.sweeps.check(Sweep(raw_job(2), (BATCH, RATE)))
     assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
     assert check.learning_rate == pytest.approx(0.02)
@@ -126,7 +126,7 @@ def test_the_form_hears_of_the_first_job_and_of_the_faults_of_all(services: Serv
     assert not bad.may_start
 
 
-def test_one_that_is_cancelled_says_what_there_is_and_can_be_taken_back(
+def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
     services: Services,
 ) -> None:
     sweep = Sweep(raw_job(1), (BATCH, RATE))
@@ -153,7 +153,7 @@ def _cancelled() -> Progress:
     return progress
 
 
-def test_what_ran_is_not_taken_back(services: Services) -> None:
+def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
     made = services.sweeps.queue(Sweep(raw_job(1), (BATCH,)))
     ran = made.jobs[0].id
     services.queue.dequeue(ran)
@@ -225,7 +225,7 @@ def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
         (["--take-back", "none-abcd"], "There is no job of the sweep “none-abcd”."),
     ],
 )
-def test_what_is_no_sweep_is_refused_in_a_sentence(
+def test_an_invalid_sweep_is_refused_in_a_sentence(
     services: Services, places: tuple[Path, Path], capsys, words, sentence
 ) -> None:
     services.jobs.create(raw_job(1))

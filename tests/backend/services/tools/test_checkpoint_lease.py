@@ -42,7 +42,7 @@ def test_a_leased_checkpoint_and_its_record_survive_pruning_and_leave_nothing(
     assert not list(target.iterdir())
 
 
-def test_the_error_of_a_checkpoint_that_is_gone_says_what_to_do(checkpoint, target):
+def test_the_error_of_a_missing_checkpoint_has_a_remedy(checkpoint, target):
     checkpoint.unlink()
     with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as caught:
         held(checkpoint, target).__enter__()

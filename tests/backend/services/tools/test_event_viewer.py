@@ -84,7 +84,7 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
 
 
 @pytest.mark.usefixtures("events")
-def test_a_server_ends_with_the_program_that_was_killed(root: OpenRoot) -> None:
+def test_a_server_ends_with_its_killed_program(root: OpenRoot) -> None:
     argv = [sys.executable, "-c", OWNER, str(root.path)]
     owner = subprocess.run(argv, cwd=CODE_ROOT, capture_output=True, text=True, check=False)
     url = owner.stdout.strip()
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_start_is_a_sentence(
 
 
 @pytest.mark.usefixtures("events")
-def test_its_start_can_be_cancelled(
+def test_the_start_of_a_viewer_can_be_cancelled(
     viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")

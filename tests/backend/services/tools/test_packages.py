@@ -31,7 +31,7 @@ def test_pip_gets_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
 
 
 @pytest.mark.parametrize("name", ["", "-r/etc/passwd", "--index-url=x", "a b", "../a", "a;b", "é"])
-def test_what_is_no_name_never_reaches_pip(
+def test_an_invalid_package_name_never_reaches_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     seen = pip(tmp_path, monkeypatch, "exit 0")

@@ -149,7 +149,7 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -> None:
     error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
     assert "\x1b" not in error.sentence + error.traceback
 
@@ -300,7 +300,7 @@ def test_a_tool_does_not_see_the_users_pythonpath(
     assert "here" in str(refused(model(tmp_path / "source", "raise ValueError('here')")))
 
 
-def test_the_pid_of_a_tool_that_has_ended_may_be_another_program_s(
+def test_the_pid_of_an_ended_tool_may_belong_to_another_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["sleep", "600"]) as other:
@@ -347,9 +347,7 @@ def test_f58_the_desktop_loads_neither_torch_nor_the_users_code() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=CODE_ROOT, check=True)
 
 
-def test_a_result_that_was_tampered_with_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "import os\n"
         "result = open('/proc/self/cmdline').read().split('\\0')[-3]\n"

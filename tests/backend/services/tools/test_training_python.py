@@ -84,7 +84,7 @@ def test_the_program_knows_whether_the_training_environment_has_horovod(
     assert has_horovod()
 
 
-def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(
+def test_without_an_environment_the_error_has_a_command_that_a_shell_accepts(
     bundle: Path, cache: Path
 ) -> None:
     put_environment(cache, "other", WANTED[:1])

@@ -183,7 +183,7 @@ def test_a_number_of_a_version_without_a_record_is_not_used_again(
     assert item.version == 2
 
 
-def test_what_changed_since_the_check_is_not_repaired(rig: Rig, services: Services) -> None:
+def test_a_file_changed_since_the_check_is_not_repaired(rig: Rig, services: Services) -> None:
     path = rig.two.latest
     sound = path.read_bytes()
     path.write_bytes(b"{")
@@ -244,7 +244,7 @@ def test_the_checkpoints_to_come_need_more_than_the_disk_has(
     assert found.findings[0].sentence.startswith("The next checkpoints need 1\u202f000 PB; ")
 
 
-def test_a_process_of_a_run_that_is_over_is_ended(rig: Rig, services: Services) -> None:
+def test_a_process_of_an_ended_run_is_ended(rig: Rig, services: Services) -> None:
     tag = f"{rig.one.job_id}/1"
     child = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
@@ -275,7 +275,7 @@ def test_a_check_is_cancelled(services: Services) -> None:
         services.verification.verify(hashes=True, progress=Impatient())
 
 
-def test_a_data_root_that_is_not_mounted_is_no_damage(rig: Rig, services: Services) -> None:
+def test_an_unmounted_data_root_is_no_damage(rig: Rig, services: Services) -> None:
     (rig.root / "jobs").rename(rig.folder / "jobs")
     with pytest.raises(BackendError, match="missing"):
         services.verification.verify()
@@ -285,7 +285,7 @@ def _no_window(*_: object) -> int:
     raise AssertionError("a command opens no window")
 
 
-def test_the_command_line_says_what_it_would_do_and_does_it_with_yes(
+def test_the_command_line_lists_repairs_and_makes_them_with_yes(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = ["--data-root", str(rig.root), "--catalogue", str(rig.catalogue)]

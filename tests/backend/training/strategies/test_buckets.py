@@ -79,7 +79,7 @@ def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     assert weights[1].grad is None, "no rank used this layer"
 
 
-def test_gradients_that_are_sparse_or_laid_out_otherwise_are_sent_whole() -> None:
+def test_sparse_and_unusually_laid_out_gradients_are_sent_whole() -> None:
     sparse = nn.Embedding(1024, 512, sparse=True)
     pixels = nn.Conv2d(256, 256, 3).to(memory_format=torch.channels_last)
     model = nn.ModuleList([sparse, pixels])

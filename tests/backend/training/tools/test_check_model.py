@@ -59,7 +59,7 @@ GROWING = MODEL.replace(
     [(PARTIAL, "refuses the result of its state_dict"), (GROWING, "state_dict: seen")],
     ids=["leaves out a part", "grows in forward"],
 )
-def test_a_model_whose_checkpoint_would_not_load_is_refused_before_the_first_step(
+def test_a_model_with_an_unloadable_checkpoint_is_refused_before_the_first_step(
     tmp_path: Path, model: str, sentence: str
 ) -> None:
     training = new_training(tmp_path, model=model, **ALONE)
@@ -144,7 +144,7 @@ OWN_GENERATOR = LOADER.replace(
     ],
     ids=["counter", "generator", "neither"],
 )
-def test_the_check_names_what_a_resumed_job_would_lack(
+def test_the_check_names_state_that_a_resumed_job_would_lack(
     tmp_path: Path, model: str, loader: str, expected: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
@@ -160,7 +160,7 @@ def test_the_check_names_what_a_resumed_job_would_lack(
         (MODEL, LOADER.replace("def __getitem__", "def get"), "loader"),
     ],
 )
-def test_what_fails_before_the_model_sees_a_batch_is_the_loaders(
+def test_an_error_before_the_first_batch_is_blamed_on_the_loader(
     tmp_path: Path, model: str, loader: str, part: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources

@@ -115,7 +115,7 @@ def test_safetensors_hold_the_same_numbers(made: Made) -> None:
     assert all(torch.equal(state[name], v) for name, v in made.model.state_dict().items())
 
 
-def test_onnx_computes_what_the_model_computes_for_any_batch_size(made: Made) -> None:
+def test_onnx_gives_the_outputs_of_the_model_for_any_batch_size(made: Made) -> None:
     session = onnxruntime.InferenceSession(made.export("onnx"))
     assert made.notes == ()
     data = load_loader(GALLERY / "loader").training(GALLERY / "dataset")
@@ -261,7 +261,7 @@ def test_nothing_is_overwritten(made: Made) -> None:
     assert output.read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there(made: Made) -> None:
+def test_a_missing_folder_is_named(made: Made) -> None:
     output = made.folder / "absent/out.pt"
     assert made.refused("pt", output) == f"The folder {output.parent} does not exist."
 
@@ -294,7 +294,7 @@ def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(made: Made) -> None:
     assert not mark.exists()
 
 
-def test_f46_a_checkpoint_that_is_gone_is_named(made: Made) -> None:
+def test_f46_a_missing_checkpoint_is_named(made: Made) -> None:
     made.path.unlink()
     assert "no longer exists" in made.refused()
 

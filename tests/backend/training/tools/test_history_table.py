@@ -70,7 +70,7 @@ def test_damaged_blocks_cost_their_own_steps_and_are_counted(tmp_path: Path) -> 
     assert damaged == 2
 
 
-def test_a_resumed_run_replaces_what_stood_there(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_its_repeated_steps(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
     path.write_bytes(block(1, {"loss": [1.0, 2.0, 3.0]}) + block(2, {"loss": [9.0]}))
     (_, *lines), _ = table(path)

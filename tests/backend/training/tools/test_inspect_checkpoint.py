@@ -137,7 +137,7 @@ def test_a_model_that_changes_its_input_in_place_is_shown(inspect_model: Inspect
     assert found.warnings == ()
 
 
-def test_what_has_no_gradient_is_a_warning(inspect_model: InspectModel) -> None:
+def test_a_model_without_gradients_has_warnings(inspect_model: InspectModel) -> None:
     body = LINEAR.replace("self.layer(data.flatten(1))", "self.layer(data.flatten(1)).detach()")
     found = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
     assert [one.partition(":")[0] for one in found.warnings] == [
@@ -155,7 +155,7 @@ def test_what_has_no_gradient_is_a_warning(inspect_model: InspectModel) -> None:
         ({"layer.weight": torch.ones(10, 64)}, {"sample": 5000}, "There is no sample 5"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(
+def test_a_checkpoint_that_does_not_fit_is_one_sentence(
     inspect_model: InspectModel,
     state: dict[str, torch.Tensor],
     request_: dict[str, Any],

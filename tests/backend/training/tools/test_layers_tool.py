@@ -98,7 +98,7 @@ def test_a_large_batch_is_computed_from_a_small_one(read_layers: ReadLayers) -> 
     assert many.multiply_adds == one.multiply_adds
 
 
-def test_layers_are_joined_through_what_the_forward_computes_itself(
+def test_layers_are_joined_through_computations_of_the_forward(
     read_layers: ReadLayers,
 ) -> None:
     """Additions, parts assigned to, and decisions about values, which no trace can follow."""

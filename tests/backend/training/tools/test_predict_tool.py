@@ -101,7 +101,7 @@ def test_mistakes_are_shown_the_most_confident_first_with_the_names_of_the_class
     assert len(found.best) == 10
 
 
-def test_the_model_is_the_one_that_was_evaluated(rig: Rig) -> None:
+def test_predictions_come_from_the_evaluated_model(rig: Rig) -> None:
     buffer = "self.register_buffer('scale', torch.ones(1), persistent=False)"
     rig.write(
         MODEL.replace("self.layer =", f"{buffer}; self.layer =").replace(
@@ -408,7 +408,7 @@ def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
         ("x.reshape(16, -1)", "The model takes no batches of 2 and 3 samples: the first axis "),
     ],
 )
-def test_a_note_says_what_cannot_be_assigned_to_a_sample(rig: Rig, output: str, note: str) -> None:
+def test_a_note_names_outputs_that_belong_to_no_sample(rig: Rig, output: str, note: str) -> None:
     rig.forward(f"x = self.layer(data[:, :3] @ torch.eye(3, 4)); return {output}")
     notes = rig.predict(samples=list(range(16))).notes
     assert any(one.startswith(note) for one in notes), notes

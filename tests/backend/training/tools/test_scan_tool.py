@@ -174,9 +174,7 @@ def test_samples_of_several_pictures_are_alike_if_all_pictures_are(
         "{f'c{n}': bad if n == 999 else 0.0 for n in range(1000)}, 0",
     ],
 )
-def test_a_value_that_is_not_finite_is_found_in_every_part(
-    scans: Scans, data: str, value: str
-) -> None:
+def test_an_infinite_value_is_found_in_every_part(scans: Scans, data: str, value: str) -> None:
     found = scans.of(f"bad = float('{value}') if index == 7 else 0.0; return {data}")
     assert (found.not_finite, found.not_finite_samples) == (1, (7,))
 
@@ -296,12 +294,12 @@ def test_too_many_hanging_samples_end_the_reading_of_a_split(
     assert sentences(found)[-1] == "Read 2 of 20 samples because 2 samples hang."
 
 
-def test_what_is_not_read_in_the_available_time_is_reported(scans: Scans) -> None:
+def test_a_scan_reports_samples_that_it_had_no_time_to_read(scans: Scans) -> None:
     found = scans.of("return torch.rand(2), index % 2", budget_s=0)
     assert sentences(found) == ["Read 0 of 20 samples in the available time."]
 
 
-def test_s08_samples_that_are_not_finite_are_counted_and_named(scans: Scans) -> None:
+def test_s08_infinite_samples_are_counted_and_named(scans: Scans) -> None:
     found = scans.of(
         "return torch.tensor([float('nan') if index in (4, 9) else 0., index]), index % 2"
     )

@@ -208,7 +208,7 @@ def test_frozen_layers_have_no_gradient_and_the_others_do(
     assert found.judge()[0]
 
 
-def test_a_layer_that_is_used_twice_is_two_points(measure_variance: MeasureVariance) -> None:
+def test_a_layer_used_twice_is_two_points(measure_variance: MeasureVariance) -> None:
     found = measure_variance(CHAIN.format(more="self.c = self.a", forward=""))
     assert [one.name for one in found.layers] == ["a", "b", "a, call 2"]
     assert all(one.gradient is not None for one in found.layers)

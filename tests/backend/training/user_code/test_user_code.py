@@ -247,7 +247,7 @@ def test_loading_leaves_the_users_folder_and_the_process_as_they_were(
     assert sys.dont_write_bytecode is False
 
 
-def test_what_stands_under_main_does_not_run(tmp_path: Path) -> None:
+def test_code_under_main_does_not_run(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL + "\nif __name__ == '__main__':\n    raise RuntimeError\n")
     load_model(tmp_path)
 
@@ -292,7 +292,7 @@ def test_f50_an_item_that_raises_in_a_worker_is_named(tmp_path: Path) -> None:
     assert caught.value.traceback.splitlines()[1].strip().startswith(f'File "{tmp_path}')
 
 
-def test_f50_items_of_unequal_shapes_are_said_to_be_so(tmp_path: Path) -> None:
+def test_f50_items_of_unequal_shapes_are_named(tmp_path: Path) -> None:
     write(tmp_path, bks_dataset=LOADER.replace("(4,)", "(4 + index,)"))
     data = load_loader(tmp_path).training(tmp_path)
     with pytest.raises(UserCodeError, match=r"different shapes.*\[4\].*\[5\]"):
@@ -300,7 +300,7 @@ def test_f50_items_of_unequal_shapes_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
-def test_items_that_are_none_are_said_to_be_so(tmp_path: Path, missing: tuple[int, ...]) -> None:
+def test_items_that_are_none_are_named(tmp_path: Path, missing: tuple[int, ...]) -> None:
     made = "return torch.full"
     code = LOADER.replace(made, f"if index in {missing}: return None\n        {made}")
     write(tmp_path, bks_dataset=code)
@@ -669,7 +669,7 @@ def test_a_part_that_only_training_uses_gets_its_shape_and_nothing_else_changes(
     user_code.compute_loss(model, user_code.compute_output(model, data), target).backward()
 
 
-def test_a_part_whose_shape_stays_unknown_is_named(tmp_path: Path) -> None:
+def test_a_part_of_unknown_shape_is_named(tmp_path: Path) -> None:
     text = LAZY_PARTS.replace("FORWARD", "x if self.steps < 100 else self.lazy(x)")
     model = load_model(write(tmp_path, bks_model=text.replace("LOSS", "output")))
     user_code.materialize(model, torch.randn(8, 4), torch.zeros(8, dtype=torch.long))

@@ -56,7 +56,7 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
     )
 
 
-def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
+def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
     none = tuple(replace(one, is_best=False) for one in MADE)
     tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
     said = "the best by validation dice (not measured by this job yet)"
@@ -116,7 +116,7 @@ def test_a_checkpoint_has_one_name_everywhere(tab, name, words):
         (20, 0, True, False),
     ],
 )
-def test_a_job_resumes_from_what_is_not_its_end(tab, epoch, epoch_step, live, able):
+def test_a_job_resumes_from_any_checkpoint_but_its_end(tab, epoch, epoch_step, live, able):
     view = judged(BY_ACCURACY)
     view = replace(view, config=replace(view.config, epochs=20))
     tab.show_checkpoints(view, (replace(MADE[0], epoch=epoch, epoch_step=epoch_step),))

@@ -142,7 +142,7 @@ def test_activations_and_saliency_are_shown_as_pictures(dialog):
     ]
 
 
-def test_a_refusal_is_one_sentence_and_what_was_shown_stays(dialog):
+def test_a_refusal_is_one_sentence_and_leaves_the_earlier_result(dialog):
     dialog.ask()
     dialog.show_error("The weights in a.pt do not belong to this model.")
     assert "The weights in a.pt do not belong to this model." in words(dialog)
@@ -164,7 +164,7 @@ class Inspection:
         return FOUND
 
 
-def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediately):
+def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, immediately):
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
     actions.ask(do.INSPECT, "job-1", "epoch-2", MADE)

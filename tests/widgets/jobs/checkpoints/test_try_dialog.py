@@ -159,14 +159,14 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     assert labels[3].accessibleName() == "Sketch of output.curve"
 
 
-def test_without_any_sample_to_show_there_are_the_measures(qtbot, theme_manager):
+def test_a_prediction_without_samples_shows_its_measures(qtbot, theme_manager):
     view = PredictionView("", Prediction(CLASSES, 900, {"validation/loss": 0.5}), False)
     qtbot.addWidget(view)
     view.show()
     assert not the(SampleAnswer, view).isVisible()
 
 
-def test_closing_it_cancels(dialog, qtbot):
+def test_closing_the_dialog_cancels_the_prediction(dialog, qtbot):
     drop(dialog, "/home/three.png")
     with qtbot.waitSignal(dialog.cancel_requested):
         dialog.reject()

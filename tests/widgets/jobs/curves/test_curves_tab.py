@@ -90,7 +90,7 @@ def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     assert the(LargePlot, tab).read(10) == ([], "")
 
 
-def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
+def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
     again = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
     tab.append(again)
@@ -151,7 +151,7 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
-def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
+def test_a_script_without_values_explains_which_values_become_curves(qtbot, state):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     job = changed(LIVE, state=state, step=0)
@@ -159,7 +159,7 @@ def test_a_script_without_values_says_what_becomes_a_curve(qtbot, state):
     assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
 
 
-def test_a_script_whose_loss_has_another_name_says_where_its_curves_are(qtbot):
+def test_a_script_with_another_name_of_the_loss_says_where_its_curves_are(qtbot):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.append(HistoryUpdate([1], [1], [1.0], {"Loss/test": [2.5]}, (), None, (), 1.7e9, [1.0]))

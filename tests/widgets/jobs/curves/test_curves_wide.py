@@ -58,7 +58,7 @@ def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: Cu
     )
 
 
-def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
+def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
     bar = the(Scroll, tab).verticalScrollBar()
     assert bar.maximum() > 80
     bar.setValue(60)

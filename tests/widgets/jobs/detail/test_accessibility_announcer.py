@@ -69,7 +69,7 @@ def test_each_state_is_said_once_and_a_failure_with_its_cause(detail, heard):
     ]
 
 
-def test_a_job_that_is_not_open_is_not_spoken_of(detail, heard):
+def test_a_closed_job_is_not_announced(detail, heard):
     detail.show_view(replace(at(0.9), id="another"))
     detail.open_job(replace(at(0.9), id="another"))
     assert heard == []

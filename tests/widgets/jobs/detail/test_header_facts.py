@@ -59,7 +59,7 @@ def test_a_job_took_as_long_as_all_its_runs():
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
-def test_a_job_that_ran_says_how_long_whatever_it_waits_for(state):
+def test_a_job_shows_its_duration_whatever_it_waits_for(state):
     view = changed(RESUMED, state=state)
     assert said(view)["Took in total"] == formats.duration(180)
     assert line_of(view).took_s(0.0) == 180.0
@@ -113,7 +113,7 @@ def test_an_unknown_number_of_steps_is_not_shown(step, qtbot):
     assert {f.caption: f.value for f in the(KeyValueRow, tab).facts}["At step"] == wanted
 
 
-def test_while_it_stops_no_time_is_left():
+def test_a_stopping_job_shows_no_time_left():
     file = JobFile("a", CONFIG, {}, "", "", "a", "", ())
     for state, known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
         view = view_of(file, RunStatus(state, run=1, eta_s=60.0))

@@ -153,7 +153,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     assert requested.args == ["a"]
 
 
-def test_a_new_run_forgets_that_there_were_no_checkpoints(detail):
+def test_a_new_run_resets_the_missing_checkpoints(detail):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", ())
     detail.show_view(changed(LIVE, run=2))
@@ -174,13 +174,13 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     assert primary == [change if cause else again]
 
 
-def test_while_it_stops_there_is_nothing_to_press(detail):
+def test_a_stopping_job_has_no_active_button(detail):
     detail.open_job(changed(LIVE, state=JobState.STOPPING))
     assert detail.header.act.text() == "Stopping…"
     assert not detail.header.act.isEnabled()
 
 
-def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
+def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     stopping = changed(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
     # Of another year: no moment is written with more words.
@@ -221,7 +221,7 @@ def test_points_of_several_updates_make_one_curve(detail):
     assert list(detail.curves.curve("loss").steps) == [1, 2, 3]
 
 
-def test_m09_a_run_resumed_from_an_older_checkpoint_replaces_what_it_does_again(detail):
+def test_m09_a_run_resumed_from_an_older_checkpoint_replaces_repeated_steps(detail):
     detail.open_job(LIVE)
     detail.show_update(update(LIVE, 1, [1.0, 0.9, 0.8, 0.7]))
     detail.show_update(update(LIVE, 3, [0.81, 0.71, 0.61], run=2, drop_from=3))
@@ -251,7 +251,7 @@ def test_updates_of_another_job_change_nothing(detail):
     assert detail.curves.curve("loss") is None
 
 
-def test_m14_a_failed_job_shows_first_what_happened(detail):
+def test_m14_a_failed_job_opens_on_its_failure(detail):
     detail.open_job(FAILED)
     assert the(JobTabs, detail).key() == "failure"
     assert says(detail.failure, "Rank 1 on this computer was killed")
@@ -265,13 +265,13 @@ def test_the_failure_tab_opens_when_the_shown_job_fails(detail):
     assert the(JobTabs, detail).key() == "failure"
 
 
-def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
+def test_a_resumed_failed_job_shows_its_curves_again(detail):
     detail.open_job(FAILED)
     detail.show_view(changed(LIVE, run=2))
     assert the(JobTabs, detail).key() == "curves"
 
 
-def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
+def test_the_chosen_tab_is_shown_when_the_failure_tab_disappears(detail):
     detail.open_job(FAILED)
     detail.show_view(changed(LIVE, run=2))
     assert detail.curves.isVisible()
@@ -343,7 +343,7 @@ def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
     assert button(detail.checkpoints, "Export…").isEnabled()
 
 
-def test_the_export_dialog_requests_what_was_chosen(qtbot):
+def test_the_export_dialog_requests_the_chosen_export(qtbot):
     actions, view = JobActions(), replace(LIVE, name="digits, 2/workers")
     dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
@@ -409,9 +409,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_what_is_exported_stands_there_still_when_export_is_pressed(
-    detail, qtbot, had, has, wanted
-):
+def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, has, wanted):
     detail.open_job(LIVE)
     older = checkpoint(10)
     before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))

@@ -47,7 +47,7 @@ def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
     assert [line.id for line in _best_first(lines)] == ["1", "2", "0", "3"]
 
 
-def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, theme_manager):
+def test_curves_are_labelled_smoothed_raw_and_validation(qtbot, theme_manager):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     steps = np.arange(1, 21)
@@ -75,7 +75,7 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, theme_mana
     assert "val." in texts(plots["Dice"])
 
 
-def test_the_form_shows_what_decides_the_best_checkpoint(form):  # noqa: F811
+def test_the_form_shows_the_metric_of_the_best_checkpoint(form):  # noqa: F811
     form.show_draft(JobDraft(DIGITS))
     best = setting_field(form, "checkpoint.best_mode").control
     assert best.currentText() == "lowest (default)"

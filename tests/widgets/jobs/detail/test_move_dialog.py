@@ -13,7 +13,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3"))
 
 
-def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
+def test_the_earlier_nodes_are_preselected_and_others_can_be_chosen(qtbot: QtBot) -> None:
     before = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
     dialog = owned(qtbot, ElsewhereDialog("long", before, NODES))
     assert button(dialog, "Resume on 4 processes").text() == "Resume on 4 processes"

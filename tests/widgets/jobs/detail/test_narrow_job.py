@@ -37,7 +37,7 @@ def test_a_name_without_room_is_smaller_before_it_is_cut(qtbot: QtBot) -> None:
     assert name._label.font().pixelSize() == large
 
 
-def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> None:
+def test_a_narrow_list_shows_the_whole_sentence_of_the_queue(qtbot: QtBot) -> None:
     strip = QueueStrip(JobActions())
     qtbot.addWidget(strip)
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
@@ -48,7 +48,7 @@ def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> Non
     qtbot.waitUntil(lambda: label.height() >= label.heightForWidth(label.width()))
 
 
-def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sideways(
+def test_redundant_columns_of_checkpoints_are_hidden_before_the_table_scrolls(
     qtbot: QtBot,
 ) -> None:
     actions = JobActions()
@@ -76,7 +76,7 @@ def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sid
         qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
 
 
-def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -> None:
+def test_the_command_stands_right_below_a_short_job_file(qtbot: QtBot) -> None:
     tab = SettingsTab()
     qtbot.addWidget(tab)
     tab.show_job(lab.LIVE)

@@ -6,7 +6,7 @@ from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.notes_tab import NotesTab
 
 
-def test_what_was_done_stands_below_the_notes_the_newest_first(qtbot, theme_manager):
+def test_actions_are_listed_below_the_notes_newest_first(qtbot, theme_manager):
     tab = NotesTab(JobActions())
     qtbot.addWidget(tab)
     tab.open_job(LIVE)

@@ -122,7 +122,7 @@ def test_an_open_earlier_run_stays_when_the_job_fails(page):
     assert the(JobTabs, detail).key() == "curves"
 
 
-def test_a_run_that_is_asked_for_too_late_shows_nothing(page):
+def test_a_run_requested_too_late_shows_nothing(page):
     page.detail.show_runs("another", RUNS)
     page.detail.show_earlier("another", 2, update(THEN, 1, [5.0], run=2))
     assert losses(page.detail) == [0.9, 0.8, 0.7]

@@ -87,7 +87,7 @@ def test_a_script_without_epochs_has_none_in_the_header():
         (JobState.ERROR, (), "There is no checkpoint."),
     ],
 )
-def test_what_a_stop_costs_is_what_the_script_wrote(state, kept, words):
+def test_the_cost_of_a_stop_depends_on_the_checkpoints_of_the_script(state, kept, words):
     assert words in what_stop_costs(script(state), kept)
 
 
@@ -119,7 +119,7 @@ def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, theme_manager):
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES])
-def test_after_a_failure_the_way_out_is_one_that_there_is(qtbot, theme_manager, settings):
+def test_a_failed_script_offers_resume_only_with_arguments_for_it(qtbot, theme_manager, settings):
     from tests.widgets.jobs.detail.test_job_detail import FAILED
     from widgets.plots.run_curves import RunCurves
 

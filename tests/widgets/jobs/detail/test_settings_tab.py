@@ -47,7 +47,7 @@ def test_settings_stand_under_the_parts_of_the_form(shown):
     assert [head for head, *_ in shown(early_stop={"patience_epochs": 3}) if head] == headers
 
 
-def test_what_differs_from_the_default_is_stressed(qtbot, theme_manager):
+def test_settings_that_differ_from_the_default_are_bold(qtbot, theme_manager):
     tab = on_screen(qtbot, SettingsTab())
     raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
     tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))

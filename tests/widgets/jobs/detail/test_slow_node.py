@@ -69,7 +69,7 @@ def test_no_node_is_blamed(view):
     assert slow_node(view, NODES) is None
 
 
-def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
+def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(SLOWED)
@@ -94,7 +94,7 @@ def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
     assert words(detail.curves.ranks.toolTip()) == "Rank 11: slowed by heat, 91 °C"
 
 
-def test_the_card_above_the_rack_says_what_the_node_costs():
+def test_the_card_above_the_rack_shows_the_cost_of_the_node():
     rows = {state.name: node_row(state) for state in lab.nodes()}
     (card, *_) = attentions(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"

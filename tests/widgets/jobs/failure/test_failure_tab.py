@@ -126,9 +126,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
 
 
 @pytest.mark.parametrize("first", [1, 9, 150, 200])
-def test_a_loss_that_is_shown_from_its_first_step_is_shown_once(
-    detail: JobDetail, first: int
-) -> None:
+def test_a_loss_shown_from_its_first_step_is_shown_once(detail: JobDetail, first: int) -> None:
     view = changed(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
@@ -161,7 +159,7 @@ def test_a_card_never_stands_without_its_plot(detail: JobDetail, is_asked: bool)
         ([math.nan] * 3, None),
     ],
 )
-def test_the_last_step_with_a_loss_is_one_whose_loss_is_a_number(
+def test_the_last_step_with_a_loss_has_a_finite_loss(
     detail: JobDetail, loss: list[float], last: int | None
 ) -> None:
     steps = list(range(1, len(loss) + 1))

@@ -91,7 +91,7 @@ def offered(detail):
         ("not_a_number", (), ["Clone with gradient clipping", "Start over"]),
     ],
 )
-def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause, kept, wanted):
+def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, cause, kept, wanted):
     detail.open_job(failed(cause))
     if kept is not None:
         detail.show_checkpoints("a", kept)
@@ -195,7 +195,7 @@ def test_clipping_is_offered_once():
         ((), "244 steps"),
     ],
 )
-def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
+def test_the_lost_work_is_shown_in_steps(detail, kept, wanted):
     detail.open_job(failed(""))
     facts = the(KeyValueRow, detail.failure)
     assert "Lost" not in [fact.caption for fact in facts.facts], "not known yet"
@@ -240,7 +240,7 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
         ("", (checkpoint(30),), "Resume continues from epoch 3, step 30."),
     ],
 )
-def test_what_was_saved_is_said_below_the_buttons(detail, cause, kept, words):
+def test_the_saved_checkpoint_is_named_below_the_buttons(detail, cause, kept, words):
     detail.open_job(failed(cause))
     if kept is not None:
         detail.show_checkpoints("a", kept)

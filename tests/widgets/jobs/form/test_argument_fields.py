@@ -77,7 +77,7 @@ def rig(qtbot):
     return made
 
 
-def test_the_switch_asks_for_the_arguments_which_show_what_the_line_has(rig):
+def test_the_switch_requests_the_arguments_and_the_fields_show_the_line(rig):
     assert [raw["script"] for raw in rig.asked] == ["mine"]
     assert rig.names == ["lr", "b", "opt", "amp", "out"]
     assert (rig.control("lr").text(), rig.control("lr").placeholderText()) == ("", "0.1")
@@ -89,7 +89,7 @@ def test_the_switch_asks_for_the_arguments_which_show_what_the_line_has(rig):
     assert rig.words == LINE
 
 
-def test_what_is_chosen_in_a_field_is_written_into_the_line(rig):
+def test_a_field_writes_its_value_into_the_line(rig):
     rig.type(rig.control("lr"), "1e-3")
     rig.type(rig.control("b"), "128")
     rig.control("opt").choose("adam")
@@ -114,7 +114,7 @@ def test_what_is_chosen_in_a_field_is_written_into_the_line(rig):
     assert rig.words == words[:5]
 
 
-def test_what_is_typed_in_the_line_is_shown_in_the_fields(rig):
+def test_the_fields_show_arguments_typed_in_the_line(rig):
     line = rig.fields.field("arguments").control
     rig.type(line, "--lr 0.5 --amp --opt adam x")
     assert (rig.control("lr").text(), rig.control("opt").key()) == ("0.5", "adam")

@@ -106,7 +106,7 @@ def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
     assert parse_job(form.draft().raw).config == parse_job(DIGITS).config
 
 
-def test_what_has_no_field_is_kept(form):
+def test_settings_without_a_field_are_kept(form):
     rare = {
         **DIGITS,
         "tags": ["night"],
@@ -195,7 +195,7 @@ def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(
     assert "GPU hours" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()
 
 
-def test_start_says_on_how_many_and_requests_what_was_typed(form, qtbot):
+def test_start_shows_the_number_of_processes_and_requests_the_typed_job(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
     assert acts_of(form).start.text() == "Start on 2 processes"
@@ -269,7 +269,7 @@ def _at(x):
     return QPoint(x, 14)
 
 
-def test_a_replay_that_is_changed_is_none_any_more(form):
+def test_a_changed_replay_is_no_replay(form):
     form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
     assert form.draft().origin.replays == "a"
     setting_field(form, "epochs").control.setText("3")
@@ -309,7 +309,7 @@ def right_edge(part, form):
 @pytest.mark.usefixtures("theme_manager")
 @pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.UNDER_WAY, TrialState.FAILED])
 @pytest.mark.parametrize("width", [928, 1176, 1440])
-def test_the_button_of_a_trial_ends_with_its_card_and_what_runs_is_not_cut(form, width, state):
+def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, width, state):
     form.resize(width, 900)
     form.show()
     form.show_draft(JobDraft(DIGITS))
@@ -387,7 +387,7 @@ def filled(form, width, height):
 
 
 @pytest.mark.usefixtures("theme_manager")
-def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
+def test_all_usual_settings_are_on_one_page_with_twelve_nodes(form):
     """A window of 1440 by 900 without its side bar."""
     bar = filled(form, 1176, 900)
     assert bar.maximum() == 0
@@ -398,7 +398,7 @@ def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
 
 
 @pytest.mark.usefixtures("theme_manager")
-def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
+def test_a_button_shows_rare_settings_and_scrolls_to_them(form, qtbot):
     bar = filled(form, 928, 580)
     norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
     assert not norm.isVisible()

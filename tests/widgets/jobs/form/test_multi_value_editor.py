@@ -207,7 +207,7 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     assert line.mapTo(form, QPoint()).y() >= field.mapTo(form, QPoint(0, field.height())).y()
 
 
-def test_several_values_of_a_hidden_field_open_what_hides_it(form):
+def test_several_values_of_a_hidden_field_open_its_section(form):
     field = setting_field(form, "optimizer.momentum")
     assert not field.isVisible()
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.momentum", (0.0, 0.9)),)))
@@ -293,7 +293,7 @@ def test_choices_and_switches_are_ticked(form):
         ("0.1, 0,2, 1e-", "1e- is not a number."),
     ],
 )
-def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
+def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, sentence):
     popover = opened(form, "optimizer.lr")
     line_of(popover, VALUES).setText(text)
     assert sentence in texts(popover)
@@ -335,7 +335,7 @@ def test_escape_changes_nothing(form):
     assert form.draft().axes == ()
 
 
-def test_one_value_again_is_the_value_that_was_there(form):
+def test_one_value_restores_the_earlier_value(form):
     swept(form).take(RATE)
     popover = opened(form, "optimizer.lr")
     one = [
@@ -356,7 +356,7 @@ def test_another_job_in_the_form_has_its_own_values_alone(form):
     assert form.draft() == JobDraft({**form.draft().raw})
 
 
-def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
+def test_another_optimizer_has_no_values_for_a_removed_setting(form):
     swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
     form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
     setting_field(form, "optimizer.name").control.choose("adagrad")

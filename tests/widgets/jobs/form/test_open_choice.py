@@ -40,7 +40,7 @@ def test_the_field_shows_and_returns_every_value(fields: JobFields, given: str) 
         (" ", None),
     ],
 )
-def test_what_is_typed_is_an_option_or_the_value_itself(
+def test_typed_text_is_an_option_or_the_value_itself(
     qtbot: QtBot, fields: JobFields, typed: str, value: str | None
 ) -> None:
     line = fields.field("python").control.lineEdit()  # type: ignore[attr-defined]

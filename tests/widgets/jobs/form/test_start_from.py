@@ -65,7 +65,7 @@ def given(form):
 
 
 @pytest.mark.parametrize("typed", ["20261120-aa/best", "/home/anna/weights.pt", "nothing"])
-def test_what_is_typed_reaches_the_job_file_as_it_is(form, field, qtbot, typed):
+def test_typed_text_reaches_the_job_file_unchanged(form, field, qtbot, typed):
     with qtbot.waitSignal(form.check_requested):
         QTest.keyClicks(field, typed)
     assert given(form) == typed
@@ -82,7 +82,7 @@ def test_what_is_typed_reaches_the_job_file_as_it_is(form, field, qtbot, typed):
         ("nothing", "nothing"),
     ],
 )
-def test_what_a_job_file_says_stays_as_it_is_and_is_shown_short(form, value, shown):
+def test_a_value_of_a_job_file_stays_unchanged_and_is_shown_short(form, value, shown):
     form.show_draft(JobDraft({**DIGITS, "start_from": value}))
     assert form.start_from.text() == shown
     assert given(form) == value
@@ -112,7 +112,7 @@ def test_the_list_is_open_before_any_job_is_known(form, field, qtbot):
     field.show_error("Too late.")
 
 
-def test_what_enter_would_choose_stays_so_when_jobs_come_in(field):
+def test_new_jobs_in_the_list_keep_the_current_row(field):
     choice = opened(field)
     press(choice, Qt.Key.Key_Down)
     assert current(choice) == NOTHING
@@ -184,7 +184,7 @@ def test_the_models_own_weights_and_nothing_can_be_chosen(form, field, steps, va
     assert given(form) == value
 
 
-def test_what_is_typed_into_the_search_can_be_used_as_it_is(form, field):
+def test_enter_uses_a_path_typed_into_the_search(form, field):
     choice = opened(field)
     field.show_jobs(lab.JOBS)
     QTest.keyClicks(choice.search, "/home/anna/w.pt")
@@ -214,7 +214,7 @@ def test_a_file_is_asked_for_and_shown_by_its_name(form, field, qtbot):
     assert (field.text(), given(form)) == ("imagenet.pt", "/home/anna/imagenet.pt")
 
 
-def test_what_cannot_be_read_is_said_in_the_list(field):
+def test_the_list_shows_a_read_error(field):
     choice = opened(field)
     field.show_error("The data root is gone.")
     assert texts(choice) == [OWN, NOTHING, FILE, "The data root is gone."]

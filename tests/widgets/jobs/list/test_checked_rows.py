@@ -101,7 +101,7 @@ def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
     assert states == {1: Qt.CheckState.Unchecked, 2: Qt.CheckState.Checked}
 
 
-def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
+def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     bar = page.list.bar
     for action in (do.COMPARE_ALL, do.TAG_ALL, do.CSV_ALL, do.CLONE_ALL, do.TRASH_ALL):
@@ -114,7 +114,7 @@ def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
     assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them is running"
 
 
-def test_del_asks_about_all_that_are_ticked(qtbot, page, ids):
+def test_del_asks_about_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
     with asks(page.job_actions, do.TRASH_ALL) as requested:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
@@ -139,7 +139,7 @@ def texts(menu):
     return {action.text(): action for action in menu.actions() if action.text()}
 
 
-def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbot, page, ids):
+def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, page, ids):
     # The first one trains, the second has finished.
     menu = menu_of(qtbot, page, page.list.view, page.model.index(0, 0))
     acts = texts(menu)
@@ -159,7 +159,7 @@ def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbo
     assert requested.args == [ids[1]]
 
 
-def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
+def test_start_in_the_menu_of_a_row_opens_its_job_first(qtbot, page, ids):
     draft = replace(CREATED, id="draft", name="draft")
     # Rows stand still under a pointer, and other tests may have left that anywhere.
     page.model.hold(False)
@@ -186,7 +186,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     assert page.list.isVisible(), "it is asked about on the page of the job"
 
 
-def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids):
+def test_the_menu_of_a_ticked_row_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
     with asks(page.job_actions, do.COMPARE_ALL) as requested:
@@ -195,7 +195,7 @@ def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids)
 
 
 @pytest.mark.parametrize("action", do.KEYED_BULK, ids=lambda one: one.id)
-def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page, ids, action):
+def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids, action):
     page.show_table()
     view = page.table.view
     view.setCurrentIndex(page.table.model.index(1, 1))
@@ -218,7 +218,7 @@ def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):
     assert the(JobTabs, page.detail).key() == "log"
 
 
-def test_waiting_counts_what_waits_and_no_drafts(page):
+def test_waiting_counts_queued_jobs_and_no_drafts(page):
     drafts = [replace(CREATED, id=f"draft-{n}", name="draft") for n in range(3)]
     queued = changed(CREATED, state=JobState.QUEUED, id="queued", name="queued")
     show_jobs(page, [*views(), *drafts, queued])

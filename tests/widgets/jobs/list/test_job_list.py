@@ -63,7 +63,7 @@ def test_a_change_of_one_row_signals_one_row(model, qtbot):
     assert emitted.args[0].row() == emitted.args[1].row() == 1
 
 
-def test_live_comes_first_then_waiting_then_ended(page):
+def test_live_jobs_come_first_then_waiting_then_ended_ones(page):
     show_jobs(page, (job("ended", ENDED), job("draft", CREATED), job("live", LIVE)))
     assert shown(page.model) == ["live", "draft", "ended"]
 
@@ -244,7 +244,7 @@ def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
         assert view.columnWidth(0) == view.viewport().width(), "else figures at its end are lost"
 
 
-def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
+def test_a_list_sized_by_hand_keeps_its_width(qtbot):
     page = on_screen(qtbot, JobsPage(), 1176, 840)
     show_jobs(page, (LIVE,))
     page.split.setSizes([420, 756])

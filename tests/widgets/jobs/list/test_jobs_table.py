@@ -175,7 +175,7 @@ def test_names_are_sorted_without_regard_to_capitals(page):
     assert names(page) == ["a", "b", "C"]
 
 
-def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
+def test_the_funnel_offers_existing_values_and_filters_by_them(page):
     page.table._funnel_button.click()
     funnel = page.table.funnel
     assert [funnel._user.itemText(n) for n in range(funnel._user.count())] == [
@@ -194,7 +194,7 @@ def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
     assert len(names(page)) == len(VIEWS)
 
 
-def test_columns_widths_and_order_are_remembered_and_what_makes_no_sense_is_not(qtbot, page):
+def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot, page):
     view = page.table.view
     layouts = []
     view.layout_changed.connect(layouts.append)
@@ -355,7 +355,7 @@ def test_a_column_is_ticked_if_it_is_seen(page, width, title):
     assert actions()[title].isChecked() is not seen, "one click"
 
 
-def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
+def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
     view, model = page.table.view, page.table.model
     assert page.table.bar.isHidden()
     first, failed = names(page)[0], names(page).index("vit-s16 · plankton adamw")
@@ -398,7 +398,7 @@ def test_a_cell_is_edited_in_place_and_the_request_has_the_old_value(qtbot, page
     assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
 
 
-def test_what_is_typed_in_a_cell_stays_when_the_row_changes_and_rows_stay_in_place(qtbot, page):
+def test_editing_a_cell_keeps_its_text_and_the_order_of_rows(qtbot, page):
     view, model = page.table.view, page.table.model
     name = "retinanet-r50 · coco 2x"
     row = names(page).index(name)

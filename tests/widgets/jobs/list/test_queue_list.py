@@ -80,7 +80,7 @@ def rows(page):
     return [shown.index(row, 0).data(JOB_ROLE).name for row in range(shown.rowCount())]
 
 
-def test_the_queue_stands_in_its_order_between_what_runs_and_the_drafts(page):
+def test_the_queue_stands_in_its_order_between_running_jobs_and_drafts(page):
     assert rows(page) == ["live", *NAMES, "draft"]
     page.show_queue(queue(*reversed(NAMES)), at_once=True)
     assert rows(page) == ["live", *reversed(NAMES), "draft"]
@@ -150,7 +150,7 @@ def test_a_row_is_dragged_before_or_after_another(qtbot, page):
 
 @pytest.mark.parametrize("opened", ["live", NAMES[0], NAMES[3], "draft"])
 @pytest.mark.parametrize("row", [1, 2, 4])
-def test_a_row_that_is_dragged_does_not_open(page, monkeypatch, opened, row):
+def test_a_dragged_row_does_not_open(page, monkeypatch, opened, row):
     view, held = page.list.view, []
     monkeypatch.setattr(QDrag, "exec", lambda drag, *_: held.append(drag.hotSpot()))
     page.open_job(opened)
@@ -168,7 +168,7 @@ def test_a_row_that_is_dragged_does_not_open(page, monkeypatch, opened, row):
 
 
 @pytest.mark.parametrize("row", [0, 4, 5])
-def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
+def test_no_row_is_dropped_on_a_running_job_a_draft_or_itself(page, row):
     takes, drop = drag(page, "nightly", row, upper=True)
     moves = []
     page.job_actions.on(do.MOVE_QUEUED, lambda *args: moves.append(args))
@@ -177,7 +177,7 @@ def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
     assert moves == []
 
 
-def test_a_file_that_is_held_over_the_list_is_the_windows(page, tmp_path):
+def test_a_file_held_over_the_list_is_left_to_the_window(page, tmp_path):
     assert not drags.over(page.list.view.viewport(), drags.file(tmp_path))
 
 
@@ -188,7 +188,7 @@ def test_a_row_moves_by_key_too(qtbot, page):
     assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
 
-def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
+def test_a_row_moved_by_hand_moves_under_the_pointer(page):
     page.model.hold(True)
     page.show_queue(queue(*reversed(NAMES)), at_once=True)
     assert rows(page)[1] == "nightly"
@@ -201,7 +201,7 @@ def acts(page, view, where):
     return {action.text(): action for action in menu.actions()}, menu
 
 
-def test_the_menu_offers_what_fits(qtbot, page):
+def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("live", LIVE), None)[0]) == set()
     assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
     assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue resume"}
@@ -215,7 +215,7 @@ def test_the_menu_offers_what_fits(qtbot, page):
     assert not first["Move to the top"].isEnabled()
 
 
-def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
+def test_the_detail_says_why_a_job_waits_and_removes_it_from_the_queue(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in the(Banner, page.detail).accessibleName()
     assert button(page.detail.header, "Remove from queue").text() == "Remove from queue"
@@ -277,7 +277,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     assert requested.args == ["nightly", 7, None]
 
 
-def test_the_form_queues_what_may_start(qtbot):
+def test_the_form_queues_a_job_that_may_start(qtbot):
     form = JobForm()
     qtbot.addWidget(form)
     form.show()

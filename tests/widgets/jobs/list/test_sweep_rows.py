@@ -167,7 +167,7 @@ def test_the_open_job_stays_open_when_its_sweep_is_folded_and_the_sweep_is_marke
     assert page.list.view.currentIndex().data(JOB_ROLE).id == LR
 
 
-def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtbot):
+def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbot):
     page.list.view.setCurrentIndex(head(page.model))
     pane = page.sweep
     assert pane.isVisible()
@@ -188,7 +188,7 @@ def test_an_update_of_a_job_reaches_its_open_sweep(page):
     assert "6 jobs: 1 live, 4 finished, 1 failed" in texts(the(StateBadge, page.sweep))
 
 
-def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
+def test_a_sweep_without_jobs_is_closed(page):
     page.open_sweep(LR)
     show_jobs(page, OTHERS)
     assert not page.sweep.isVisible()
@@ -224,7 +224,7 @@ QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
         ([JobState.INTERRUPTED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 stopped", ""),
     ],
 )
-def test_stop_ends_what_runs_or_waits_and_a_draft_does_neither(page, qtbot, states, words, stop):
+def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, words, stop):
     jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
@@ -369,7 +369,7 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
 
 @pytest.mark.parametrize("width", [828, 900, 1200])
 @pytest.mark.parametrize("what", ["job", "sweep"])
-def test_a_narrow_window_shows_the_list_or_what_is_open_and_has_a_way_back(page, what, width):
+def test_a_narrow_window_shows_the_list_or_the_open_job_and_has_a_way_back(page, what, width):
     page.resize(width, 600)
     page.job_actions.ask(do.BACK)
     assert page.list.isVisible()

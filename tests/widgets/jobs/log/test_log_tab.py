@@ -149,7 +149,7 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     assert logs.asked[0][0] == "1"
 
 
-def test_a_search_counts_goes_through_and_finds_what_comes_later(tab, qtbot):
+def test_a_search_counts_steps_through_hits_and_finds_later_ones(tab, qtbot):
     logs = Logs(tab, r0=numbered(1000))
     tab.open_job(LIVE)
     tab.show()
@@ -189,7 +189,7 @@ def test_another_log_can_be_shown_at_a_line(tab):
     assert tab.view.top <= 2000 <= tab.view.top + tab.view._rows()
 
 
-def test_all_together_says_whose_each_line_is(tab):
+def test_the_combined_log_names_the_source_of_each_line(tab):
     Logs(tab, r0=["x"], all=["a", "b"])
     tab.open_job(LIVE)
     tab.show()
@@ -207,7 +207,7 @@ def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
     assert QGuiApplication.clipboard().text() == "one\ntwo\nthree"
 
 
-def test_each_emptiness_says_what_it_is(tab):
+def test_each_empty_log_says_why_it_is_empty(tab):
     logs = Logs(tab, r0=[])
     tab.open_job(LIVE)
     assert "Reading the log…" in texts(the(EmptyState, tab))

@@ -110,7 +110,7 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
         (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
     ],
 )
-def test_a_node_that_is_away_says_why_and_offers_nothing(picker, qtbot, state, why):
+def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, why):
     assert why_away(state) == why
     picker.show_nodes((state,))
     cells = row(picker, state.name).cells
@@ -122,7 +122,7 @@ def test_a_node_that_is_away_says_why_and_offers_nothing(picker, qtbot, state, w
     assert picker.value() == []
 
 
-def test_m06_what_was_chosen_on_a_node_that_went_away_stays_and_can_be_given_up(picker, qtbot):
+def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"),))
     chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
     picker.put(chosen)
@@ -152,7 +152,7 @@ def test_all_can_be_chosen_by_keys_alone(picker, qtbot):
     ]
 
 
-def test_a_click_on_the_name_takes_the_free_and_well_ones_and_another_gives_them_up(picker, qtbot):
+def test_a_click_on_the_name_chooses_free_healthy_gpus_and_another_deselects_them(picker, qtbot):
     picker.show_nodes((samples.hot(samples.state("gpu01", "half"), 5),))
     name = row(picker, "gpu01")._name
     qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
@@ -224,7 +224,7 @@ def test_a_long_name_on_a_bar_ends_in_an_ellipsis_before_the_memory_does(picker)
     assert "GiB" not in text
 
 
-def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qtbot):
+def test_a_gpu_with_a_display_is_free_and_shows_the_memory_of_the_display(picker, qtbot):
     state = samples.state("gpu02")
     screens = (
         GpuProcess(900, "gdm", 200 << 20, "Xorg", only_draws=True),
@@ -288,7 +288,7 @@ def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qt
     assert picker.value() == []
 
 
-def test_a_gpu_on_which_a_job_is_and_one_that_is_free_are_not_to_be_used_anyway(picker, qtbot):
+def test_own_and_free_gpus_are_not_offered_to_be_used_anyway(picker, qtbot):
     picker.show_nodes((samples.state("gpu01", "half"),))
     cells = row(picker, "gpu01").cells
     assert asked_for(cells, 0) is None
@@ -347,7 +347,7 @@ def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(pick
     assert the(Scroll, picker).height() == 360
 
 
-def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker):
+def test_a_chosen_node_is_shown_although_it_is_offline(picker):
     nodes = samples.cluster(20)
     chosen = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
     picker.show_nodes(nodes)

@@ -94,7 +94,7 @@ def test_all_64_are_fixed(dialog: PreflightDialog, qtbot: QtBot) -> None:
     assert all(row.is_working for row in rows(dialog))
 
 
-def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qtbot: QtBot) -> None:
+def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
     with qtbot.waitSignal(dialog.fix_requested) as requested:
         qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
@@ -114,7 +114,7 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     assert button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
 
 
-def test_a_row_that_is_being_fixed_keeps_working_while_another_is_checked(
+def test_a_row_continues_its_fix_while_another_is_checked(
     dialog: PreflightDialog,
 ) -> None:
     dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)

@@ -193,7 +193,7 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     assert [span.tone for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
 
 
-def test_the_axis_is_the_time_of_the_job_and_not_what_a_node_remembers(detail):
+def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
     view = job(*TWO, state=JobState.FINISHED, ended=at(NOON + 3000))
     history = shown(detail, view, {"gpu1": past(*BOTH, over_s=9000, before_s=9000)})
     begin, end = history.plot.x_range()
@@ -212,7 +212,7 @@ def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail
     assert history.node == "gpu1"
 
 
-def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
+def test_findings_after_the_end_of_a_job_are_not_shown(detail):
     view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
     history = shown(detail, view, {"gpu1": past(*BOTH)})
     assert history.isVisible()
@@ -357,14 +357,14 @@ def test_the_rank_that_failed_is_red():
     assert not any(row.is_slow for row in rows)
 
 
-def test_a_job_that_is_over_has_no_process_and_no_figures_of_now():
+def test_an_ended_job_has_no_process_and_no_current_figures():
     node = samples.state("gpu1", "ours", 2)
     view = job(TWO[0], id="j1", state=JobState.FINISHED, ended=at(NOON))
     first, _ = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
     assert {first.pid, first.memory, first.use, first.beat} == {"–"}
 
 
-def test_ranks_on_processors_and_nodes_that_are_gone_are_dashes_and_no_crash():
+def test_ranks_on_processors_and_on_missing_nodes_show_dashes():
     view = job(Placement("gone", gpus=("GPU-123456789abcdef",)), Placement("cpu1", 2))
     rows = rank_rows(view)
     assert [row.rank for row in rows] == [0, 1, 2]

@@ -69,7 +69,7 @@ def job(name, began, ended=None, nodes=("gpu07",)):
     )
 
 
-def test_the_hours_before_are_there_when_the_window_opens_and_what_it_sees_goes_on():
+def test_earlier_hours_precede_the_readings_of_the_window():
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     assert history.put_past(hours())
@@ -222,7 +222,7 @@ def test_new_readings_are_added_to_the_plot_that_exists(card):
     assert len(card._data["GPU-0", "temperature"]) == 4
 
 
-def test_which_job_ran_when_stands_above_on_the_same_axis(card):
+def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
     history = NodeHistory()
     history.put_past(hours())
     history.append(STATE.reading, NOON)

@@ -199,7 +199,7 @@ def test_check_requests_once_and_shows_faults_first(page, qtbot):
     assert (check.text(), check.isEnabled()) == ("Check", True)
 
 
-def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):
+def test_little_disk_space_is_shown_in_the_header_and_next_to_findings_of_a_check(page):
     show(page, replace(READING, disk_free_bytes=10**8))
     assert the(PageHeader, page).sentence.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))

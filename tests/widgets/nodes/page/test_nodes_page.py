@@ -93,7 +93,7 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
     assert page.open_name == ""
 
 
-def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
+def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
     unhealthy, offline = the(AttentionCards, page).shown
     assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
@@ -104,7 +104,7 @@ def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
     assert (offline.title, offline.action) == ("gpu11 is offline", do.RETRY)
 
 
-def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
+def test_the_job_on_a_missing_node_is_named(page):
     there = replace(LIVE.config.placement[0], node="gpu11")
     page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
@@ -135,14 +135,14 @@ def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
 @pytest.mark.parametrize(
     ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "retry"]
 )
-def test_the_button_of_a_card_does_what_it_says(page, qtbot, action, name):
+def test_the_button_of_a_card_does_its_action(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
     with asks(page.node_actions, action) as done:
         press(qtbot, the(AttentionCards, page), action.text)
     assert done.args == [name]
 
 
-def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, qtbot):
+def test_an_added_node_asks_for_its_set_up_and_then_shows_its_step(page, qtbot):
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
     with asks(page.node_actions, do.SET_UP) as requested:
@@ -154,7 +154,7 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
     assert the(AttentionCards, page).shown == (), "a running set-up needs no card"
 
 
-def test_filter_and_search_dim_what_does_not_match(page, qtbot):
+def test_filter_and_search_dim_other_nodes(page, qtbot):
     page.show_nodes(samples.cluster(12))
     assert dimmed(page) == []
     pick(named(SegmentedControl, page, "Show nodes"), "unwell")
@@ -189,7 +189,7 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     assert page.rack.currentIndex().row() == 6
 
 
-def test_only_an_advancing_beat_is_fresh(page, clock):
+def test_only_an_advancing_heartbeat_is_fresh(page, clock):
     page.show_nodes(samples.cluster(3))
     clock.now += 60
     page.show_nodes(samples.cluster(3))
@@ -199,7 +199,7 @@ def test_only_an_advancing_beat_is_fresh(page, clock):
     assert page.rack.rows_model.rows[0].beat == "now"
 
 
-def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
+def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
     for beat in range(5):
         page.show_nodes(
             tuple(
@@ -218,7 +218,7 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
     ]
 
 
-def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
+def test_findings_reach_only_the_open_node(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
     with asks(page.node_actions, do.CHECK) as requested:

@@ -95,7 +95,7 @@ def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, tex
     assert not button(dialog, "Connect").isEnabled()
 
 
-def test_the_address_is_what_was_typed(dialog, qtbot):
+def test_the_address_equals_the_typed_one(dialog, qtbot):
     for field, text in (
         ("Host", " 10.0.4.23 "),
         ("Port", "2222"),
@@ -196,13 +196,13 @@ def test_a_refusal_stands_beside_its_field_until_that_is_changed(connecting, qtb
     assert field_of(connecting, "User").error() == ""
 
 
-def test_a_refusal_of_what_is_hidden_shows_it(connecting):
+def test_a_refusal_of_a_hidden_field_shows_the_field(connecting):
     connecting.show_refusal("jump", "The gateway did not answer.")
     assert line_of(connecting, "Jump host").isVisible()
     assert field_of(connecting, "Jump host").error() == "The gateway did not answer."
 
 
-def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(connecting):
+def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
     connecting.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
     assert the(TaskStatus, connecting).message.isVisible()
     assert (
@@ -234,7 +234,7 @@ def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentenc
     assert places() == before
 
 
-def test_the_dialog_is_as_high_as_what_it_shows(connecting):
+def test_the_dialog_is_as_high_as_its_contents(connecting):
     connecting.ask_passphrase("Passphrase")
     low = connecting.height()
     connecting.show_refusal("", "No.")

@@ -51,7 +51,7 @@ def dialog(qtbot):
     return dialog
 
 
-def test_before_it_begins_the_plan_is_seen(dialog):
+def test_the_plan_is_shown_before_the_set_up_begins(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
     assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(
         STEPS.values()
@@ -61,7 +61,7 @@ def test_before_it_begins_the_plan_is_seen(dialog):
 
 
 @pytest.mark.parametrize("update", [LIVE, BROKEN])
-def test_what_begins_after_the_plan_is_seen_at_once(dialog, update):
+def test_the_first_steps_replace_the_plan_at_once(dialog, update):
     dialog.show_set_up(SetUp("gpu13"))
     dialog.show_set_up(update)
     assert list(the(SetUpView, dialog)._views) == list(STEPS)
@@ -69,7 +69,7 @@ def test_what_begins_after_the_plan_is_seen_at_once(dialog, update):
     assert the(SetUpView, dialog).step("Reach")._time.text()
 
 
-def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
+def test_the_trusted_host_key_stands_above_the_steps(dialog):
     dialog.show_set_up(LIVE)
     assert not the(TrustedKey, dialog).isVisible()
     dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
@@ -110,7 +110,7 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     assert not button(dialog, "Cancel").isVisible()
 
 
-def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
+def test_a_failed_node_can_be_set_up_with_other_options(dialog, qtbot):
     dialog.show_set_up(LIVE)
     assert not button(dialog, "Options…").isVisible()
     dialog.show_set_up(BROKEN)
@@ -119,7 +119,7 @@ def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
     assert requested.args == ["gpu13"]
 
 
-def test_a_retry_closes_what_had_failed(dialog):
+def test_a_retry_closes_the_failed_step(dialog):
     dialog.show_set_up(BROKEN)
     dialog.show_set_up(LIVE)
     step = the(SetUpView, dialog).step("PyTorch")
@@ -128,14 +128,14 @@ def test_a_retry_closes_what_had_failed(dialog):
     assert button(dialog, "Cancel").isVisible()
 
 
-def test_the_dialog_grows_for_what_failed(dialog, qtbot):
+def test_the_dialog_grows_for_a_failed_step(dialog, qtbot):
     dialog.show_set_up(READY)
     low = dialog.height()
     dialog.show_set_up(BROKEN)
     qtbot.waitUntil(lambda: dialog.height() > low)
 
 
-def test_what_fits_does_not_scroll(dialog, qtbot):
+def test_steps_that_fit_do_not_scroll(dialog, qtbot):
     dialog.show_set_up(BROKEN)
     bar = dialog._scroll.verticalScrollBar()
     qtbot.waitUntil(lambda: the(SetUpView, dialog).height() > 0 and bar.maximum() == 0)
@@ -158,7 +158,7 @@ def test_nodes_of_one_domain_are_written_without_it(dialog):
     assert [tab._title for tab in dialog._tabs.values()] == list(dialog._tabs)
 
 
-def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
+def test_a_ready_node_can_be_opened(dialog, qtbot):
     dialog.show_set_up(READY)
     assert "Ready." in texts(dialog)
     assert "Close" in texts(dialog)
@@ -187,7 +187,7 @@ def test_closing_cancels_nothing(dialog, qtbot, how):
     assert "Ready." in texts(dialog)
 
 
-def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
+def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
     dialog.choose("gpu14")
@@ -212,7 +212,7 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     qtbot.waitUntil(the(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
 
 
-def test_a_node_that_was_removed_goes(dialog):
+def test_a_removed_node_leaves_the_dialog(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
     dialog.remove("gpu13")

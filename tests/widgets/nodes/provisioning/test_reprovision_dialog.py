@@ -42,7 +42,7 @@ def ask(qtbot):
     return ask
 
 
-def test_the_dialog_requests_what_the_user_chose(ask, qtbot):
+def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
     dialog = ask(ticked=("gpu1", "gpu2"))
     dialog.choices.switch(SHARED).click()
     dialog.choices.switch(LIMITS_KEY).click()
@@ -61,7 +61,7 @@ def test_a_sentence_explains_each_choice(ask):
         assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.below(key)
 
 
-def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
+def test_an_unsuitable_option_is_explained_at_its_switch_and_blocks_the_set_up(ask):
     dialog = ask()
     assert button(dialog, "Set up").isEnabled()
     dialog.choices.switch(SYSTEM_MPI).click()
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
     assert "gpu2" not in dialog.choices.below(SYSTEM_MPI)
 
 
-def test_refresh_finds_what_was_fixed_on_a_node(ask, qtbot):
+def test_refresh_finds_changes_on_a_node(ask, qtbot):
     bare = node("gpu1", mpirun="", mpi_version="")
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
@@ -117,7 +117,7 @@ def test_one_node_alone_has_no_list(ask):
     assert not ask((node("gpu1"),))._nodes.isVisible()
 
 
-def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
+def test_a_key_of_the_users_own_is_not_limited_and_the_dialog_says_so(qtbot):
     choices = owned(qtbot, OptionsForm())
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()

@@ -14,7 +14,7 @@ from widgets.shell.cluster_summary import HealthCounts
 NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
 
 
-def test_a_well_node_says_how_many_gpus_are_free_and_who_has_the_others():
+def test_a_healthy_node_shows_its_free_gpus_and_the_users_of_the_others():
     row = node_row(samples.state("gpu01", "half"), samples.JOBS, beat_age_s=1.0)
     assert (row.condition, row.line, row.beat) == (Condition.WELL, "4 free", "now")
     assert [cell.owner for cell in row.gpus[:5]] == ["unet-cells · dice v3"] * 4 + [""]
@@ -33,7 +33,7 @@ def test_a_well_node_says_how_many_gpus_are_free_and_who_has_the_others():
         ({"disk_free_bytes": None}, Presence.NEW, Condition.NEW, "Not set up"),
     ],
 )
-def test_what_is_not_known_is_never_healthy(qapp, changes, presence, condition, line):
+def test_a_node_of_unknown_condition_is_never_healthy(qapp, changes, presence, condition, line):
     state = replace(samples.state("gpu02"), presence=presence)
     reading = None if changes is None else replace(state.reading, **changes)
     row = node_row(replace(state, reading=reading))
@@ -44,7 +44,7 @@ def test_what_is_not_known_is_never_healthy(qapp, changes, presence, condition, 
     assert (counts.accessibleName() == "Nodes: all healthy") is (condition is Condition.WELL)
 
 
-def test_a_job_that_is_not_known_here_is_its_owners():
+def test_an_unknown_job_is_named_by_its_owner():
     row = node_row(samples.state("gpu01", "half"))
     assert row.gpus[0].owner == "mai"
     assert row.gpus[0].use == "ours"
@@ -115,7 +115,7 @@ def test_the_row_shows_the_step_of_its_set_up(state, line, tone):
     assert (row.line, row.line_tone) == (line, tone)
 
 
-def test_a_set_up_that_is_done_says_no_more():
+def test_a_finished_set_up_leaves_the_row():
     done = SetUp("gpu02", (SetUpStep("Reach", StepState.DONE),))
     assert node_row(samples.state("gpu02"), set_up=done).line == "8 free"
 
@@ -126,7 +126,7 @@ def test_an_old_heartbeat_shows_its_age_and_a_fresh_one_does_not_flicker():
     assert [beat.replace("\xa0", " ") for beat in beats] == ["now", "now", "now", "7 s", "1 min"]
 
 
-def test_the_row_for_those_who_hear_it():
+def test_a_screen_reader_gets_a_sentence_for_a_row():
     row = node_row(samples.hot(samples.state("gpu07", "few"), 0))
     assert row.sentence.replace("\xa0", " ") == (
         "gpu07, Needs attention, GPU 0 slowed by heat, 5 of 8 GPUs free, processor 3 %, memory 9 %"
