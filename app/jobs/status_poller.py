@@ -106,10 +106,11 @@ class StatusPoller(QObject):
         self._poll_job(job_id)
 
     def know(self, view: JobView) -> None:
-        """Poll a job at once that was created, started or changed here."""
+        """Take a job that was created or changed here; poll it at once if it is live or open."""
         self._changed_here[view.id] = (view, time.monotonic())
         self._take_view(view)
-        self._poll_job(view.id)
+        if view.id in self._live or view.id == self._open_id:
+            self._poll_job(view.id)
 
     def live(self) -> tuple[JobView, ...]:
         """The live jobs."""
