@@ -42,8 +42,8 @@ KNOWN_NAMES = {
     *("NodeNews", "without_news", "last_news", "_last_news", "_news_at"),
     *("tell", "tell_finished", "tells_finished", "look", "test_clean_looks"),
 }
-"""Of records that `backend.datastore` makes, and of a file's position, two stored settings, a stored
-field and a module."""
+"""Of records that `backend.datastore` makes, a file's position, two stored settings, a stored field
+and a module."""
 
 
 def _files(*folders: str) -> list[str]:

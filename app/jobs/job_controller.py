@@ -330,8 +330,12 @@ class JobController(Controller):
         self._run("job", job_id, work, marked)
 
     def _draw_number(self, job_id: str, pattern: str) -> None:
-        work = partial(self._jobs.lifecycle.draw_number, job_id, pattern)
-        self._run("job", job_id, work, lambda _view: self._settings(job_id))
+        def show(view: JobView) -> None:
+            self._settings(job_id)
+            if view.state.is_live:
+                self._page.detail.show_curves(job_id)
+
+        self._run("job", job_id, partial(self._jobs.lifecycle.draw_number, job_id, pattern), show)
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""

@@ -92,7 +92,6 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     user.type("--resume {checkpoint}")
     start(program, user)
     mark(program, user, "loss")
-    user.press("Curves")
     sees(program, user, "loss")
     assert user.clicks <= MOST_CLICKS
     first = shown(program)

@@ -162,9 +162,13 @@ class JobDetail(QWidget):
             self._checkpoints = None
             self.failure.show_checkpoints(None)
         self._show()
+        is_newest = self._earlier.shown is None
         ended = before.state.is_live and not view.state.is_live
-        if ended and view.state.has_failed and self._earlier.shown is None:
+        has_failed = ended and view.state.has_failed
+        if is_newest and (has_failed or view.run != before.run):
+            # A new run may have other ranks, and none has failed.
             self.log.open_job(view)
+        if is_newest and has_failed:
             self._choose_tab("failure")
         if turned or view.status.epoch != before.status.epoch:
             self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
@@ -232,6 +236,10 @@ class JobDetail(QWidget):
     def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
         if self._is_open(job_id):
             self.settings.show_file(toml, command)
+
+    def show_curves(self, job_id: str) -> None:
+        if self._is_open(job_id):
+            self._choose_tab("curves")
 
     def show_busy(self, job_id: str, sentence: str) -> None:
         """Show that an action is under way ("Starting…"), or has ended ("")."""

@@ -167,9 +167,13 @@ class LogTab(QWidget):
         return self._picker.key()
 
     def open_job(self, view: JobView) -> None:
-        """Open another job with the log of the rank that failed, or of rank 0."""
+        """Open another job or run with the log of the rank that failed, or of rank 0.
+
+        Another run of the same job keeps the chosen log.
+        """
         error = view.error
         failed = error.rank if error is not None else None
+        kept = self.source if view.id == self._job and failed is None else ""
         self._job = view.id
         self._is_live = view.state.is_live
         self._runs_script = bool(view.config.script)
@@ -179,7 +183,8 @@ class LogTab(QWidget):
         options = [(ALL_LOGS, "All ranks"), (MPIRUN_LOG, "mpirun")]
         options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
         self._picker.blockSignals(True)
-        self._picker.set_options(options, str(failed or 0))
+        chosen = kept if kept in dict(options) else str(failed or 0)
+        self._picker.set_options(options, chosen)
         if failed is not None and failed < view.world_size:
             self._picker.setItemIcon(failed + 2, icons.icon("x-circle-fill", "bad"))
             tip = plain_tip("The first rank that failed")

@@ -12,6 +12,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.stop_request import STOP_GRACE_S
@@ -160,6 +161,23 @@ def test_a_new_run_resets_the_missing_checkpoints(detail):
     detail.show_view(changed(FAILED, run=2))
     assert detail.header.act.text() == "Resume"
     assert button(detail.failure, "Resume").text() == "Resume"
+
+
+def test_the_log_of_a_new_run_has_its_ranks_and_no_failed_one(detail):
+    logs = the(ComboBox, detail.log)
+
+    def marked():
+        return [n for n in range(logs.count()) if not logs.itemIcon(n).isNull()]
+
+    detail.open_job(FAILED)
+    assert [logs.itemText(n) for n in marked()] == ["Rank 1"]
+    detail.log.show_source("all")
+    detail.show_view(
+        changed(LIVE, run=2, config=replace(CONFIG, placement=(Placement("node1", 4),)))
+    )
+    assert marked() == []
+    assert logs.count() == len(("all", "mpirun")) + 4
+    assert detail.log.source == "all", "the user's choice stays"
 
 
 @pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
