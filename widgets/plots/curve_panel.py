@@ -110,7 +110,7 @@ class CurvePanel(QWidget):
             several_runs: Each curve is a run of its own: one step is at several times.
         """
         super().__init__(parent)
-        self.title = title
+        self.set_title(title)
         self._axis = axis
         self._value_text, self._tick_text, self._x_text = value_text, tick_text, x_text
         self._scale = scale
@@ -135,7 +135,6 @@ class CurvePanel(QWidget):
         self.setMinimumSize(120, 80)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setAccessibleName(title)
         self._link = link if link is not None else HoverLink(self)
         self._link.moved.connect(self._repaint)
         self._link.left.connect(self._repaint)
@@ -150,6 +149,10 @@ class CurvePanel(QWidget):
         self._dress()
 
     # -- Content
+
+    def set_title(self, title: str) -> None:
+        self.title = title
+        self.setAccessibleName(title)
 
     def set_curve(
         self,

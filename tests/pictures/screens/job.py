@@ -25,6 +25,8 @@ from tests.pictures.screens.jobs import open_job
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
+from tests.windows import the
+from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.library.install_dialog import InstallDialog
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.curve_data import XAxis
@@ -94,7 +96,7 @@ def curves_read(stage: Stage) -> None:
     """The pointer is on the loss, and every plot says what it was there."""
     page = open_job(stage)
     stage.settle()
-    page.detail.curves._loss.point_at(5_000.0)
+    the(LargePlot, page.detail.curves).point_at(5_000.0)
 
 
 def downpour(stage: Stage, tab: str = ""):
@@ -166,7 +168,7 @@ def curves_marked(stage: Stage) -> None:
     page.detail.curves._axes._group.button(page.detail.curves._axes._keys.index("clock")).click()
     stage.settle()
     curves = page.detail.curves
-    curves._loss.point_at(curves.run_curves.place(8_000, XAxis.CLOCK))
+    the(LargePlot, curves).point_at(curves.run_curves.place(8_000, XAxis.CLOCK))
 
 
 @screen("job-in-doubt")

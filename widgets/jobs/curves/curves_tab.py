@@ -1,4 +1,7 @@
-"""The tab Curves: loss large, then the other metrics: validation, speed, learning rate."""
+"""The tab Curves: loss large, then the other metrics: validation, speed, learning rate.
+
+Of a job without a metric of that name another one is large.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import add_pictures
 from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.run_curves import RunCurves, in_pieces, metric_title, plot_of
+from widgets.plots.run_curves import LOSS, RunCurves, in_pieces, metric_title, plot_of
 from widgets.plots.scale_button import ScaleButton
 
 _NARROW_BELOW_W = 600
@@ -47,7 +50,6 @@ _OF_SCRIPT = (
     "Curves appear when the script writes values: TensorBoard, CSV or JSON lines. "
     "If it prints them as text, right-click a line in Log."
 )
-_NOT_THIS_ONE = "This job writes no metric named “loss”. Its curves are below."
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
 _READING = "Reading curves…"
 _NO_HISTORY = "No curves: the history of this job has no steps."
@@ -91,14 +93,15 @@ class CurvesTab(QWidget):
         menu = QMenu(save)
         menu.addAction("All curves as CSV…", lambda: actions.ask(CSV, self._job_id))
         save.setMenu(menu)
-        self._loss = LargePlot("Loss", link=self._link)
-        add_pictures(menu, lambda: self._loss, self._save)
-        self._loss.set_empty_text(_BEFORE_STEPS)
+        self._large = LargePlot(metric_title(LOSS), link=self._link)
+        add_pictures(menu, lambda: self._large, self._save)
+        self._large.set_empty_text(_BEFORE_STEPS)
         self._smoothing_word = Label("Smoothing", "small", "text2")
-        title = Label("Loss", "heading")
-        title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
+        self._large_base = LOSS
+        self._title = Label(metric_title(LOSS), "heading")
+        self._title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
         head = row(
-            title,
+            self._title,
             STRETCH,
             self._smoothing_word,
             self._smoothing,
@@ -109,9 +112,9 @@ class CurvesTab(QWidget):
         self._problem = Label("", "small", "warn", wrap=True)
         self._problem.hide()
         self.ranks = RankStrip()
-        loss_card = Card(head, (self._loss, 1), gap=S2, margins=HEADED_CARD)
-        loss_card.setMaximumHeight(_LARGE_MOST_H)
-        self._body = CurvesBody(self._problem, loss_card, self.ranks)
+        large_card = Card(head, (self._large, 1), gap=S2, margins=HEADED_CARD)
+        large_card.setMaximumHeight(_LARGE_MOST_H)
+        self._body = CurvesBody(self._problem, large_card, self.ranks)
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth()
@@ -124,8 +127,8 @@ class CurvesTab(QWidget):
         self._is_read = False
         self._curves.clear()
         self._marks.clear()
-        self._loss.clear()
-        self._loss.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
+        self._large.clear()
+        self._large.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
         for plot in self._small.values():
             plot.hide()
             plot.clear()
@@ -137,7 +140,8 @@ class CurvesTab(QWidget):
             oldest.deleteLater()
         self._body.place([])
         self._problem.hide()
-        self._loss.fit()
+        self._set_large(LOSS)
+        self._large.fit()
 
     def append(self, history: HistoryUpdate) -> None:
         """Append new points; those of a resumed run replace the earlier ones of the same steps.
@@ -159,9 +163,10 @@ class CurvesTab(QWidget):
         came = self._curves.append(history)
         if self._to_come and not came:
             return
-        self._place({plot_of(name)[0] for name in came} - {"loss", *self._small})
-        with self._loss.drawn_once():
-            for name in came:
+        fresh = dict.fromkeys((*came, *self._choose_large()))
+        self._place({plot_of(name)[0] for name in fresh} - {self._large_base, *self._small})
+        with self._large.drawn_once():
+            for name in fresh:
                 self._draw(name)
             self._mark()
         if not came:
@@ -175,7 +180,7 @@ class CurvesTab(QWidget):
 
     def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
         """Show where the job ended, its warnings, and the speed of each rank."""
-        self._loss.set_empty_text(self._empty_text(view))
+        self._large.set_empty_text(self._empty_text(view))
         if self._marks.show_view(view):
             self._mark()
         self.ranks.show_view(view, slow.reasons if slow is not None else {})
@@ -183,8 +188,6 @@ class CurvesTab(QWidget):
     def _empty_text(self, view: JobView) -> str:
         if view.step and not self._is_read:
             return _READING
-        if self._small:
-            return _NOT_THIS_ONE
         if view.config.script and not view.step:
             return _OF_SCRIPT
         if not view.state.is_over:
@@ -228,6 +231,38 @@ class CurvesTab(QWidget):
         """Return the points of one metric, for tests."""
         return self._curves.get(name)
 
+    def _choose_large(self) -> tuple[str, ...]:
+        """Give the large plot to the loss; if a job writes none, to another loss or metric.
+
+        Returns:
+            The metrics that must be drawn again.
+        """
+        bases = {plot_of(name)[0] for name in self._curves.names()} - set(_LAST)
+        before = self._large_base
+        first = min(bases, key=lambda base: (LOSS not in base.lower(), base), default=LOSS)
+        kept = before if before in bases else first
+        chosen = LOSS if LOSS in bases else kept
+        if chosen == before:
+            return ()
+        self._set_large(chosen)
+        if chosen in self._small:
+            self._put_aside(chosen)
+        return tuple(name for name in self._curves.names() if plot_of(name)[0] in (chosen, before))
+
+    def _set_large(self, base: str) -> None:
+        if base != self._large_base:
+            self._large_base = base
+            self._large.clear()
+            self._large.set_title(metric_title(base))
+            self._title.setText(metric_title(base))
+
+    def _put_aside(self, base: str) -> None:
+        """Keep a small plot for another job."""
+        plot = self._spare[base] = self._small.pop(base)
+        plot.hide()
+        plot.clear()
+        self._lay_out()
+
     def _place(self, bases: Set[str]) -> None:
         """Place the plots of new metrics."""
         for base in bases:
@@ -250,7 +285,7 @@ class CurvesTab(QWidget):
         base, line = plot_of(name)
         is_validation, is_stale = name.startswith(VALIDATION), name in STALENESS
         is_rate = name == "learning_rate"
-        panel = self._loss if base == "loss" else self._small[base].panel
+        panel = self._large if base == self._large_base else self._small[base].panel
         is_raw = not is_validation and not is_stale and not is_rate
         panel.set_curve(
             name,
@@ -285,7 +320,7 @@ class CurvesTab(QWidget):
         self._body.fit(self.width(), self._scroll)
 
     def _panels(self) -> list[CurvePanel]:
-        return [self._loss, *(plot.panel for plot in self._small.values())]
+        return [self._large, *(plot.panel for plot in self._small.values())]
 
     def _refresh(self) -> None:
         self._mark()
@@ -305,7 +340,7 @@ class CurvesTab(QWidget):
 
     def _mark(self) -> None:
         spans = self._marks.spans(self._axis)
-        self._loss.set_marks(
+        self._large.set_marks(
             boundaries=self._marks.boundaries(self._axis),
             posts=self._marks.posts(self._axis),
             on_axis=self._marks.on_axis(self._axis),

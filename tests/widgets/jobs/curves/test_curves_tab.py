@@ -28,6 +28,7 @@ from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.plot_view import PlotView
+from widgets.plots.run_curves import metric_title
 
 STEPS = list(range(1, 61))
 RATES = [0.1] * 30 + [0.01] * 30
@@ -159,12 +160,30 @@ def test_a_script_without_values_explains_which_values_become_curves(qtbot, stat
     assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
 
 
-def test_a_script_with_another_name_of_the_loss_says_where_its_curves_are(qtbot):
+def history(step, **metrics):
+    """One step of a job that began at a fixed time."""
+    values = {name: [value] for name, value in metrics.items()}
+    return HistoryUpdate([step], [1], [float(step)], values, (), None, (), 1.7e9, [1.0])
+
+
+@pytest.mark.parametrize(("other", "title"), [("reward", "Accuracy"), ("train_loss", "Train_loss")])
+def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, other, title):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
-    tab.append(HistoryUpdate([1], [1], [1.0], {"Loss/test": [2.5]}, (), None, (), 1.7e9, [1.0]))
-    tab.show_view(changed(LIVE, step=1))
-    assert "Its curves are below" in the(LargePlot, tab)._empty_text
+    tab.show()
+    large = the(LargePlot, tab)
+
+    def shown():
+        QApplication.processEvents()
+        return large.title, len(large.curves), set(small_plots(tab))
+
+    both = {"Accuracy", metric_title(other)}
+    tab.append(history(1, **{other: 9.5, "accuracy": 0.1, "learning_rate": 0.5}))
+    assert shown() == (title, 1, {*both, "Learning rate"} - {title})
+    tab.append(history(2, **{other: 9.6, "accuracy": 0.2, "learning_rate": 0.5, "loss": 1.0}))
+    assert shown() == ("Loss", 1, {*both, "Learning rate"})
+    tab.clear("another")
+    assert shown() == ("Loss", 0, set())
 
 
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
@@ -265,9 +284,8 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
 
 
 def accuracy(value):
-    return HistoryUpdate(
-        [1], [1], [1.0], {"accuracy": [value]}, (RunStart(1, 1),), 0, (), 1.7e9, [0.1]
-    )
+    values = {"loss": [1.0], "accuracy": [value]}
+    return HistoryUpdate([1], [1], [1.0], values, (RunStart(1, 1),), 0, (), 1.7e9, [0.1])
 
 
 def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points(tab):
@@ -324,7 +342,7 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
     tab.clear("other")
     tab.append(accuracy(0.5))
     assert list(tab.curve("accuracy").steps) == [1]
-    assert tab.curve("loss") is None
+    assert list(tab.curve("loss").steps) == [1]
 
 
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
