@@ -296,7 +296,7 @@ class JobController(Controller):
     def _sweep_made(self, made: SweepMade) -> None:
         for view in made.jobs[1:]:
             self._page.show_view(view)
-            self.show_new(made.jobs[0])
+        self.show_new(made.jobs[0])
 
     @Slot(object)
     def _sweep_taken(self, taken: SweepTaken) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.view import JobCommand
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.job_views import changed
 from tests.windows import open_tab
@@ -21,9 +20,6 @@ class Drawing(Jobs):
     def draw_number(self, job_id, pattern):
         self.drawn = (job_id, pattern)
         return changed(RUNS, state=self.state)
-
-    def command(self, _job_id):
-        return JobCommand()
 
 
 @pytest.fixture

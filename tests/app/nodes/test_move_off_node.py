@@ -12,6 +12,7 @@ from app.jobs.job_controller import JobController
 from backend.base.errors import BackendError
 from backend.records.jobs.placement import parse_placement
 from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCommand
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -67,6 +68,9 @@ class Jobs:
 
     def acts(self, _job_id):
         return ()
+
+    def command(self, _job_id):
+        return JobCommand()
 
 
 @pytest.fixture
