@@ -328,7 +328,8 @@ class Reports:
         self._folder, self._log = folder, log
         self._config = launch.config
         before = last_status(folder)
-        steps = before.step if before is not None and launch.resume_from else 0
+        self._steps_before = before.step if before is not None else 0
+        steps = self._steps_before if launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
             _size(log),
@@ -422,7 +423,12 @@ class Reports:
 
     def _place(self, path: Path) -> tuple[int, int]:
         """Return epoch and step of a checkpoint: the step in its name, or the last one."""
-        return self._last.epoch, step_of(path, self._steps.__contains__) or self._last.step
+
+        def is_step(number: int) -> bool:
+            # A run that was killed may have left a folder without a record.
+            return number in self._steps or 0 < number <= self._steps_before
+
+        return self._last.epoch, step_of(path, is_step) or self._last.step
 
 
 def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:

@@ -21,6 +21,7 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.training.script_checkpoints import ScriptCheckpoints
+from backend.training.script_rank import Reports
 
 
 class Rig:
@@ -237,3 +238,19 @@ def test_a_later_run_knows_the_checkpoints_of_an_earlier_one(rig: Rig) -> None:
     assert rig.poll() == rig.poll() == ["checkpoint-1"]
     shutil.rmtree(rig.output / "checkpoint-1")
     assert rig.poll() == []
+
+
+@pytest.mark.parametrize(("folder", "step"), [("checkpoint-30", 30), ("checkpoint-90", 0)])
+def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
+    rig: Rig, tmp_path: Path, folder: str, step: int
+) -> None:
+    replace_json(rig.folder.status, RunStatus(JobState.ERROR, run=1, step=40).to_dict())
+    file(rig.output, f"{folder}/model.pt")
+    (tmp_path / "log").touch()
+    reports = Reports(
+        rig.folder, replace(rig.launch, run=2), rig.work, tmp_path / "log", lambda _: None
+    )
+    for _ in range(2):
+        reports.update()
+    (found,) = read_checkpoints(rig.folder.checkpoints, ".json")
+    assert found.step == step
