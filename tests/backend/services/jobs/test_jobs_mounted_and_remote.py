@@ -159,6 +159,26 @@ def test_a_huge_history_is_read_up_to_a_limit_that_is_shown(
     assert problem == "The history is larger than 1 GB; the rest is not shown."
 
 
+def test_no_run_resumes_without_a_preflight_check(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    add_checkpoint(run, 4)
+    record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended="2026-11-21T07:31:00Z")
+    replace_json(run.folder.attempt(1).exit, record.to_dict())
+
+    def refuse(*_: object) -> None:
+        raise BackendError("The disk is full.")
+
+    monkeypatch.setattr(services.preflight, "require", refuse)
+    with pytest.raises(BackendError, match=r"^The disk is full\.$"):
+        services.jobs.lifecycle.resume(view.id)
+    assert services.jobs.queries.show(view.id).run == 1
+
+
 def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
     services = place.desktop()
     place.stock(services)
