@@ -176,6 +176,17 @@ def test_a_sandblaster_job_continues_with_the_portions_of_a_killed_worker(
 
 
 @pytest.mark.slow
+def test_a_job_that_has_converged_finishes_before_its_last_epoch_and_says_so(train: Train) -> None:
+    lbfgs = {"name": "lbfgs", "lr": 1.0}
+    run = train(epochs=10_000, strategy="sandblaster", optimizer=lbfgs)
+    record, step = run.end(), run.status.step
+    assert record.state is JobState.FINISHED, record.message
+    assert record.message == f"Converged at step {step} of 10,000: no step lowers the loss."
+    assert run.status.epoch == step
+    assert run.checkpoints()[-1] == f"epoch-{step:04}-step-{step:06}"
+
+
+@pytest.mark.slow
 def test_a_downpour_job_with_a_killed_server_ends_at_its_last_checkpoint(train: Train) -> None:
     run = train(epochs=10_000, strategy="downpour", ranks=3, checkpoint={"every_steps": 5})
     wait_for(lambda: len(run.checkpoints()) > 1, "two checkpoints", hint=lambda: run.log(0))
