@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 module="",
                 model=MODEL.replace("HAPPENS", in_forward),
                 loader=LOADER.replace("HAPPENS", in_loader).replace("SETUP", in_setup),
-                environment={"OMP_NUM_THREADS": "1"},
+                environment={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
                 **settings,
             )
         )
