@@ -37,17 +37,29 @@ class Lbfgs:
         point: torch.Tensor,
         loss: float,
         gradient: torch.Tensor,
-    ) -> tuple[torch.Tensor, float, torch.Tensor]:
+    ) -> tuple[torch.Tensor, float, torch.Tensor] | None:
         """Make one iteration; return the new point with its loss and gradient.
 
-        An exception of ``function`` leaves everything as it was. Where no step along the direction
-        lowers the loss, the point stays, and the next direction is the gradient's.
+        Where no step along the direction lowers the loss, the gradient's is searched, without the
+        pairs. None: that lowers it neither, so it has converged. An exception of ``function``
+        leaves a state from which the same step is made.
         """
+        while (reached := self._search(function, point, loss, gradient)) is None and self.pairs:
+            self.pairs.clear()
+        return reached
+
+    def _search(
+        self,
+        function: Callable[[torch.Tensor], tuple[float, torch.Tensor]],
+        point: torch.Tensor,
+        loss: float,
+        gradient: torch.Tensor,
+    ) -> tuple[torch.Tensor, float, torch.Tensor] | None:
+        """Search along `direction` only; None if no step lowers the loss."""
         direction = self.direction(gradient)
         slope = gradient.dot(direction)
         if slope > -_FLAT:
-            self.pairs.clear()
-            return point, loss, gradient
+            return None
         first = self._lr * (1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum())))
 
         def along(start: torch.Tensor, length: Any, direction: torch.Tensor) -> Any:
@@ -62,8 +74,7 @@ class Lbfgs:
         search: Any = lbfgs._strong_wolfe
         value, slopes, length, _ = search(along, point, first, direction, loss, gradient, slope)
         if not value < loss:
-            self.pairs.clear()
-            return point, loss, gradient
+            return None
         step, change = float(length) * direction, slopes - gradient
         if step.dot(change) > _CURVED:
             self.pairs.append((step, change))

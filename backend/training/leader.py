@@ -185,6 +185,8 @@ class Leader(ABC):
 
     def _end_epoch(self) -> bool:
         """Evaluate and save; return whether to stop."""
+        if self._state.has_converged:
+            return False
         values: dict[str, float] = {}
         if self._sizes[1] and not self._launch.steps_limit:
             found = self._evaluate()

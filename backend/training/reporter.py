@@ -91,7 +91,7 @@ class Reporter:
         self._world_size = world_size
         self._global_batch = global_batch
         self._state = JobState.SETUP
-        self._message = ""
+        self._message = self._early_finish = ""
         self._stopping = False
         begun = before if before is not None and before.run == run else RunStatus(self._state)
         self._total_steps = begun.total_steps
@@ -179,6 +179,10 @@ class Reporter:
         self._epoch = epoch
         self._evaluations_left = evaluations_left
         self._has_evaluations |= evaluations_left > 0
+
+    def finish_early(self, epoch: int, message: str) -> None:
+        """Report that the job is over after this epoch, which is not its last, and why."""
+        self._epoch, self._early_finish = epoch, message
 
     def step(self, step: Step) -> None:
         self._raise()
@@ -307,6 +311,7 @@ class Reporter:
             world_size=self._world_size,
             metrics=dict(self._metrics),
             message=failure or self._message,
+            early_finish=self._early_finish,
             heartbeat=self._heartbeat,
             samples_per_second=self._samples_per_second,
             eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),

@@ -53,6 +53,7 @@ class RunProgress:
         self._services = services
         self._gather = gather
         self._last_save = time.monotonic()
+        self._measured: dict[str, float] = {}
 
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
         """Begin where the job does: at a checkpoint, whose rest is for ``restore``, or weights."""
@@ -75,11 +76,12 @@ class RunProgress:
         state, epochs = self.state, self._config.epochs
         self._last_save, self.saved_step = time.monotonic(), state.step
         self.recorder = StepRecorder(self._config, state, self._services, step_samples)
+        self._total_steps = state.step + max(0, left + (epochs - state.epoch) * steps_per_epoch)
         if self._services is not None:
             self._services.reporter.plan(
                 step=state.step,
                 epoch=min(state.epoch, epochs),
-                total_steps=state.step + max(0, left + (epochs - state.epoch) * steps_per_epoch),
+                total_steps=self._total_steps,
                 steps_per_epoch=steps_per_epoch,
                 evaluation_batches=evaluation_batches,
                 step_samples=step_samples,
@@ -107,7 +109,8 @@ class RunProgress:
 
     @property
     def _is_over(self) -> bool:
-        return self.state.epoch > self._config.epochs or self.state.ended_early
+        state = self.state
+        return state.epoch > self._config.epochs or state.ended_early or state.has_converged
 
     def make_epochs(
         self, epoch: Callable[[], bool], save: Callable[[str], None], stop: bool = False
@@ -116,10 +119,30 @@ class RunProgress:
         while not stop and not self._is_over:
             stop = epoch()
         if not stop:
+            if self._services is not None and self.state.epoch <= self._config.epochs:
+                self._services.reporter.finish_early(self.state.epoch - 1, self._early_finish())
             return Outcome.FINISHED
         self.report(JobState.STOPPING, "Saving a checkpoint")
         save("stop")
         return Outcome.INTERRUPTED
+
+    def _early_finish(self) -> str:
+        """Return why the job is over before its last epoch."""
+        where, rule = (
+            f"at step {self.state.step:,} of {self._total_steps:,}",
+            self._config.early_stop,
+        )
+        if rule is None or self.state.has_converged:
+            return f"Converged {where}: no step lowers the loss."
+        count = self.state.epochs_without_gain
+        epochs = f"{count} epoch{'s' if count > 1 else ''}"
+        return f"Stopped early {where}: “{rule.metric}” has not improved for {epochs}."
+
+    def converge(self, save: Callable[[str, dict[str, float]], None]) -> None:
+        """End the job at its last step, and save that if it is not."""
+        self.state.has_converged = True
+        if self.saved_step < self.state.step:
+            save("last", self._measured)
 
     def begin_epoch(self, has_validation: bool) -> None:
         self.report(JobState.TRAINING)
@@ -135,7 +158,7 @@ class RunProgress:
     ) -> None:
         """Apply the early stop, go to the next epoch, and save a checkpoint if one is due."""
         rule, every = self._config.early_stop, self._config.checkpoint.every_epochs
-        measured = {**(self.state.held or {}), **validation}
+        self._measured = measured = {**(self.state.held or {}), **validation}
         self.recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.

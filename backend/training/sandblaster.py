@@ -94,18 +94,25 @@ class Sandblaster(Leader):
             return False
         began = time.perf_counter()
         self._evaluations = self._copies = 0
-        start = point = self._point
+        start, reached = self._point, None
         try:
             loss, gradient = self._at or self._evaluated(start)
             if math.isfinite(loss):
-                point, loss, gradient = self._lbfgs.step(self._evaluated, start, loss, gradient)
+                reached = self._lbfgs.step(self._evaluated, start, loss, gradient)
         except _StopRequested:  # the next run makes the iteration again
             self._move(start)
             return True
+        has_thawed = self._wants_to_train != self._trained
+        # A job that begins where no step is possible records that point, so it has a loss.
+        if reached is None and self._state.step and not has_thawed:
+            self._move(start)
+            self._progress.converge(self._save)
+            return False
+        point, loss, gradient = reached or (start, loss, gradient)
         self._move(point)
         self._at = loss, gradient
         self._record(loss, time.perf_counter() - began)
-        if self._wants_to_train != self._trained:
+        if has_thawed:
             self._thaw()
         return False
 

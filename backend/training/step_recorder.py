@@ -165,16 +165,18 @@ class StepRecorder:
         what = "NaN" if math.isnan(losses[culprit]) else "infinite"
         whose = f" of rank {culprit}" if any(map(math.isfinite, losses)) else ""
         sentence = f"The loss{whose} became {what} at step {facts.step}"
+        # The next step of L-BFGS would begin at the same point.
+        ends = self._config.stop_on_nan or self._config.strategy.has_coordinator
         if self._workers is not None:
             first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
             self._no_number = first
             left_out = ""
-            if not self._config.stop_on_nan:
+            if not ends:
                 self._left_out += 1
                 many = "step was" if self._left_out == 1 else "steps were"
                 left_out = f"; {self._left_out} {many} left out"
             self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
-        if self._config.stop_on_nan:
+        if ends:
             self.release({})
             raise NotANumber(
                 f"{sentence} (epoch {facts.epoch}).",

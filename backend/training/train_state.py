@@ -30,7 +30,8 @@ class TrainState:
     ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
     have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
     that its values are recorded at that step. ``done`` are the places in the order of the epoch
-    that asynchronous workers have trained on: not always the first ones.
+    that asynchronous workers have trained on: not always the first ones. ``has_converged``: no step
+    of the optimizer lowers the loss.
     """
 
     epoch: int = 1
@@ -40,6 +41,7 @@ class TrainState:
     best: float | None = None
     epochs_without_gain: int = 0
     ended_early: bool = False
+    has_converged: bool = False
     held: dict[str, float] | None = None
     done: list[Span] = field(default_factory=list)
 

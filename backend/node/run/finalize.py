@@ -77,6 +77,7 @@ def close_run(
             expendable=launch.expendable if launch is not None else frozenset(),
             launcher_error=why,
             is_of_machine=is_of_machine,
+            last_status=last,
         ),
         leftovers,
         timestamps.now(),

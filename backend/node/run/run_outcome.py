@@ -107,6 +107,7 @@ class EndedRun:
     mpirun_log: Sequence[LogPart] = ()
     expendable: Set[int] = frozenset()
     """The ranks without which the job continues."""
+    last_status: RunStatus | None = None
     wrote_nothing: bool = False
     """Of a script: it left no figure, no checkpoint and no file."""
 
@@ -150,9 +151,11 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     ]
     if needed and len(good) == len(needed):
         if all(one.outcome == "finished" for one in good):
-            lost = " ".join(map(_named, _lost(found)))
-            word = lost or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
-            return JobState.FINISHED, word, None
+            last = found.last_status
+            early = [last.early_finish] if last is not None and last.run == found.run else []
+            message = " ".join([*early, *map(_named, _lost(found))]).strip()
+            message = message or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
+            return JobState.FINISHED, message, None
         return JobState.INTERRUPTED, _stopped(found), None
     if found.runs_script and found.stop_was_requested and _ended_by_stop(found):
         return JobState.INTERRUPTED, _stopped(found), None

@@ -190,6 +190,7 @@ class Supervisor:
                 other_cpu=others.share(),
                 logs=read_logs(self._folder, self._reporting_ranks(launch), self._logs_before),
                 mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
+                last_status=status,
                 wrote_nothing=bool(launch.config.script)
                 and newest[1] != self._run
                 and run_files.wrote_nothing(self._folder, status),

@@ -85,7 +85,7 @@ _WORDS = {
     JobState.SAVING: ("Saving", "live", "Writing a checkpoint"),
     JobState.STOPPING: ("Stopping", "warn", "Finishing this step and saving a checkpoint"),
     JobState.INTERRUPTED: ("Stopped", "rest", "Saved; can be resumed"),
-    JobState.FINISHED: ("Finished", "good", "All epochs done"),
+    JobState.FINISHED: ("Finished", "good", "Nothing is left to train"),
     JobState.ERROR: ("Failed", "bad", "Ended by an error"),
     JobState.LOST: ("Lost", "bad", "Contact lost; how it ended is unknown"),
 }

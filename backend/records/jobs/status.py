@@ -100,7 +100,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     that, the figures are those of the previous run. ``earlier_s`` is the duration of all earlier
     runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
     ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
-    known".
+    known". ``early_finish`` says why it has finished before its last epoch.
     """
 
     state: JobState
@@ -133,6 +133,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     other_cpu: float | None = None
     is_planned: bool = False
     continued: Continued | None = None
+    early_finish: str = ""
     schema: int = STATUS_SCHEMA
 
     @property

@@ -307,7 +307,7 @@ def _pair(key: str, value: Any) -> str:
     )
 
 
-_SAYS_WHY = (JobState.INTERRUPTED, JobState.PAUSED)
+_SAYS_WHY = (JobState.INTERRUPTED, JobState.PAUSED, JobState.FINISHED)
 
 
 def _reason(view: JobView) -> str:

@@ -243,11 +243,14 @@ class JobLifecycle:
                 'Clone it with resume_arguments, such as ["--resume", "{checkpoint}"].',
             )
         if view.state is JobState.FINISHED and not name:
+            end = f"done all its {file.config.epochs} epochs."
+            if view.status.early_finish:
+                end = f"finished. {view.status.early_finish}"
             raise BackendError(
-                f"The job {view.id} has done all its {file.config.epochs} epochs."
+                f"The job {view.id} has {end}"
                 if file.config.epochs
                 else f"The script of job {view.id} has ended.",
-                "Clone it with more epochs and start_from, or start it over.",
+                "Clone it with more epochs or other settings and start_from, or start it over.",
             )
         found = list_checkpoints(folder, file.config.checkpoint)
         record = to_resume(found, view.error.sound_step if view.error is not None else None)

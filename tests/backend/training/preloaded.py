@@ -32,7 +32,7 @@ def main(address: str, arguments: list[str]) -> None:
 def serve(address: str) -> None:
     """Fork a rank for each connection until the standard input ends."""
     # Before torch is imported, which counts its threads by it.
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     import selectors
 

@@ -33,9 +33,12 @@ def start() -> torch.Tensor:
 def steps(
     optimizer: Lbfgs, function: Function, point: torch.Tensor, count: int
 ) -> tuple[torch.Tensor, float]:
+    """Make as many steps, or those until it has converged."""
     loss, gradient = function(point)
     for _ in range(count):
-        point, loss, gradient = optimizer.step(function, point, loss, gradient)
+        if (reached := optimizer.step(function, point, loss, gradient)) is None:
+            break
+        point, loss, gradient = reached
     return point, loss
 
 
@@ -72,7 +75,7 @@ def test_lbfgs_avoids_points_without_a_loss(wall: float) -> None:
     torch.testing.assert_close(found, torch.full_like(found, 0.5), rtol=1e-3, atol=1e-3)
 
 
-def test_lbfgs_stays_when_no_step_lowers_the_loss_and_drops_its_pairs() -> None:
+def test_lbfgs_has_converged_where_no_step_lowers_the_loss() -> None:
     optimizer = Lbfgs(10, 1.0)
     point, loss = steps(optimizer, with_gradient(rosenbrock), start(), 5)
     assert optimizer.pairs
@@ -80,10 +83,37 @@ def test_lbfgs_stays_when_no_step_lowers_the_loss_and_drops_its_pairs() -> None:
     def rising(at: torch.Tensor) -> tuple[float, torch.Tensor]:
         return loss + 1.0, torch.ones_like(at)
 
-    stayed, same, _ = optimizer.step(rising, point, loss, torch.ones_like(point))
-    assert torch.equal(stayed, point)
-    assert same == loss
-    assert not optimizer.pairs
+    assert optimizer.step(rising, point, loss, torch.ones_like(point)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("power", [2, 4])
+def test_after_lbfgs_has_converged_no_step_follows(power: int, dtype: torch.dtype) -> None:
+    evaluated = []
+
+    def bowl(x: torch.Tensor) -> torch.Tensor:
+        evaluated.append(x)
+        return (x - 1).abs().pow(power).sum()
+
+    optimizer, function = Lbfgs(10, 1.0), with_gradient(bowl)
+    point, loss = steps(optimizer, function, start().to(dtype), 1000)
+    count, gradient = len(evaluated), function(point)[1]
+    assert count < 1000, "it converged"
+    assert optimizer.step(function, point, loss, gradient) is None
+    assert loss == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_step_along_the_gradient_follows_in_the_same_iteration_if_the_pairs_lead_uphill() -> None:
+    optimizer = Lbfgs(10, 1.0)
+    point, loss = steps(optimizer, with_gradient(rosenbrock), start(), 5)
+    _, gradient = with_gradient(rosenbrock)(point)
+    # A pair whose curvature is of another function: its direction leads uphill.
+    step = torch.ones_like(gradient)
+    optimizer.pairs.append((step, -step))
+    reached = optimizer.step(with_gradient(rosenbrock), point, loss, gradient)
+    assert reached is not None
+    assert reached[1] < loss
+    assert len(optimizer.pairs) <= 1, "the pairs that failed are dropped"
 
 
 def test_an_error_within_an_iteration_leaves_all_as_it_was() -> None:

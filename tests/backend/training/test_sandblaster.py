@@ -116,6 +116,64 @@ def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_pa
     assert_bit_equal(straight, halves)
 
 
+BOWL = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.tensor([3.0, -2.0, 5.0]))
+    def forward(self, x):
+        return self.weights
+    def loss(self, weights, target):
+        return ((weights - 1.0) ** 2).sum() + START
+"""
+"""No kernel decides where it has converged: it has a minimum at 1."""
+
+
+def converging(folder: Path, start: str = "0.0", **settings: Any) -> Training:
+    bowl = BOWL.replace("START", start)
+    return sandblaster(folder, model=bowl, workers=1, epochs=40, batch_size=32, **settings)
+
+
+def test_a_job_that_has_converged_ends_and_counts_only_steps_that_moved(tmp_path: Path) -> None:
+    training = converging(tmp_path, checkpoint={"every_epochs": 25})
+    training.train_well()
+    status, losses = training.status(), training.curve("loss")
+    last = status["step"]
+    assert 1 < last < 10
+    assert status["early_finish"] == f"Converged at step {last} of 40: no step lowers the loss."
+    assert status["epoch"] == last
+    assert list(losses) == list(range(1, last + 1)) == list(training.curve("validation/loss"))
+    assert sorted(set(losses.values()), reverse=True) == list(losses.values()), "each lowered it"
+    assert min(training.curve("evaluations").values()) >= 1
+    assert Path(training.latest()).stem == f"epoch-{last:04}-step-{last:06}"
+    training.train_well(resume_from=training.latest())
+    resumed = training.status()
+    assert (resumed["step"], resumed["early_finish"]) == (last, status["early_finish"])
+    assert resumed["epoch"] == last
+    assert training.curve("loss") == losses
+
+
+def test_a_job_that_begins_where_no_step_is_possible_has_one_step(tmp_path: Path) -> None:
+    training = converging(tmp_path)
+    model = training.sources / "model" / "bks_model.py"
+    model.write_text(model.read_text().replace("[3.0, -2.0, 5.0]", "[1.0, 1.0, 1.0]"))
+    training.train_well()
+    assert training.curve("loss") == {1: 0.0}
+    assert training.status()["early_finish"].startswith("Converged at step 1 of 40")
+
+
+def test_a_loss_that_is_nan_ends_the_job_also_if_other_jobs_leave_such_steps_out(
+    tmp_path: Path,
+) -> None:
+    training = converging(tmp_path, start="float('nan')", stop_on_nan=False)
+    assert training.train() == 1
+    assert "became NaN at step 1 (epoch 1)." in training.error()["sentence"]
+    assert list(training.curve("evaluations")) == [1]
+
+
 def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_step(
     tmp_path: Path,
 ) -> None:

@@ -111,6 +111,10 @@ def test_the_validation_is_the_same_on_two_ranks_and_ends_the_training_when_it_s
     training.train_well()
     assert list(training.curve("validation/loss")) == [6, 12, 18, 24]
     assert Path(training.latest()).name == "epoch-0004-step-000024.pt"
+    early_finish = (
+        "Stopped early at step 24 of 300: “validation/accuracy” has not improved for 3 epochs."
+    )
+    assert training.status()["early_finish"] == early_finish
     alone = new_training(tmp_path, name="alone", epochs=1, **still, **ALONE)
     alone.train_well()
     for curve in ("validation/loss", "validation/accuracy"):

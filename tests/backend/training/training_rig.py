@@ -292,6 +292,7 @@ def mpirun(processes: int) -> list[str]:
 def clean_environment(**more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PRTE_"))}
     kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    kept.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="default")
+    kept.setdefault("OMP_NUM_THREADS", "1")
+    kept.update(PYTHONWARNINGS="default")
     kept.update(more)
     return kept

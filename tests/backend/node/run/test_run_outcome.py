@@ -18,7 +18,7 @@ from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNK
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit
+from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
 from backend.training.error_report import record_of
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
@@ -48,6 +48,26 @@ def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_recor
     record = judge(*exits, expendable=frozenset({1}))
     assert (record.state, record.error) == (JobState.FINISHED, None)
     assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
+
+
+@pytest.mark.parametrize(
+    ("status_run", "lost", "message"),
+    [
+        (1, "", "Converged at step 9 of 40."),
+        (1, "killed", "Converged at step 9 of 40. Rank 1 on gpu2: killed"),
+        (2, "", ""),
+        (2, "killed", "Rank 1 on gpu2: killed"),
+    ],
+)
+def test_a_run_that_finished_early_says_why(status_run: int, lost: str, message: str) -> None:
+    early_finish = "Converged at step 9 of 40."
+    status = RunStatus(JobState.SAVING, run=status_run, early_finish=early_finish)
+    worker = ended(1, "signal", lost) if lost else ended(1, "finished")
+    exits = [ended(0, "finished"), worker]
+    record = judge(*exits, expendable=frozenset({1}), last_status=status)
+    assert (record.state, record.message) == (JobState.FINISHED, message)
+    stopped = judge(*(ended(n, "interrupted") for n in (0, 1)), last_status=status)
+    assert "Converged" not in stopped.message
 
 
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:

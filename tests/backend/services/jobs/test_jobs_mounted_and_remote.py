@@ -179,6 +179,28 @@ def test_no_run_resumes_without_a_preflight_check(
     assert services.jobs.queries.show(view.id).run == 1
 
 
+@pytest.mark.parametrize(
+    ("early_finish", "message"),
+    [
+        ("Converged at step 9 of 40.", "has finished. Converged at step 9 of 40."),
+        ("", "has done all its 4 epochs."),
+    ],
+)
+def test_a_finished_job_does_not_resume_and_says_why(
+    place: Place, beat: Beat, early_finish: str, message: str
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    add_checkpoint(run, 4)
+    run.end(JobState.FINISHED)
+    run.say(JobState.FINISHED, early_finish=early_finish)
+    with pytest.raises(BackendError) as refused:
+        services.jobs.lifecycle.resume(view.id)
+    assert refused.value.sentence == f"The job {view.id} {message}"
+
+
 def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
     services = place.desktop()
     place.stock(services)
