@@ -78,7 +78,7 @@ def to_file_at_end(path: Path) -> None:
     """Keep records in memory until `write_out`: ``path`` is on a share, which may hang."""
     # The folder may be gone by then; the streams that Python would complain on are a user's logs.
     logging.raiseExceptions = False
-    _add(MemoryHandler(_RECORDS, flushLevel=logging.CRITICAL, target=_file_handler(path)))
+    _add(MemoryHandler(_RECORDS, flushLevel=logging.CRITICAL, target=_file_handler(path, 0o666)))
 
 
 def write_out(limit_s: float) -> None:
@@ -107,18 +107,21 @@ def to_stderr() -> None:
     _add(handler)
 
 
-def _file_handler(path: Path) -> logging.Handler:
-    handler = _PrivateFile(
+def _file_handler(path: Path, mode: int = 0o600) -> logging.Handler:
+    handler = _LogFile(
         path, maxBytes=_FILE_BYTES, backupCount=FILES - 1, encoding="utf-8", delay=True
     )
+    handler.access_mode = mode
     handler.setFormatter(logging.Formatter(_FORMAT))
     return handler
 
 
-class _PrivateFile(RotatingFileHandler):
+class _LogFile(RotatingFileHandler):
+    access_mode = 0o600
+
     def _open(self) -> TextIOWrapper:
-        # 0o600 from the first byte on: os.open's mode holds for a new file only.
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self.baseFilename, flags, self.access_mode)
         return TextIOWrapper(os.fdopen(descriptor, "ab"), encoding=self.encoding)
 
 

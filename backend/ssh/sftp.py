@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.records.base.access_modes import file_mode, read_only_mode
 
 _PIECE_BYTES = 32 * 1024
 _PIECES_PER_BATCH = 32
@@ -63,7 +64,8 @@ class SftpFiles:
     def _client(self) -> Any:
         return self._open_client()
 
-    def write(self, path: str, content: bytes, mode: int) -> None:
+    def write(self, path: str, content: bytes, mode: int | None = None) -> None:
+        """Replace a small file; without a mode it takes after its folder."""
         self._put(io.BytesIO(content), len(content), path, mode, None)
 
     def send(self, source: Path, path: str, on_bytes: OnBytes | None) -> None:
@@ -73,8 +75,8 @@ class SftpFiles:
             raise BackendError(f"{source} cannot be read: {error.strerror}.") from error
         with file:
             found = os.fstat(file.fileno())
-            mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-            self._put(file, found.st_size, path, mode, on_bytes)
+            is_executable = bool(found.st_mode & stat.S_IXUSR)
+            self._put(file, found.st_size, path, None, on_bytes, is_executable=is_executable)
 
     def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
         with self._reading(path), self._client.open(path, "rb") as file:
@@ -118,25 +120,35 @@ class SftpFiles:
         with self._reading(path):
             return _remote_file(path, self._client.stat(path))
 
-    def make_folder(self, path: str, mode: int | None = None) -> None:
-        """Make a folder like `backend.records.base.folder_modes.make_folder`.
+    def make_folder(self, path: str, *, is_read_only: bool = False) -> None:
+        """Make a folder like `backend.records.base.access_modes.make_folder`.
 
         Raises:
             FileExistsError: It exists. If two make it at one time, one of them gets this.
             FileNotFoundError: Its parent does not exist.
         """
         above = self._client.stat(posixpath.dirname(path))
+        mode = read_only_mode(above.st_mode) if is_read_only else stat.S_IMODE(above.st_mode)
         with self._changing(path):
             self._client.mkdir(path)
+        self._take_after(path, self._client.stat(path), above, mode)
+
+    def _take_after(self, path: str, status: Any, above: Any, mode: int) -> None:
+        """See `backend.records.base.access_modes`."""
         # A share without modes or owners decides itself who may write.
         with suppress(OSError):
-            self._client.chmod(path, stat.S_IMODE(above.st_mode) if mode is None else mode)
-            if mode is None and above.st_uid and self._client.stat(path).st_uid == 0:
-                self._client.chown(path, above.st_uid, above.st_gid)
+            uid = status.st_uid or above.st_uid
+            if (uid, above.st_gid) != (status.st_uid, status.st_gid):
+                with suppress(OSError):  # Its user may not be in the group.
+                    self._client.chown(path, uid, above.st_gid)
+            if stat.S_IMODE(status.st_mode) != mode:
+                self._client.chmod(path, mode)
 
     def create(self, path: str, content: bytes) -> None:
         """Create a new file; FileExistsError if it exists."""
+        above = self._client.stat(posixpath.dirname(path))
         with self._changing(path), self._client.open(path, "wx") as remote:
+            self._take_after(path, remote.stat(), above, file_mode(above.st_mode))
             try:
                 remote.write(content)
                 remote.flush()
@@ -188,20 +200,31 @@ class SftpFiles:
                 fresh.unlink(missing_ok=True)
 
     def _put(
-        self, source: BinaryIO, size: int, path: str, mode: int, on_bytes: OnBytes | None
+        self,
+        source: BinaryIO,
+        size: int,
+        path: str,
+        mode: int | None,
+        on_bytes: OnBytes | None,
+        *,
+        is_executable: bool = False,
     ) -> None:
         folder, name = posixpath.split(path)
         fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         with self._writing(path, size, fresh):
+            above = self._client.stat(folder) if mode is None else None
             with self._client.open(fresh, "wx") as remote:
                 # Before the first byte, so that a key is never readable for others.
-                remote.chmod(mode)
+                remote.chmod(0o600 if mode is None else mode)
                 remote.set_pipelined(True)
                 pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
                 self._copy(pieces, remote.write, size, on_bytes)
-            arrived = self._client.stat(fresh).st_size
-            if arrived != size:
-                raise OSError(f"{arrived} of {size} bytes arrived")
+            status = self._client.stat(fresh)
+            if status.st_size != size:
+                raise OSError(f"{status.st_size} of {size} bytes arrived")
+            if above is not None:
+                wanted_mode = file_mode(above.st_mode, is_executable=is_executable)
+                self._take_after(fresh, status, above, wanted_mode)
             self._client.posix_rename(fresh, path)
 
     @contextmanager

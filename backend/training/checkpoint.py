@@ -28,8 +28,8 @@ from torch.nn.parameter import is_lazy
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.records.base import number_format, timestamps
-from backend.records.base.atomic_files import FILE_MODE, read_json, replace_json
+from backend.records.base import access_modes, number_format, timestamps
+from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -69,7 +69,7 @@ class Checkpointer:
         self.sound_step: int | None = None
         """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
         """
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        access_modes.make_folders(folder.checkpoints)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
         for half in folder.checkpoints.glob(".epoch-*.tmp"):
             half.unlink(missing_ok=True)
@@ -301,7 +301,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
     path = folder / f"{record.name}{CHECKPOINT_SUFFIX}"
     half = folder / f".{path.name}.{os.getpid()}.tmp"
     try:
-        with half.open("wb") as file:
+        with open(access_modes.create(half), "wb") as file:
             hashing = _HashingFile(file)
             try:
                 torch.save(state, cast("IO[bytes]", hashing))
@@ -317,7 +317,6 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
             raise OSError(f"{path.name} reads back differently than it was written")
         _prove_loadable(half)
         size = half.stat().st_size
-        half.chmod(FILE_MODE)
         # A record of an older file of this name would certify the wrong bytes.
         sidecar_of(path).unlink(missing_ok=True)
         os.replace(half, path)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from backend.base.log import suppress
+from backend.records.base import access_modes
 from backend.records.jobs.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0
@@ -99,9 +100,8 @@ class HistoryFile:
 
 def open_history(path: Path) -> tuple[IO[bytes], int]:
     """Open for appending after the last complete block; cut off an incomplete one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    file = path.open("r+b", buffering=0)
+    access_modes.make_folders(path.parent)
+    file = os.fdopen(access_modes.open_for_writing(path, 0), "r+b", buffering=0)
     size = file.seek(0, os.SEEK_END)
     # Windows that overlap by the marker's length, from the end.
     end, start = size, size

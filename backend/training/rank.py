@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
@@ -236,7 +237,7 @@ class Rank:
         report_to_guard(record)
         # The disk may be the cause of the end.
         with suppress(OSError):
-            attempt.path.mkdir(parents=True, exist_ok=True)
+            make_folders(attempt.path)
             replace_json(attempt.rank_error(self._rank), record)
         if self._services is not None:
             # The last steps before the failure, and the checkpoint that is being written.

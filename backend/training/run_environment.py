@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from backend.base.log import suppress
+from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
@@ -20,7 +21,7 @@ def write_environment(folder: JobFolder, run: int, launch: Launch, device: torch
     """Write ``attempts/<run>/environment.json``; an error of the disk does not end the run."""
     place = folder.attempt(run)
     with suppress(OSError):
-        place.path.mkdir(parents=True, exist_ok=True)
+        make_folders(place.path)
         replace_json(place.environment, environment_of(run, launch, device).to_dict())
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from backend.base.log import suppress
 from backend.records.base import timestamps
+from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import files_of, sha256_of, size_of
 from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, script_checkpoint_name
@@ -54,7 +55,7 @@ class ScriptCheckpoints:
         self._launch = launch
         self._places = (folder.output, work)
         self._on_bytes = on_bytes
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        make_folders(folder.checkpoints)
         known = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
         self._records = {Path(one.path): one for one in known}
         # What came with the script is no checkpoint of the job.

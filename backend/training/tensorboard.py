@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
+from backend.records.base.access_modes import make_folders
 
 _VERSION = "brain.Event:2"
 
@@ -60,7 +61,7 @@ class EventFile:
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.record_writer import RecordWriter
 
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folders(self._folder)
         # TensorBoard reads them in the order of their names.
         name = f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}"
         self._records = RecordWriter(str(self._folder / name))

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from backend.records.base.folder_modes import make_folder
+from backend.records.base.access_modes import make_folder
 from backend.records.base.layout import DataRoot
 from backend.services.preflight import names
 from tests.cluster.commands import call

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.provisioning.code_archive import PACKAGE, bundle_name
-from backend.records.base.folder_modes import make_folder
+from backend.records.base.access_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
 from backend.services.preflight import names
 from tests.cluster.ready import ReadyCluster

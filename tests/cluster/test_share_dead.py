@@ -11,10 +11,11 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
+from backend.services.context import container
 from backend.services.context.container import Services, open_services
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from tests.cluster.hanging import dead
+from tests.cluster.hanging import dead, hanging
 from tests.integration.tiny import raw_job, write_sources
 
 ASKED: dict[str, Callable[[Services, JobView], object]] = {
@@ -70,3 +71,14 @@ def test_f32_every_request_to_a_dead_share_is_answered_with_a_sentence(
                 fell[name] = f"{error}"
     assert not fell
     assert services.jobs.queries.show(job.id) == job
+
+
+def test_a_data_root_whose_server_does_not_answer_is_said_and_not_waited_for(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command and the window open it first; its limit is 4 s."""
+    monkeypatch.setattr(container, "_ANSWER_LIMIT_S", 0.2)
+    for path in (root, root / "below"):
+        with hanging(root), pytest.raises(BackendError, match=f"{path} does not answer"):
+            open_services(path, tmp_path / "catalogue.sqlite")
+    open_services(root, tmp_path / "catalogue.sqlite").close()

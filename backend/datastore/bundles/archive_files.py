@@ -26,8 +26,8 @@ from backend.datastore.access.hashes import manifest as listing_of
 from backend.datastore.library.ignore_rules import path_fault
 from backend.datastore.library.sources import SourceFile
 from backend.datastore.library.zip_source import ZipSource, scan_entries
+from backend.records.base.access_modes import create
 from backend.records.base.account import expanded
-from backend.records.base.atomic_files import FILE_MODE
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import (
     FORMAT,
@@ -108,7 +108,7 @@ def write_bundle(
 def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: ByteCount) -> None:
     entry = zipfile.ZipInfo(part.path, _DATE)
     entry.create_system = 3
-    mode = FILE_MODE | 0o111 if part.is_executable else FILE_MODE
+    mode = 0o755 if part.is_executable else 0o644
     entry.external_attr = (stat.S_IFREG | mode) << 16
     entry.file_size = part.size_bytes
     digest = hashlib.sha256()
@@ -153,7 +153,7 @@ def _digest_but_seal(file: IO[bytes], on_bytes: ByteCount | None = None) -> str:
 
 
 def _put_in_place(partial: Path, target: Path, overwrite: bool) -> None:
-    partial.chmod(FILE_MODE)
+    partial.chmod(0o644)
     if overwrite:
         os.replace(partial, target)
         return
@@ -195,7 +195,7 @@ class VerifiedArchive:
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(self._entries[name]) as entry,
-            target.open("xb") as out,
+            open(create(target), "wb") as out,
         ):
             while piece := entry.read(CHUNK_BYTES):
                 digest.update(piece)
@@ -203,7 +203,6 @@ class VerifiedArchive:
                 on_bytes(len(piece))
             out.flush()
             os.fsync(out.fileno())
-        target.chmod(FILE_MODE)
         if digest.hexdigest() != wanted.sha256:
             raise _changed(self.path, name)
 

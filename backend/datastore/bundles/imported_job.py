@@ -18,9 +18,9 @@ from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
+from backend.records.base.access_modes import make_folder, make_folders
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
-from backend.records.base.folder_modes import make_folder, make_folders
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
 from backend.records.jobs.config import JobConfig

@@ -266,8 +266,10 @@ def request_stop(folder: OpenJob, run: int) -> bool:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
         folder.files.refresh_file(folder.lock)
-        if stop_requested(folder.lock, run) and not pause_requested(folder.lock, run):
-            return False
+        # One that cannot be read here cannot be read by the ranks either.
+        with suppress(PermissionError):
+            if stop_requested(folder.lock, run) and not pause_requested(folder.lock, run):
+                return False
         folder.files.replace_json(folder.lock, request)
     return True
 

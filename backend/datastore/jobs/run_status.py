@@ -40,6 +40,13 @@ from backend.records.jobs.stop_request import (
 from backend.records.queue.entry import QueueEntry
 
 DOUBT_AFTER_S = 30.0
+_STOP_SEEN_S = 8.0
+"""Rank 0 asks for a stop request every 0.1 s; a share may hide a new file for some seconds."""
+_BEFORE_STOPPING = (JobState.TRAINING, JobState.EVALUATING)
+_UNSEEN = (
+    "The run continues, because its ranks do not see the stop request or may not read it "
+    "(job.lock). Kill the run: that replaces the request."
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class RunFacts:
     """The input of `judge`. ``run`` is 0 before the first start.
 
     ``status`` is the last one that was readable, ``problems`` list what was not readable since.
-    ``stopped_by`` is the user who requested the stop, or "", ``pause`` why the job gives way.
+    ``stopped_by`` is the user who requested the stop, or "", ``pause`` why the job gives way;
+    ``is_stop_unseen``: the ranks train as if nothing was requested.
     ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
     """
 
@@ -59,6 +67,7 @@ class RunFacts:
     silent_s: float = 0.0
     last_news: str = ""
     stop_requested: bool = False
+    is_stop_unseen: bool = False
     stopped_by: str = ""
     pause: str = ""
     is_queued: bool = False
@@ -105,7 +114,8 @@ def judge(facts: RunFacts) -> RunState:
     if facts.stop_requested and status.state.is_live:
         by = f"Stop requested by {facts.stopped_by}." if facts.stopped_by else ""
         said = status.message if status.state is JobState.STOPPING else ""
-        status = replace(status, state=JobState.STOPPING, message=facts.pause or said or by)
+        message = _UNSEEN if facts.is_stop_unseen else facts.pause or said or by
+        status = replace(status, state=JobState.STOPPING, message=message)
     doubt = _doubt(facts, status)
     return RunState(_without_forecast(status) if doubt else status, doubt, facts.problems)
 
@@ -212,9 +222,15 @@ class RunStateReader:
             # It came between the two reads; the figures before it are not the last ones.
             self._folder.files.refresh_job(folder)
             self._read_status(problems)
-        stop = False
-        with suppress(OSError):
+        if ended is None and folder.newest_run() != run:
+            # Another desktop moved the run away, or started the next one, between two reads.
+            return self.collect()
+        try:
             stop = run > 0 and stop_requested(folder.lock, run)
+        except OSError as error:
+            swallowed(error)
+            # A request that this user may not read is one, too.
+            stop = isinstance(error, PermissionError)
         return RunFacts(
             run=run,
             exit=ended,
@@ -224,11 +240,21 @@ class RunStateReader:
             silent_s=now - self._news_at,
             last_news=self._last_news,
             stop_requested=stop,
+            is_stop_unseen=stop and self._is_stop_unseen(),
             stopped_by=stop_requested_by(folder.lock) if stop else "",
             pause=_pause(folder, run, entry) if stop or entry else "",
             is_queued=entry is not None,
             problems=tuple(problems),
         )
+
+    def _is_stop_unseen(self) -> bool:
+        """Return whether rank 0, long after the request, reports that it trains on."""
+        if self._status is None or self._status.state not in _BEFORE_STOPPING:
+            return False
+        with suppress(OSError, BackendError):
+            changed_s = self._folder.files.changed_s
+            return changed_s(self._folder.status) - changed_s(self._folder.lock) > _STOP_SEEN_S
+        return False
 
     def _has_ended(self, run: int) -> bool:
         status = self._status

@@ -30,9 +30,10 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
 from backend.datastore.library.sources import ImportSource, SourceFile, inspect_file, scan_folder
-from backend.datastore.library.staging import make_shared_folder, make_staging, stagings, sweep
+from backend.datastore.library.staging import make_staging, stagings, sweep
 from backend.datastore.library.zip_source import scan_zip
 from backend.records.base import timestamps
+from backend.records.base.access_modes import create, make_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.local_files import remove_tree
 from backend.records.base.validation import name_fault
@@ -170,10 +171,10 @@ class _Copy:
 
     def run(self) -> dict[str, str]:
         """Copy the files and return each file's hash by path."""
-        make_shared_folder(self._target)
+        make_folder(self._target, exist_ok=True)
         for folder in self._source.folders:
             with _world(self._root, folder):
-                make_shared_folder(self._target / folder)
+                make_folder(self._target / folder, exist_ok=True)
         workers = min(4, usable_cores())
         todo = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
@@ -200,21 +201,15 @@ class _Copy:
     def _copy(self, todo: Iterator[SourceFile]) -> dict[str, str]:
         """Copy files that no other thread has taken yet."""
         hashes = {}
-        target = os.fspath(self._target) + os.sep
         for file in todo:
             with _world(self._root, file.path):
-                hashes[file.path] = self._copy_one(file, target + file.path)
+                hashes[file.path] = self._copy_one(file, self._target / file.path)
         return hashes
 
-    def _copy_one(self, file: SourceFile, target: str) -> str:
+    def _copy_one(self, file: SourceFile, target: Path) -> str:
         # Read-only: see `records.base.read_only`.
-        mode = 0o555 if file.is_executable else 0o444
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(target, flags, mode)
+        descriptor = create(target, is_executable=file.is_executable, is_read_only=True)
         try:
-            if hasattr(os, "fchmod"):
-                # The user's umask is for the user's own files; the nodes must read these.
-                os.fchmod(descriptor, mode)
             digest = self._source.copy(file, descriptor, self._count)
             if not self.syncs_at_end:
                 os.fsync(descriptor)

@@ -16,7 +16,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.library.library_files import VersionFolder, kind_folder, sync_folder
 from backend.datastore.library.staging import make_staging
-from backend.records.base.atomic_files import FILE_MODE
+from backend.records.base.access_modes import create
 from backend.records.library.item import WEIGHTS_SUFFIXES, is_weights
 
 NAMES = tuple(f"weights{suffix}" for suffix in WEIGHTS_SUFFIXES)
@@ -76,8 +76,7 @@ def require_possible(folder: VersionFolder, source: Path) -> None:
 
 def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:
     digest, done = hashlib.sha256(), 0
-    with source.open("rb") as origin, target.open("xb") as copy:
-        os.chmod(target, FILE_MODE)
+    with source.open("rb") as origin, open(create(target), "wb") as copy:
         while piece := origin.read(CHUNK_BYTES):
             digest.update(piece)
             copy.write(piece)

@@ -16,12 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.base.log import suppress, swallowed
+from backend.base.log import swallowed
 from backend.node.system import process_identity
-from backend.records.base.folder_modes import make_folder
+from backend.records.base.access_modes import make_folder
 from backend.records.jobs.status import ProcessIdentity
 
-_FOLDER_MODE = 0o755
 _SILENT_S = 7 * 86_400
 _NAME = re.compile(
     r"\.(?P<name>.+)\.importing-(?P<host>[A-Za-z0-9_-]*)-(?P<boot>[0-9a-f]*)-(?P<pid>\d+)-"
@@ -46,15 +45,8 @@ def make_staging(folder: Path, name: str) -> Path:
     token = secrets.token_hex(4)
     staging = folder / f".{name}.importing-{host}-{boot}-{pid}-{ticks}-{token}"
     make_folder(folder, exist_ok=True)
-    make_shared_folder(staging)
+    make_folder(staging, exist_ok=True, is_read_only=True)
     return staging
-
-
-def make_shared_folder(path: Path) -> None:
-    """Make a folder that the nodes can read, whatever the umask; an existing one stays."""
-    with suppress(FileExistsError):
-        path.mkdir()
-        path.chmod(_FOLDER_MODE)
 
 
 def stagings(folder: Path, names: Iterable[str] | None = None) -> Iterator[Staging]:

@@ -233,7 +233,7 @@ class Mirror(MirrorReader, NotStaging):
         make_here(path)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.write(self._remote(path), value, 0o644))
+        self._line.act(lambda files: files.write(self._remote(path), value))
         make_here(path.parent)
         replace_bytes(path, value, lasting=False)
 

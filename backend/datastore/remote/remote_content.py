@@ -28,7 +28,6 @@ _PIECE_BYTES = 4_000_000
 _LEAST_LIMIT_S = 120.0
 _SLOWEST_BYTES_PER_S = 10e6
 _TRIES = 3
-_FOLDER_MODE = 0o755
 _CHECK = 'cd -- "$1" && LC_ALL=C exec sha256sum --quiet -c ../files.sha256'
 _FAILED = ": FAILED"
 
@@ -197,7 +196,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
             files.make_folder(posixpath.dirname(path))
         for folder in (path, *(f"{path}/{one}" for one in folders)):
             with suppress(FileExistsError):
-                files.make_folder(folder, _FOLDER_MODE)
+                files.make_folder(folder, is_read_only=True)
         there = walk(files, path).files
         for name in there.keys() - here.keys():
             # An incomplete file of a broken connection.

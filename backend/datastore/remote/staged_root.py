@@ -26,7 +26,7 @@ from backend.datastore.access import hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
 from backend.datastore.remote import remote_content
 from backend.datastore.remote.mirror_sync import MirrorReader, is_of_script, is_same
-from backend.records.base import folder_modes
+from backend.records.base import access_modes
 from backend.records.base.atomic_files import read_json
 from backend.records.base.content import hash_file
 from backend.records.base.layout import (
@@ -184,7 +184,7 @@ class StagedRoot(MirrorReader):
         self._line.act(lambda files: files.create(self._remote(path), value))
 
     def replace(self, path: Path, value: bytes) -> None:
-        self._line.act(lambda files: files.write(self._remote(path), value, 0o644))
+        self._line.act(lambda files: files.write(self._remote(path), value))
 
     def remove(self, path: Path) -> None:
         self._line.act(lambda files: files.remove(self._remote(path)))
@@ -210,7 +210,7 @@ class StagedRoot(MirrorReader):
             def on_bytes(done: int, _: int, before: int = before, name: str = path.name) -> None:
                 progress.step(before + done, total, f"Fetching {name} from {self.node}")
 
-            folder_modes.make_folders(path.parent)
+            access_modes.make_folders(path.parent)
             files.fetch(one.path, path, on_bytes)
             with suppress(OSError):
                 os.utime(path, (time.time(), one.mtime_s))
@@ -243,7 +243,7 @@ class StagedRoot(MirrorReader):
                 for name, one in self._below(files, part).items():
                     path = part / name
                     if path == folder.history or part == folder.logs:
-                        folder_modes.make_folders(path.parent)
+                        access_modes.make_folders(path.parent)
                         while not self._pull_appended(files, path, history.LIMIT_BYTES):
                             progress.step(0, 0, f"Fetching {path.name} from {self.node}")
                     else:
@@ -333,7 +333,7 @@ class StagedRoot(MirrorReader):
             for name in here:
                 # Including those that are not sent, so that their names are not reused.
                 if name.endswith(KEEP_SUFFIX):
-                    files.write(self._remote(folder.checkpoints / name), b"{}\n", 0o644)
+                    files.write(self._remote(folder.checkpoints / name), b"{}\n")
                 elif name.endswith(SIDECAR_SUFFIX) and is_of_script(folder.checkpoints / name):
                     # Without its record the script's file would count as a new checkpoint.
                     self._send(shell, files, folder.checkpoints / name, progress)
@@ -343,7 +343,7 @@ class StagedRoot(MirrorReader):
             for name in _SENT:
                 if (folder.path / name).exists():
                     value = (folder.path / name).read_bytes()
-                    files.write(self._remote(folder.path / name), value, 0o644)
+                    files.write(self._remote(folder.path / name), value)
 
     def _set_aside(self, files: SftpFiles, remote: str) -> None:
         trash = self._remote(self._root.trash)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.records.base.access_modes import open_for_writing
 from backend.records.base.layout import NodeFolder
 from backend.records.nodes.health import Health
 from backend.records.nodes.history import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
@@ -81,13 +82,13 @@ class _Kept:
         return past_line(reading, at_s, words_by_gpu(unhealthy), bad_gpus(unhealthy))
 
     def append(self, line: bytes, reading: NodeReading) -> None:
-        with self._path.open("ab") as file:
+        with open(open_for_writing(self._path), "ab") as file:
             is_full = file.tell() + len(line) > self._limit_bytes
             if not is_full:
                 self._write(file.fileno(), line, uuids_of(reading), file.tell() == 0)
                 return
         os.replace(self._path, self._earlier)
-        with self._path.open("ab") as file:
+        with open(open_for_writing(self._path), "ab") as file:
             self._write(file.fileno(), line, uuids_of(reading), True)
 
     def _write(self, descriptor: int, line: bytes, uuids: tuple[str, ...], is_new: bool) -> None:

@@ -17,7 +17,7 @@ from backend.base.errors import BackendError
 from backend.node.queue import entries as queue_entries
 from backend.node.system.machine_id import machine
 from backend.node.system.start_supervisor import start_detached
-from backend.records.base import timestamps
+from backend.records.base import access_modes, timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
@@ -88,8 +88,8 @@ def queue_next(
         quiet_s=quiet_s,
     )
     replace_json(folder.queued_launch, made.to_dict())
-    os.makedirs(root.queue, exist_ok=True)
-    (root.queue / folder.job_id).touch()
+    access_modes.make_folder(root.queue, exist_ok=True)
+    os.close(access_modes.open_for_writing(root.queue / folder.job_id))
     replace_json(folder.queued, entry.to_dict())
     if made.ranks[0].node == THIS_COMPUTER:
         keeper = (made.python, "-m", "backend.node.queue.keeper", "--detach")

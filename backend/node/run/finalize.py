@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from backend.base.log import suppress
+from backend.base.log import suppress, swallowed
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.records.base import timestamps
@@ -17,6 +17,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, launch_of
+from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus, UnrecordedEnd
 
 
@@ -65,6 +66,9 @@ def close_run(
     written or "".
     """
     attempt = folder.attempt(run)
+    if not attempt.path.exists():
+        # Another program recorded the end meanwhile, and started the job over.
+        return last or RunStatus(JobState.ERROR, run=run, message=why), ""
     tag = run_tag(folder.job_id, run)
     leftovers = process_cleanup.end_tagged(tag, 1.0)
     temp_dirs.remove(tag)
@@ -98,7 +102,10 @@ def close_run(
                 spare.replace_json(value)
                 spare.drop()
     except OSError as error:
-        return status, f"The end of run {run} cannot be written: {error.strerror}."
+        if attempt.path.exists():
+            path = error.filename or attempt.exit
+            return status, f"The end of run {run} cannot be written: {path}: {error.strerror}."
+        swallowed(error)
     return status, ""
 
 

@@ -6,12 +6,14 @@ newest run did and does not change the job: it has no supervisor, and no list sh
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.records.base.access_modes import create, make_folders
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
@@ -38,9 +40,9 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
     own = folder.by_hand(name)
     launch = replace(launch, job_id=launch.by_hand_id(name), run=1)
     for path in (own.logs, own.output, own.checkpoints, own.attempt(1).path):
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
     try:
-        (own.attempt(1).path / f"begun-{rank}").touch(exist_ok=False)
+        os.close(create(own.attempt(1).path / f"begun-{rank}"))
     except FileExistsError as error:
         raise BackendError(
             f"{own.path} holds the results of an earlier run of this command; it is kept.",

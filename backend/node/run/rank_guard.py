@@ -29,14 +29,14 @@ from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.room import room_of
-from backend.node.run import manual_run
+from backend.node.run import manual_run, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
-from backend.records.base import read_only, timestamps
+from backend.records.base import access_modes, read_only, timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
@@ -93,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prctl.die_with_parent(signal.SIGTERM, os.getppid())
     prctl.become_subreaper()
     folder = JobFolder(options.job)
+    access_modes.set_umask(folder.path)
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     if options.by_hand:
         try:
@@ -137,9 +138,12 @@ class Guard:
         self._beat = RankHeartbeat(mmap.mmap(beat, BEAT_BYTES))
         self._dump_fd = os.memfd_create("dump")
         self._words_fd = os.memfd_create("last words")
-        self._log_fd = os.open(
-            folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
+        self._refusal = ""
+        try:
+            self._log_fd = access_modes.open_for_writing(folder.rank_log(plan.rank))
+        except PermissionError as error:
+            self._refusal = run_files.refusal(error)
+            self._log_fd = os.open(os.devnull, os.O_RDWR)
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._launcher = os.getppid()
         self._lines = TcpStallWatch(self._launcher)
@@ -158,9 +162,10 @@ class Guard:
         )
         self._log_begin = os.fstat(self._log_fd).st_size
         PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()
-        mismatch = self._mismatch()
-        if mismatch:
-            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))
+        refusal = self._refusal or self._mismatch()
+        if refusal:
+            cause = RankError(refusal, says_remedy=bool(self._refusal))
+            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=cause))
         self._start()
         ended_by, stall_s, stop_was_requested = self._wait()
         _, phase = self._beat.read()
@@ -250,7 +255,7 @@ class Guard:
             "--run",
             str(self._launch.run),
         )
-        self._folder.output.mkdir(exist_ok=True)
+        access_modes.make_folder(self._folder.output, exist_ok=True)
         self._child = os.fork()
         if self._child:
             return

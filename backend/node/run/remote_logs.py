@@ -14,6 +14,7 @@ from typing import Any
 
 from backend.base.log import suppress, swallowed
 from backend.node.run import run_files
+from backend.records.base.access_modes import open_for_writing
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
 
@@ -66,7 +67,7 @@ def _keep(said: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
 def _append(log: Path, begin: int, piece: bytes) -> None:
     """Append a piece; the head node has what the other node had of earlier runs."""
     have = run_files.size(log)
-    with log.open("ab") as file:
+    with open(open_for_writing(log), "ab") as file:
         if begin > have:
             file.write(f"── {begin - have} bytes of this run stayed on the node ──\n".encode())
         file.write(piece[max(0, have - begin) :])

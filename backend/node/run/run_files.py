@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 from backend.base.log import suppress, swallowed
+from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
+from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -91,3 +93,11 @@ def text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
     except OSError as error:
         swallowed(error)
         return ""
+
+
+def refusal(error: PermissionError) -> str:
+    """Return the sentence about a file that this user may not use, which ends with what to do."""
+    return (
+        f"{user_name()}, who runs the job, may not write {error.filename}: {error.strerror}. "
+        f"Let its owner give the group the right to, or find all such files: {COMMAND} verify."
+    )

@@ -96,7 +96,7 @@ def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
     with suppress(FileNotFoundError):
         try:
             meant = int(read_json(folder.lock)["run"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (PermissionError, ValueError, KeyError, TypeError) as error:
             swallowed(error)
             meant = 0
         if meant < run:

@@ -41,7 +41,7 @@ from backend.node.system import (
     temp_dirs,
     wording,
 )
-from backend.records.base import timestamps
+from backend.records.base import access_modes, timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
@@ -89,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder = JobFolder(options.job.absolute())
     own_log = folder.attempt(options.run).supervisor_log
+    access_modes.set_umask(folder.path)
     if not options.detach:
         with suppress(PermissionError):
             os.setsid()
@@ -144,7 +145,6 @@ class Supervisor:
         # Rank 0 may have had no time to reserve that of the status.
         for path in (self._attempt.exit, self._folder.status):
             PreallocatedFile(path).take()
-        self._folder.logs.mkdir(exist_ok=True)
         log_begin = run_files.size(self._folder.mpirun_log)
         # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
         self._silent = self._seen(launch)
@@ -216,7 +216,11 @@ class Supervisor:
 
     def _start(self, launch: Launch) -> str:
         """Start mpirun; returns why it could not be started, or ""."""
-        output = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            access_modes.make_folder(self._folder.logs, exist_ok=True)
+            output = access_modes.open_for_writing(self._folder.mpirun_log)
+        except PermissionError as error:
+            return run_files.refusal(error)
         os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
         environment = _environment(launch, self._tag)
         parent = os.getpid()

@@ -1,8 +1,8 @@
 """Writing files that other processes may be reading.
 
 Other processes read a torn status in 75 % of reads when it was written in place, and in none of
-166,893 when it was written to another file and renamed. The mode is set before the rename because a
-temporary file's 0600 would keep the node's user from reading what the desktop's user wrote.
+166,893 when it was written to another file and renamed. Without a mode, a file takes after its
+folder (`access_modes`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from backend.records.base import access_modes
+
 T = TypeVar("T")
 
-FILE_MODE = 0o644
 TEMPORARY = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
 """Names of this program's temporary files, whose writers rename or remove them at once."""
 _PIECE_BYTES = 2**16
@@ -27,7 +28,7 @@ _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_bytes(
-    path: Path, content: bytes, mode: int = FILE_MODE, *, lasting: bool = True
+    path: Path, content: bytes, mode: int | None = None, *, lasting: bool = True
 ) -> None:
     """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole.
 
@@ -37,25 +38,26 @@ def replace_bytes(
 
 
 def replace_pieces(
-    path: Path, pieces: Iterable[bytes], mode: int = FILE_MODE, *, lasting: bool = True
+    path: Path, pieces: Iterable[bytes], mode: int | None = None, *, lasting: bool = True
 ) -> None:
     """Do the same for content that does not fit into memory; a failure leaves no file behind."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with fresh.open("wb") as file:
+        with open(access_modes.create(fresh), "wb") as file:
             for piece in pieces:
                 file.write(piece)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
-        fresh.chmod(mode)
+        if mode is not None:
+            fresh.chmod(mode)
         os.replace(fresh, path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
 
 
-def replace_json(path: Path, value: Any, mode: int = FILE_MODE) -> None:
+def replace_json(path: Path, value: Any, mode: int | None = None) -> None:
     """Replace ``path`` by ``value`` as JSON; NaN and infinities must be None already."""
     replace_bytes(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode(), mode)
 

@@ -215,7 +215,7 @@ class JobFolder:
 
     def by_hand(self, name: str) -> JobFolder:
         """Return the folder of a run that the user starts with the job's command in a shell."""
-        return JobFolder(self.path / "by-hand" / name)
+        return JobFolder(self.path / BY_HAND / name)
 
     @property
     def acts(self) -> Path:
@@ -401,9 +401,16 @@ def place_of(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format)
     return f"epoch {count(epoch)}, step {count(step)}" if epoch else f"step {count(step)}"
 
 
+def names_in(folder: DataRoot | JobFolder) -> frozenset[str]:
+    """Return the names that the program uses in a folder, whether or not they exist."""
+    paths = (getattr(folder, name) for name in dir(folder) if name[0] != "_")
+    return frozenset(p.name for p in paths if isinstance(p, Path) and p.parent == folder.path)
+
+
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json", "whole-launch.json")
 """Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
 
+BY_HAND = "by-hand"
 LATEST = "latest.json"
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend.base.log import suppress
-from backend.records.base import folder_modes, read_only
+from backend.records.base import access_modes, read_only
 from backend.records.base.atomic_files import replace_bytes, replace_json
 
 
@@ -29,7 +29,7 @@ class Files(Protocol):
     def exists(self, path: Path) -> bool: ...
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        """See `folder_modes.make_folder`."""
+        """See `access_modes.make_folder`."""
 
     def replace_bytes(self, path: Path, value: bytes) -> None: ...
 
@@ -59,7 +59,7 @@ class LocalFiles:
         return path.exists()
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        folder_modes.make_folder(path, exist_ok=exist_ok)
+        access_modes.make_folder(path, exist_ok=exist_ok)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:
         replace_bytes(path, value)
@@ -68,7 +68,7 @@ class LocalFiles:
         replace_json(path, value)
 
     def create(self, path: Path, value: bytes) -> None:
-        with path.open("xb") as file:
+        with open(access_modes.create(path), "wb") as file:
             try:
                 # Flush now, so that a full disk raises here.
                 file.write(value)

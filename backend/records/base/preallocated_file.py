@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base.atomic_files import FILE_MODE, replace_bytes
+from backend.records.base.atomic_files import replace_bytes
 
 _BYTES = 16_384
 """Larger than a status of a thousand ranks."""
@@ -38,7 +38,8 @@ class PreallocatedFile:
         if self._is_taken:
             return
         with suppress(OSError):
-            if not self._spare.exists():
+            # Another user's run may have left one that is of no use here.
+            if not os.access(self._spare, os.W_OK):
                 # fsync reports blocks that were only promised.
                 replace_bytes(self._spare, b" " * _BYTES)
             self._is_taken = True
@@ -71,7 +72,6 @@ class PreallocatedFile:
                 file.write(content.ljust(os.fstat(file.fileno()).st_size))
                 file.flush()
                 os.fsync(file.fileno())
-            self._spare.chmod(FILE_MODE)
             kept.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
                 os.link(self._path, kept)

@@ -24,8 +24,12 @@ class AuditEntry(Record, what="action"):
 
     @property
     def sentence(self) -> str:
-        by = f" by {self.user}" if self.user else ""
-        return f"{self.what}{by}{f' on {self.host}' if self.host else ''}"
+        author = (f"by {self.user}" if self.user else "", f"on {self.host}" if self.host else "")
+        signature = " ".join(filter(None, author))
+        if not signature or self.what.replace(" ", "").isalpha():
+            return f"{self.what} {signature}".strip()
+        # After names, numbers or a sentence it would read as a part of them.
+        return f"{self.what} ({signature})"
 
 
 def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> None:

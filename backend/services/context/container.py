@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from backend.services.verify.service import VerifyService
     from backend.ssh.interface import Shell
 
+_ANSWER_LIMIT_S = 4.0
+"""A folder of a share is opened in milliseconds; only a server that is away takes seconds."""
 _Made = TypeVar("_Made")
 
 
@@ -396,9 +398,22 @@ def _key(data_root: Path | RemoteRoot) -> str:
 
 
 def _checked(data_root: Path) -> Path:
+    from backend.node.system.timeout_call import TimeoutCall
+
     path = expanded(data_root).absolute()
-    try:
+
+    def ask() -> None:
         path.mkdir(exist_ok=True)
+        # A share remembers that a folder exists; opening the folder asks the server.
+        os.listdir(path)
+
+    try:
+        TimeoutCall(_ANSWER_LIMIT_S).call(ask)
+    except TimeoutError as error:
+        raise BackendError(
+            f"The data root {path} does not answer.",
+            "Check that its file server runs and that this computer reaches it, then try again.",
+        ) from error
     except FileExistsError as error:
         raise BackendError(
             f"The data root {path} is a file.", "Choose a folder: --data-root DIR."

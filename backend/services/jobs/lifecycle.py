@@ -63,7 +63,7 @@ class JobLifecycle:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> JobView:
-        """Begin the job at its first step; a live job stays as it is.
+        """Begin the job at its first step; a live job stays as it is, and is not started over.
 
         What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
         With a ``placement`` the job runs there from now on.
@@ -75,6 +75,11 @@ class JobLifecycle:
         """
         folder, file, view = self._reaper.reaped(job_id)
         if view.state.is_live:
+            if start_over and not placement:
+                raise BackendError(
+                    f"The job {view.id} runs already and was not started over.",
+                    "Stop it first, then start it over.",
+                )
             return _as_it_is(view, bool(placement))
         self.bring_home(folder, progress)
         weights = self._at_the_beginning(file, view, start_over)

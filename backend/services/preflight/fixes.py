@@ -21,7 +21,7 @@ from backend.provisioning import agent_commands
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
-from backend.records.base.folder_modes import take_after
+from backend.records.base.access_modes import take_after
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp

@@ -27,7 +27,7 @@ from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
-from backend.records.base.folder_modes import is_narrower
+from backend.records.base.access_modes import is_narrower
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
@@ -284,7 +284,7 @@ class PreflightRun:
             # If it cannot be written, the probe reports that the node does not see it.
             with suppress(BackendError, OSError):
                 files.make_folder(folder)
-                files.write(f"{folder}/desktop", self._nonce.encode(), 0o644)
+                files.write(f"{folder}/desktop", self._nonce.encode())
             try:
                 yield
             finally:

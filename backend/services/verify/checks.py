@@ -22,9 +22,18 @@ from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import Supervision
-from backend.records.base import number_format, timestamps
+from backend.records.base import access_modes, number_format, timestamps
 from backend.records.base.atomic_files import TEMPORARY, read_json
-from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, LATEST, SIDECAR_SUFFIX
+from backend.records.base.layout import (
+    BY_HAND,
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    LATEST,
+    SIDECAR_SUFFIX,
+    DataRoot,
+    JobFolder,
+    names_in,
+)
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint, read_record
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -406,6 +415,35 @@ def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
         )
 
 
+def _access(scan: Scan) -> Iterator[Found]:
+    if not scan.root.files.is_mounted:
+        return
+    root = scan.root.path.stat()
+    paths = [("data root", scan.root.path / name) for name in scan.names(scan.root.path)]
+    for job in scan.jobs:
+        own = job.folder
+        paths += [(job.what, path) for path in (own.path, own.history, own.tensorboard)]
+        for folder in (own.path, own.logs, own.checkpoints):
+            paths += [(job.what, folder / name) for name in scan.names(folder)]
+    for what, path in paths:
+        with suppress(FileNotFoundError):
+            if path.name[0] != "." and access_modes.is_closed(path, root):
+                act = partial(access_modes.take_after, path, scan.root.path)
+                yield Found(what, {"path": sanitize(scan.root.shown(path), 300)}, act=act)
+
+
+def _foreign(scan: Scan) -> Iterator[Found]:
+    usual = {*(kind.folder for kind in Kind), "shared", "lost+found"}
+    folders: list[tuple[str, DataRoot | JobFolder]] = [("data root", scan.root)]
+    folders += [(job.what, job.folder) for job in scan.jobs]
+    for what, folder in folders:
+        known_names = names_in(folder) | (usual if folder is scan.root else {BY_HAND})
+        for name in scan.names(folder.path):
+            if name[0] != "." and name not in known_names:
+                remedy = "Move it out of the data root if no script needs it."
+                yield Found(what, {"file": sanitize(name)}, remedy=remedy)
+
+
 def _room(scan: Scan) -> Iterator[Found]:
     if not scan.root.files.is_mounted:
         scan.not_checked.append(
@@ -505,6 +543,20 @@ CHECKS = (
         "The {what} was left behind ({command}). {why}",
         "Ends it.",
         _processes,
+    ),
+    Check(
+        "access",
+        "Folders and files that other users of the data root could not use in the next run",
+        "Not all users of the data root may use {path} ({what}).",
+        "Gives it the rights of the data root; only its owner can.",
+        _access,
+    ),
+    Check(
+        "foreign files",
+        "Files of other programs in the data root, and in the folders of jobs",
+        "{file} is no file of the program ({what}).",
+        "",
+        _foreign,
     ),
     Check(
         "disk space",

@@ -40,4 +40,4 @@ def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
         f"Always kept: {NAME}",
         "Created",
     ]
-    assert f"Always kept: {NAME} by " in said("acts", "digits")
+    assert f"Always kept: {NAME} (by " in said("acts", "digits")

@@ -161,6 +161,35 @@ def test_a_file_is_replaced_whole_and_has_its_mode(shell: Shell, sshd: Sshd) -> 
     assert [one.name for one in sshd.home.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize(
+    ("root_mode", "file_mode"), [(0o700, 0o600), (0o755, 0o644), (0o2770, 0o660), (0o2775, 0o664)]
+)
+def test_files_and_folders_in_a_remote_data_root_take_after_it(
+    shell: Shell, sshd: Sshd, tmp_path: Path, root_mode: int, file_mode: int
+) -> None:
+    root = sshd.home / "root"
+    root.mkdir()
+    root.chmod(root_mode)
+    os.chown(root, -1, os.getgid() if os.geteuid() else 4200)
+    (tmp_path / "code").write_bytes(b"x")
+    (tmp_path / "code").chmod(0o700)
+    with shell.files() as files:
+        files.write(f"{root}/status.json", b"{}")
+        files.create(f"{root}/job.lock", b"{}")
+        files.send(tmp_path / "code", f"{root}/code", None)
+        files.make_folder(f"{root}/attempts")
+        files.make_folder(f"{root}/v1", is_read_only=True)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in root.iterdir()}
+    assert modes == {
+        "status.json": file_mode,
+        "job.lock": file_mode,
+        "code": file_mode | (file_mode & 0o444) >> 2,
+        "attempts": root_mode,
+        "v1": root_mode & ~0o022,
+    }
+    assert {path.stat().st_gid for path in root.iterdir()} == {root.stat().st_gid}
+
+
 def test_a_secret_is_at_no_moment_readable_for_others(
     shell: Shell, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:

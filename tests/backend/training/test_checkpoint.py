@@ -58,6 +58,7 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
+    folder.path.parent.chmod(0o755)
     save(folder, 1, 2)
     record = Checkpoint.from_dict(read_json(folder.latest))
     assert record.name == "epoch-0002-step-000002"

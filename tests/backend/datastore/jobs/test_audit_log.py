@@ -11,6 +11,7 @@ from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import audit_log, files
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.config import parse_job
 from tests.backend.records.jobs.test_job_config import GOOD
 from tests.fakes.mounted_root import mounted
@@ -50,3 +51,36 @@ def test_actions_are_in_the_order_of_their_doing(
         audit_log.add(folder, f"action {number}")
     done = [act.what for act in audit_log.acts_of(folder, file)]
     assert done == ["action 3", "action 2", "action 1", "action 0", "Created"]
+
+
+@pytest.mark.parametrize(
+    ("what", "user", "sentence"),
+    [
+        ("Stopped", "ben", "Stopped by ben on desk"),
+        ("Started over", "ben", "Started over by ben on desk"),
+        ("Created", "", "Created on desk"),
+        ("Started on gpu1, gpu2", "ben", "Started on gpu1, gpu2 (by ben on desk)"),
+        (
+            "Continued without a user: gpu2 no longer answers",
+            "",
+            "Continued without a user: gpu2 no longer answers (on desk)",
+        ),
+        (
+            "Started. Horovod is built first.",
+            "ben",
+            "Started. Horovod is built first. (by ben on desk)",
+        ),
+        ("Number in the log: loss=#", "ben", "Number in the log: loss=# (by ben on desk)"),
+        ("Name changed from “a” to “b”", "", "Name changed from “a” to “b” (on desk)"),
+        (
+            "Resumed from epoch-0001-step-000004",
+            "",
+            "Resumed from epoch-0001-step-000004 (on desk)",
+        ),
+    ],
+)
+def test_the_computer_of_an_action_does_not_read_as_a_part_of_it(
+    what: str, user: str, sentence: str
+) -> None:
+    assert AuditEntry("", what, user, "desk").sentence == sentence
+    assert AuditEntry("", what).sentence == what

@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import Mounted, OpenJob
+from backend.datastore.jobs import run_status
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunStateReader
+from backend.node.run.finalize import close_run
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, run_tag
@@ -164,3 +167,43 @@ def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
 def test_a_missing_folder_reaps_nothing(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
         reap(OpenJob(tmp_path / "nothing", MOUNTED))
+
+
+def test_a_run_that_another_desktop_moves_away_meanwhile_is_not_reaped(
+    folder: OpenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads its supervisor, which is gone, and then finds no end: both were moved."""
+    gone = replace(process_identity.own(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+    replace_json(folder.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
+
+    def read(path: Path) -> Mapping[str, Any]:
+        if path == folder.attempt(1).exit and path.exists():
+            folder.attempt(2).path.mkdir()
+            folder.attempt(1).path.rename(folder.path / "1")
+        return read_json(path)
+
+    monkeypatch.setattr(run_status, "read_json", read)
+    assert reap(folder) is None
+    assert not folder.attempt(1).path.exists()
+
+
+def test_the_end_of_a_run_that_was_moved_away_is_not_written_again(folder: OpenJob) -> None:
+    folder.attempt(1).path.rename(folder.path / "1")
+    assert close_run(folder, 1, "It is gone.", TRAINING) == (TRAINING, "")
+    assert RunStatus.from_dict(read_json(folder.status)) == TRAINING
+
+
+def test_a_run_that_is_moved_away_while_its_end_is_written_is_no_error(
+    folder: OpenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def exists_and_goes(path: Path) -> bool:
+        answer = exists(path)
+        if path == folder.attempt(1).exit:
+            folder.attempt(1).path.rename(folder.path / "1")
+        return answer
+
+    monkeypatch.setattr(Path, "exists", exists_and_goes)
+    assert close_run(folder, 1, "It is gone.", TRAINING)[1] == ""

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import OpenJob
+from backend.datastore.access.root_access import Mounted, OpenJob
+from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
     RunFacts,
@@ -31,6 +32,7 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.stop_request import stop_requested
 from backend.records.queue.entry import QueueEntry
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
@@ -47,6 +49,16 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Later(Mounted):
+    """A data root on which the status was written some time after all other files."""
+
+    def __init__(self, later_s: float) -> None:
+        self._later_s = later_s
+
+    def changed_s(self, path: Path) -> float:
+        return self._later_s if path.name == "status.json" else 0.0
 
 
 @pytest.fixture
@@ -212,6 +224,39 @@ def test_f22_the_status_names_who_stops_a_run_until_the_run_has_its_own_message(
     assert judge(evidence).status.message == "Stop requested by ben."
     saving = replace(TRAINING, state=JobState.STOPPING, message="Saving a checkpoint")
     assert judge(replace(evidence, status=saving)).status.message == "Saving a checkpoint"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o000, 0o644])
+@pytest.mark.parametrize("state", [JobState.TRAINING, JobState.EVALUATING, JobState.STOPPING])
+def test_a_stop_request_that_the_ranks_do_not_see_is_said_within_10_s(
+    folder: OpenJob, mode: int, state: JobState
+) -> None:
+    replace_json(folder.lock, {"run": 1, "user": "ben"})
+    folder.lock.chmod(mode)
+    for later_s, is_unseen in ((0.0, False), (7.0, False), (10.0, state is not JobState.STOPPING)):
+        disk = Later(later_s)
+        replace_json(folder.status, replace(TRAINING, state=state).to_dict())
+        found = RunStateReader(OpenJob(folder.path, disk)).read()
+        assert found.state is JobState.STOPPING
+        assert ("do not see the stop request" in found.status.message) is is_unseen
+
+
+def test_a_stop_request_that_cannot_be_read_here_is_one_and_is_replaced(
+    folder: OpenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another desktop made it; root may read it, so the refusal is that of the disk's call."""
+    replace_json(folder.lock, {"run": 1, "user": "ben"})
+    opened = Path.open
+
+    def refuse(path: Path, *args: Any, **options: Any) -> Any:
+        if path == folder.lock and read_json(path).get("user") == "ben":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert RunStateReader(folder).read().state is JobState.STOPPING
+    assert job_files.request_stop(folder, 1)
+    assert stop_requested(folder.lock, 1)
 
 
 def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:

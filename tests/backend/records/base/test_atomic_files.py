@@ -60,6 +60,7 @@ def test_m11_a_reader_beside_a_writer_never_sees_half_a_file(tmp_path: Path) -> 
 
 
 def test_another_user_of_a_node_can_read_a_written_file(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     before = os.umask(0o077)
     try:
         replace_bytes(tmp_path / "a", b"x")

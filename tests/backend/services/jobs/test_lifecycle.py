@@ -61,3 +61,8 @@ def test_the_second_of_two_desktops_learns_that_its_changes_were_not_made(
             assert caught.value.sentence == SENTENCE
         else:
             assert call() is VIEW
+
+
+def test_a_live_job_is_not_started_over_and_says_so() -> None:
+    with pytest.raises(BackendError, match="runs already and was not started over"):
+        lifecycle().start("j1", start_over=True)

@@ -315,6 +315,33 @@ DAMAGES = (
         "checkpoints",
         "names epoch-9, which does not exist",
     ),
+    Damage(
+        _named(lambda rig: rig.one.status.chmod(0o600), "closed file"),
+        "access",
+        "status.json (job",
+    ),
+    Damage(
+        _named(lambda rig: rig.two.checkpoints.chmod(0o700), "closed folder"),
+        "access",
+        "checkpoints (job",
+    ),
+    Damage(
+        _named(lambda rig: (rig.root / "jobs").chmod(0o700), "closed jobs"),
+        "access",
+        "jobs (data root)",
+    ),
+    Damage(
+        _named(lambda rig: _write(rig.root / "notes.txt"), "foreign file"),
+        "foreign files",
+        "notes.txt is no file of the program (data root)",
+        is_left=True,
+    ),
+    Damage(
+        _named(lambda rig: _write(rig.one.path / "mine" / "a.csv"), "foreign folder"),
+        "foreign files",
+        "mine is no file of the program (job",
+        is_left=True,
+    ),
     Damage(_dangling_job, "catalogue", "which the data root does not have"),
     Damage(_dangling_version, "catalogue", "lists the loader gone@1"),
 )

@@ -1,0 +1,144 @@
+"""The owner, group and mode of files and folders in a data root, which several users share.
+
+The desktop that makes a job's folder, the ranks that fill it and the user who resumes the job are
+often three users. Each file and folder takes after the folder that it is in, so that every user who
+may write to the data root may write to it; no mode has to be configured, and no umask counts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from backend.base.log import suppress
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_BINARY = getattr(os, "O_BINARY", 0)
+_HAS_MODES = hasattr(os, "geteuid")
+
+
+def file_mode(folder_mode: int, *, is_executable: bool = False) -> int:
+    """Return the mode of a file in a folder with ``folder_mode``.
+
+    In a sticky folder only the owner may replace a file, so only the owner may write to it.
+    """
+    mode = folder_mode & 0o666 | 0o600
+    if folder_mode & stat.S_ISVTX:
+        mode &= ~_OTHERS_WRITE
+    return mode | (mode & 0o444) >> 2 if is_executable else mode
+
+
+def read_only_mode(folder_mode: int) -> int:
+    """Return the mode of a library version's folder, which only its importer may change."""
+    return folder_mode & 0o7777 & ~_OTHERS_WRITE
+
+
+def set_umask(folder: Path) -> None:
+    """Let this process, with user code and libraries in it, give files the modes of ``folder``."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    os.umask(0o077 & ~(read_only_mode(mode) if mode & stat.S_ISVTX else mode))
+
+
+def create(path: Path, *, is_executable: bool = False, is_read_only: bool = False) -> int:
+    """Create a file that takes after its folder, and return a descriptor; OSError if it exists."""
+    folder = path.parent.stat()
+    mode = file_mode(folder.st_mode, is_executable=is_executable)
+    mode &= ~0o222 if is_read_only else -1
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, mode)
+    # A share without modes or owners decides itself who may write.
+    with suppress(PermissionError, NotImplementedError):
+        _set_access(descriptor, folder, mode)
+    return descriptor
+
+
+def open_for_writing(path: Path, flags: int = os.O_APPEND) -> int:
+    """Open a file with its content, or create it; return a descriptor.
+
+    A copy takes the place of a file of another user that may not be changed; an older version made
+    it. OSError if that is not possible, either.
+    """
+    with suppress(FileExistsError):
+        os.close(create(path))
+    if not os.access(path, os.W_OK):
+        copy = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        with path.open("rb") as source, open(create(copy), "wb") as target:
+            shutil.copyfileobj(source, target)
+        os.replace(copy, path)
+    return os.open(path, os.O_RDWR | flags | _BINARY)
+
+
+def make_folder(path: Path, *, exist_ok: bool = False, is_read_only: bool = False) -> None:
+    """Make a folder with its parent's mode, group and, as root, owner.
+
+    Raises:
+        FileExistsError: It exists, and ``exist_ok`` is not set.
+        OSError: It could not be made.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if exist_ok and path.is_dir():
+            return
+        raise
+    with suppress(PermissionError, NotImplementedError):
+        take_after(path, path.parent, is_read_only=is_read_only)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that do not exist."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        make_folder(path, exist_ok=True)
+
+
+def take_after(path: Path, above: Path, *, is_read_only: bool = False) -> None:
+    """Give a folder, or a file, the mode, group and, as root, owner of ``above``.
+
+    Raises:
+        OSError: It belongs to another user.
+    """
+    if not _HAS_MODES:
+        return
+    wanted = above.stat()
+    # By descriptor: another user may put a link in its place at any moment.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        mode = read_only_mode(wanted.st_mode) if is_read_only else stat.S_IMODE(wanted.st_mode)
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            mode = file_mode(mode)
+        _set_access(descriptor, wanted, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _set_access(descriptor: int, wanted: os.stat_result, mode: int) -> None:
+    if not _HAS_MODES:
+        return
+    # The user may not be in the group.
+    with suppress(PermissionError):
+        os.fchown(descriptor, -1 if os.geteuid() else wanted.st_uid, wanted.st_gid)
+    # After the owner: a change of that clears the bit of the group.
+    os.fchmod(descriptor, mode)
+
+
+def is_closed(path: Path, root: os.stat_result) -> bool:
+    """Return whether users who may read or write the data root may not so use ``path`` in it."""
+    status = path.lstat()
+    needed = root.st_mode & (0o077 if stat.S_ISDIR(status.st_mode) else 0o044)
+    granted = status.st_mode & 0o077
+    if status.st_gid != root.st_gid:
+        granted = granted & 0o007 | (granted & 0o007) << 3
+    return bool(needed & ~granted)
+
+
+def is_narrower(path: Path, above: Path) -> bool:
+    """Return whether our folder is writable for fewer users than ``above`` and can be changed."""
+    if not _HAS_MODES:
+        return False
+    mine, theirs = path.stat(), above.stat()
+    may_change = os.geteuid() in (0, mine.st_uid)
+    lacks = stat.S_IMODE(theirs.st_mode) & ~stat.S_IMODE(mine.st_mode) & _OTHERS_WRITE
+    return may_change and bool(lacks or (os.geteuid() == 0 and mine.st_uid != theirs.st_uid))
