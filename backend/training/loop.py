@@ -209,7 +209,12 @@ class Trainer:
             self.beat.beat(Phase.LOADING_DATA)
             self.batch.where = "loader"
             data, target = user_code.split_batch(next(batches))
-            rate = learning_rate(config, self._order.steps_per_epoch, schedule_step + number)
+            rate = learning_rate(
+                config,
+                self._order.steps_per_epoch,
+                schedule_step + number,
+                self.launch.lr_factor,
+            )
             step_results = self._step(data, target, rate, began)
             began = time.perf_counter()
             train_state.epoch_step += 1
