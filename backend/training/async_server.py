@@ -389,14 +389,16 @@ class AsyncServer(Leader):
         losses[worker] = loss
         pending = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
-            *("norm" in message, live),
+            *(self._config.gradient_norm is not None, live),
         )
         times = tuple(self._times.get(rank, 0.0) for rank in range(size))
         result = StepResult(
             stop=False,
             save=False,
             loss=loss,
-            norm=message.get("norm", 0.0),
+            norm=message["norm"],
+            norm_rank=worker,
+            has_nan_buffer=message["has_nan_buffer"],
             metrics=message["metrics"],
             losses=tuple(losses),
             rank_step_ms=times,
