@@ -117,6 +117,7 @@ class StepRecorder:
                 self._train_state.held = metrics
                 self._held = facts.seconds, step_result
             else:
+                self._train_state.last = metrics
                 self._workers.reporter.step(
                     Step(
                         facts.step,
@@ -137,6 +138,9 @@ class StepRecorder:
         """Report the step that was kept back, with the values of the validation."""
         train_state, config = self._train_state, self._config
         held, train_state.held = train_state.held, None
+        if held is None and validation:
+            # Too few samples were left of the epoch for a step, after a resume with another batch.
+            held = train_state.last or {}
         watched = {LOSS, config.checkpoint.best_metric}
         watched |= {config.early_stop.metric} if config.early_stop is not None else set()
         bad = [name for name, value in validation.items() if not math.isfinite(value)]
