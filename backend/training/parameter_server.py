@@ -103,7 +103,7 @@ class ParameterServer:
         Args:
             gradients: One of each parameter, None where the worker's steps did not use it.
             rate: The learning rate of this update.
-            fetches: The worker pulls next. Otherwise it goes on with its own copy, from which it
+            fetches: The worker pulls next. Otherwise it continues with its own copy, from which it
                 takes the gradients times the rate: w_bak of the next push.
         """
         staleness = self.version - self._pulled[worker]
