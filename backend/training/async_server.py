@@ -45,6 +45,26 @@ _PIECES = 10
 """Of one worker's share of an epoch, with the policy “portion”."""
 
 
+class PushRate:
+    """Pushes and samples per second, over the last 100 pushes of an epoch.
+
+    The time from one push to the next is no measure: several workers often push at once.
+    """
+
+    def __init__(self, start_s: float) -> None:
+        self._arrivals = deque([(start_s, 0)], maxlen=101)
+
+    def add(self, now_s: float, samples: int) -> dict[str, float]:
+        """Record a push of so many samples; return the curves at it."""
+        self._arrivals.append((now_s, self._arrivals[-1][1] + samples))
+        start_s, earlier_samples = self._arrivals[0]
+        span_s = max(now_s - start_s, 1e-9)
+        return {
+            "pushes per second": (len(self._arrivals) - 1) / span_s,
+            "samples_per_second": (self._arrivals[-1][1] - earlier_samples) / span_s,
+        }
+
+
 class _Shard:
     """The part of a server: its parameters, and the optimizer."""
 
@@ -171,7 +191,6 @@ class AsyncServer(Leader):
         self._portions: deque[tuple[int | None, list[int]]] = deque()
         self._given: dict[int, list[int]] = {}
         self._drops = False
-        self._arrivals: deque[float] = deque(maxlen=100)
         self._queue: set[int] = set()
         self._parts: dict[int, RankStep] = {}
 
@@ -233,6 +252,7 @@ class AsyncServer(Leader):
             self._portions = self._dealt(left)
             self._drops = False
             self._last_push = time.perf_counter()
+            self._push_rate = PushRate(self._last_push)
         self._resume()
         while not self._is_over():
             stop = self._services.watcher.wanted
@@ -362,7 +382,6 @@ class AsyncServer(Leader):
         loss = message["loss"]
         shard.apply(worker, message, gradients)
         self._commit(hold=False)
-        self._arrivals.append(now)
         self._times[worker] = message["ms"]
         self._parts[worker] = RankStep(*message["parts"])
         state.step += 1
@@ -378,10 +397,10 @@ class AsyncServer(Leader):
         self._is_paused |= has_reason and self._has_batches_left()
         seconds = now - self._last_push
         self._last_push = now
-        span = now - self._arrivals[0]
+        samples = sum(len(self._pieces[number]) for number in message["batches"])
         live = {
             **shard.server.staleness.metrics(),
-            "pushes per second": (len(self._arrivals) - 1) / span if span else 0.0,
+            **self._push_rate.add(now, samples),
             "server queue": float(len(self._queue)),
         }
         size = self._meeting.world_size
@@ -389,14 +408,16 @@ class AsyncServer(Leader):
         losses[worker] = loss
         pending = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
-            *("norm" in message, live),
+            *(self._config.gradient_norm is not None, live),
         )
         times = tuple(self._times.get(rank, 0.0) for rank in range(size))
         result = StepResult(
             stop=False,
             save=False,
             loss=loss,
-            norm=message.get("norm", 0.0),
+            norm=message["norm"],
+            norm_rank=worker,
+            has_nan_buffer=message["has_nan_buffer"],
             metrics=message["metrics"],
             losses=tuple(losses),
             rank_step_ms=times,

@@ -41,6 +41,7 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation
+from backend.training.finite import BufferWatch, norm_of
 from backend.training.loop import served
 from backend.training.parameter_server import picked, shards, trains
 from backend.training.step_sync import means
@@ -126,6 +127,9 @@ class AsyncWorker:
             kept = random_state(self.device)
             self._evaluation.rehearse(self._model)
             restore_random_state(kept, self.device)
+        self._buffer_watch = BufferWatch(
+            self._model, self.device, keeps=not self.launch.config.stop_on_nan
+        )
         self._parameters = served(self._model)
         # A gradient has its parameter's shape; it travels from the CPU.
         self._shards = [
@@ -226,6 +230,8 @@ class AsyncWorker:
             data, target = user_code.split_batch(next(batches))
             loaded = time.perf_counter()
             self._cpu_wait.begin()
+            if not pushed:
+                self._buffer_watch.keep()
             meta = self._step(data, target)
             wait_ms = self._cpu_wait.end()
             pushed.append(number)
@@ -240,7 +246,7 @@ class AsyncWorker:
             parts = [(loaded - began) * 1e3, (ended - loaded) * 1e3, self._exchange_ms, wait_ms]
             meta |= {"batches": pushed, "ms": (ended - began) * 1e3, "parts": parts}
             meta["loss"], meta["metrics"] = sum(losses) / len(losses), means(metrics)
-            meta["counts"] = math.isfinite(meta["loss"])
+            meta |= self._judge(meta["loss"])
             wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
             answer = self._push(meta | {"fetch": wants, "rate": rate})
             self._exchange_ms = (time.perf_counter() - ended) * 1e3
@@ -271,6 +277,7 @@ class AsyncWorker:
             parameter.requires_grad_()
         self._chosen.batches = shares = self._portions[task["number"]]
         loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
+        self._buffer_watch.keep()
         batches = iter(self._batches)
         for share in shares:
             self.beat.beat(Phase.LOADING_DATA)
@@ -283,7 +290,9 @@ class AsyncWorker:
                 metrics[name] = metrics.get(name, 0.0) + len(share) * value
                 counts[name] = counts.get(name, 0) + len(share)
         del batches
+        judgement = self._judge(loss)
         result = {
+            **judgement,
             "kind": "portion",
             "number": task["number"],
             "samples": sum(len(share) for share in shares),
@@ -312,14 +321,25 @@ class AsyncWorker:
         torch.autograd.backward(loss * weight)
         return {"kind": "push", "loss": loss.item(), "metrics": metrics}
 
+    def _judge(self, loss: float) -> dict[str, Any]:
+        """Clip the gradient; return its norm before, and whether the push counts.
+
+        The buffers of a push that does not count are restored.
+        """
+        limit = self.launch.config.gradient_norm
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norm = norm_of([g.to_dense() if g.is_sparse else g for g in gradients])
+        if limit is not None:
+            torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
+        nan_buffer = self._buffer_watch.has_nan()
+        is_nan = nan_buffer is not None and bool(nan_buffer)
+        counts = math.isfinite(loss) and bool(norm.isfinite()) and not is_nan
+        if not counts:
+            self._buffer_watch.restore()
+        return {"norm": float(norm), "has_nan_buffer": is_nan, "counts": counts}
+
     def _push(self, meta: dict[str, Any]) -> Any:
         """Push to the other servers first: what rank 0 has seen, all have applied."""
-        limit = self.launch.config.gradient_norm
-        if limit is not None:
-            found = [p.grad for p in self._parameters if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(found)
-            torch._foreach_mul_(found, (limit / (norm + 1e-6)).clamp(max=1.0))
-            meta["norm"] = float(norm)
         others = zip(self._servers[1:], self._shards[1:], strict=True)
         for server, shard in reversed(list(others)):
             server.send({**meta, "sent": _used(shard)}, _gradients(shard))

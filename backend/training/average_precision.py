@@ -2,6 +2,10 @@
 
 Outputs and targets are those of torchvision: a dict for each picture with ``boxes``, ``labels``
 and, of an output, ``scores``. A target may name its ``set``, which is then measured by itself.
+
+A box that the target marks in ``iscrowd`` (COCO) or ``difficult`` (Pascal VOC) need not be found: a
+detection that is right with no other box and overlaps with it is left out. The overlap with a crowd
+is the share of the detection that is in it, as a detection is of one object.
 """
 
 from __future__ import annotations
@@ -22,13 +26,13 @@ _MOST = 100
 class PictureMatches(NamedTuple):
     """The true boxes of a picture, counted by class, and its detections, the most certain first.
 
-    A detection is its score, and whether it is right for each of `OVERLAPS`. It has plain values
-    only, as it travels between ranks.
+    A detection is its score, and whether it is right for each of `OVERLAPS`, None if it is left out
+    there. It has plain values only, as it travels between ranks.
     """
 
     group: str
     true: Mapping[int, int]
-    found: Mapping[int, Sequence[tuple[float, tuple[bool, ...]]]]
+    found: Mapping[int, Sequence[tuple[float, tuple[bool | None, ...]]]]
 
 
 class ClassPrecision(NamedTuple):
@@ -61,25 +65,39 @@ def match(output: Any, target: Any) -> PictureMatches | None:
     true_boxes, true_labels = _boxes(target)
     scores = torch.as_tensor(output["scores"]).detach().cpu().double()
     is_number = boxes.isfinite().all(1) & scores.isfinite()
+    crowd, difficult = (_marks(target, key, len(true_boxes)) for key in ("iscrowd", "difficult"))
     found, true = {}, {}
     for label in {*labels.tolist(), *true_labels.tolist()}:
         own = (is_number & (labels == label)).nonzero().flatten()
         own = own[scores[own].argsort(descending=True, stable=True)][:_MOST]
-        there = true_boxes[true_labels == label]
+        of_label = true_labels == label
+        there = true_boxes[of_label & ~crowd & ~difficult]
         true[label] = len(there)
         shared = overlaps(boxes[own], there).tolist()
-        right = zip(*(_right(shared, len(there), least) for least in OVERLAPS), strict=True)
+        with_optional = torch.cat(
+            [
+                torch.zeros(len(own), 1),
+                overlaps(boxes[own], true_boxes[of_label & difficult & ~crowd]),
+                overlaps(boxes[own], true_boxes[of_label & crowd], of_first=True),
+            ],
+            1,
+        )
+        optional = with_optional.amax(1).tolist()
+        right = zip(
+            *(_right(shared, len(there), least, optional) for least in OVERLAPS), strict=True
+        )
         found[label] = list(zip(scores[own].tolist(), right, strict=True))
     return PictureMatches(str(target.get("set", "")), true, found)
 
 
-def overlaps(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return the intersection over the union of each two boxes."""
+def overlaps(some: torch.Tensor, others: torch.Tensor, *, of_first: bool = False) -> torch.Tensor:
+    """Return the intersection over the union of each two boxes, or over the first one."""
     low = torch.maximum(some[:, None, :2], others[:, :2])
     high = torch.minimum(some[:, None, 2:], others[:, 2:])
     shared = (high - low).clamp(min=0).prod(2)
-    areas = (some[:, 2:] - some[:, :2]).prod(1)[:, None] + (others[:, 2:] - others[:, :2]).prod(1)
-    return torch.where(shared > 0, shared / (areas - shared), 0.0)
+    own = (some[:, 2:] - some[:, :2]).prod(1)[:, None]
+    union = own if of_first else own + (others[:, 2:] - others[:, :2]).prod(1) - shared
+    return torch.where(shared > 0, shared / union, 0.0)
 
 
 def by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecision]:
@@ -95,7 +113,7 @@ def by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecision]:
             every = [one for picture in pictures for one in picture.found.get(label, ())]
             every.sort(key=lambda one: -one[0])
             curves = (
-                _curve([right[number] for _, right in every], count)
+                _curve([hit for _, right in every if (hit := right[number]) is not None], count)
                 for number in range(len(OVERLAPS))
             )
             found.append(ClassPrecision(label, count, tuple(curves)))
@@ -131,16 +149,29 @@ def _boxes(value: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return boxes, labels.long()
 
 
-def _right(shared: list[list[float]], count: int, least: float) -> list[bool]:
-    """Give each detection the true box with which it overlaps most, if none before it took that."""
+def _marks(target: Mapping[str, Any], key: str, count: int) -> torch.Tensor:
+    """Return which true boxes have a mark; none, if the target has not one for each."""
+    given = target.get(key)
+    marks = torch.as_tensor(() if given is None else given).detach().cpu().reshape(-1).bool()
+    return marks if len(marks) == count else torch.zeros(count, dtype=torch.bool)
+
+
+def _right(
+    shared: list[list[float]], count: int, least: float, optional: list[float]
+) -> list[bool | None]:
+    """Give each detection the true box with which it overlaps most, if none before it took that.
+
+    ``optional``: how much each detection overlaps with boxes that need not be found.
+    """
     free = [True] * count
-    right = []
-    for row in shared:
+    right: list[bool | None] = []
+    for row, aside in zip(shared, optional, strict=True):
         best, place = min(least, 1 - 1e-10), -1
         for number, overlap in enumerate(row):
             if free[number] and overlap >= best:
                 best, place = overlap, number
-        right.append(place >= 0)
+        is_optional = place < 0 and aside >= min(least, 1 - 1e-10)
+        right.append(None if is_optional else place >= 0)
         if place >= 0:
             free[place] = False
     return right

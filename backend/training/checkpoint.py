@@ -18,7 +18,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,10 +37,17 @@ from backend.records.base.layout import (
     JobFolder,
     checkpoint_name,
 )
-from backend.records.jobs.checkpoint import Checkpoint, newest_until, read_checkpoints, retired
+from backend.records.jobs.checkpoint import (
+    Checkpoint,
+    finite,
+    newest_until,
+    read_checkpoints,
+    retired,
+)
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.training import weights_file
+from backend.training.finite import not_finite
 
 FORMAT = 1
 _WAIT_S = 60.0
@@ -69,6 +76,12 @@ class Checkpointer:
         self.sound_step: int | None = None
         """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
         """
+        self.expected_nan: Collection[str] = ()
+        """Names of the model's tensors in which NaN is meant."""
+        self.on_not_finite: Callable[[int, str], None] = lambda step, sentence: None
+        """Called with the step of a checkpoint that holds NaN, and a sentence about it."""
+        self.not_finite = ""
+        """That sentence if the last checkpoint holds NaN, or "". It is never the newest or best."""
         access_modes.make_folders(folder.checkpoints)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
         for half in folder.checkpoints.glob(".epoch-*.tmp"):
@@ -136,7 +149,7 @@ class Checkpointer:
 
     def newest_name(self) -> str:
         """Return the name of the job's newest checkpoint, "" without any."""
-        known = read_checkpoints(self._folder.checkpoints)
+        known = finite(read_checkpoints(self._folder.checkpoints))
         return known[-1].name if known else ""
 
     def newest_sound(self) -> Checkpoint | None:
@@ -177,9 +190,18 @@ class Checkpointer:
             if record.name in kept_names(self._folder.checkpoints):
                 # A run that resumed from an older one writes this name again.
                 record = replace(record, name=f"{record.name}-run{self._run}")
+            names = not_finite(state, self.expected_nan)
+            record = replace(record, not_finite=number_format.some(names) if names else "")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
-            replace_json(self._folder.latest, self._saved.to_dict())
-            self.failure = ""
+            self.failure = self.not_finite = ""
+            if names:
+                self.not_finite = (
+                    f"The checkpoint {record.name} holds NaN or infinite numbers, in "
+                    f"{record.not_finite}. A resume takes one from before."
+                )
+                self.on_not_finite(record.step, self.not_finite)
+            else:
+                replace_json(self._folder.latest, self._saved.to_dict())
             self._retire()
         except OSError as error:
             swallowed(error)

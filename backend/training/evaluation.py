@@ -126,18 +126,26 @@ class Evaluation:
             output = self._strategy.output(model, data)
             if output is None:
                 return None
-            loss = user_code.compute_loss(model, output, target)
+            loss, weight = user_code.compute_weighted_loss(model, output, target)
         metrics = user_code.compute_metrics(model, output, target)
-        return BatchValues(loss, metrics, output, target)
+        return BatchValues(loss, metrics, output, target, weight)
 
 
 class BatchValues(dict[str, float]):
     """Loss and metrics of a batch by the names of their columns; of detections, their matches."""
 
     def __init__(
-        self, loss: torch.Tensor, metrics: Mapping[str, float], output: Any, target: Any
+        self,
+        loss: torch.Tensor,
+        metrics: Mapping[str, float],
+        output: Any,
+        target: Any,
+        weight: float | None = None,
     ) -> None:
-        super().__init__(loss=float(loss))
+        mean = float(loss)
+        if weight is not None:
+            mean = user_code.WeightedMean.of(mean, weight)
+        super().__init__(loss=mean)
         self.update({name_of_user_metric(name): value for name, value in metrics.items()})
         self.pictures = average_precision.matches_of(output, target)
 
@@ -148,7 +156,8 @@ class BatchValues(dict[str, float]):
 def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
     """Return the mean over all samples; ``found`` has the number and the values of each batch.
 
-    The average precision of detections is no mean of batches: it is that of all their matches.
+    A value with a weight counts by that, the others by the samples of their batch. The average
+    precision of detections is no mean of batches: it is that of all their matches.
     """
     found.sort(key=lambda part: part[0])
     pictures = [one for _, own in found if isinstance(own, BatchValues) for one in own.pictures]
@@ -156,12 +165,16 @@ def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -
     means = {}
     for name in names:
         parts = [
-            (order.size_of(number), values[name]) for number, values in found if name in values
+            (getattr(values[name], "weight", order.size_of(number)), values[name])
+            for number, values in found
+            if name in values
         ]
         weight = sum(size for size, _ in parts)
         finite = all(math.isfinite(value) for _, value in parts)
         means[VALIDATION + name] = (
-            math.fsum(size * value for size, value in parts) / weight if finite else math.nan
+            math.fsum(size * value for size, value in parts) / weight
+            if finite and weight
+            else math.nan
         )
     for name, value in average_precision.means(pictures).items():
         means.setdefault(VALIDATION + name, value)

@@ -40,6 +40,7 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision
+from backend.training.finite import BufferWatch
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
@@ -136,6 +137,7 @@ class Trainer:
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
+        self._buffers = BufferWatch(self._model, self.device, keeps=not self.config.stop_on_nan)
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
@@ -209,7 +211,12 @@ class Trainer:
             self.beat.beat(Phase.LOADING_DATA)
             self.batch.where = "loader"
             data, target = user_code.split_batch(next(batches))
-            rate = learning_rate(config, self._order.steps_per_epoch, schedule_step + number)
+            rate = learning_rate(
+                config,
+                self._order.steps_per_epoch,
+                schedule_step + number,
+                self.launch.lr_factor,
+            )
             step_results = self._step(data, target, rate, began)
             began = time.perf_counter()
             train_state.epoch_step += 1
@@ -256,6 +263,7 @@ class Trainer:
         strategy.zero()
         for parameter in self._thawed:
             parameter.grad = None
+        self._buffers.keep()
         with precision(config.mixed_precision and on_gpu):
             loss = self._forward(data, target)
         output = self._forward_pass.output
@@ -270,6 +278,7 @@ class Trainer:
             metrics=metrics,
             times=self._times,
             wants_parameters=wants_others,
+            has_nan_buffer=self._buffers.has_nan(),
         )
         self.batch.where = "backward"
         strategy.backward(self._scaler.scale(loss))
@@ -282,11 +291,13 @@ class Trainer:
         self.beat.beat(Phase.COMPUTING)
         reduced = time.perf_counter()
         self._scaler.unscale_(self._optimizer)
-        norm = self._clip() if config.gradient_norm is not None else None
-        self._step_sync.cast(norm)
+        self._step_sync.cast(self._clip(), self._is_scaled())
         step_results = self._count(not config.stop_on_nan)
-        # After a loss that is NaN the weights would stay NaN.
-        if not any(step_result.not_a_number is not None for step_result in step_results):
+        # After a loss or a gradient that is NaN the weights would stay NaN.
+        if any(step_result.fault is not None for step_result in step_results):
+            self._buffers.restore()
+            self._scaler.update()
+        else:
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
             strategy.step(self._update)
@@ -306,7 +317,7 @@ class Trainer:
                 train_state.epoch_step + 1,
                 rate,
                 ended - began,
-                norm is not None,
+                config.gradient_norm is not None,
                 strategy.live(),
             )
         )
@@ -317,12 +328,17 @@ class Trainer:
         self._scaler.update()
 
     def _clip(self) -> torch.Tensor:
-        """Clip the reduced gradient as torch's clip_grad_norm_ does; return the norm before."""
+        """Return the norm of the reduced gradient, and clip it as torch's clip_grad_norm_ does."""
         limit = self.config.gradient_norm
-        assert limit is not None
         norm = self.strategy.gradient_norm()
-        self.strategy.scale_gradients((limit / (norm + 1e-6)).clamp(max=1.0))
+        if limit is not None:
+            self.strategy.scale_gradients((limit / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+    def _is_scaled(self) -> torch.Tensor | None:
+        """Return whether the scaler may lower its scale after a gradient that is not finite."""
+        scale = self._scaler._scale if self._scaler.is_enabled() else None
+        return scale > 1 if scale is not None else None
 
     def _adopt(self, metrics: dict[str, float]) -> None:
         """After the first loss: agree on metric names, and lay out sync vector and buckets."""

@@ -103,19 +103,18 @@ class ParameterServer:
         Args:
             gradients: One of each parameter, None where the worker's steps did not use it.
             rate: The learning rate of this update.
-            fetches: The worker pulls next. Otherwise it makes this update in its own copy.
+            fetches: The worker pulls next. Otherwise it continues with its own copy, from which it
+                takes the gradients times the rate: w_bak of the next push.
         """
         staleness = self.version - self._pulled[worker]
         self._pulled[worker] += 1
         copies = self._copies[worker]
-        own: list[int] = []
         for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is not None and self._strength:
                 drift = parameter - copies[place]
-                gradient = gradient + self._compensation(place, gradient, drift)
                 if not fetches:
-                    own.append(place)
-                    copies[place].copy_(drift)
+                    copies[place].sub_(gradient, alpha=rate)
+                gradient = gradient + self._compensation(place, gradient, drift)
             parameter.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -124,9 +123,6 @@ class ParameterServer:
         for place, mean in self._new_means.items():
             self._optimizer.state[self.parameters[place]][MEAN_SQUARE] = mean
         self._new_means.clear()
-        # What is late is what others did: the way to the parameters stays as it was.
-        for place in own:
-            torch.sub(self.parameters[place], copies[place], out=copies[place])
         self.version += 1
         self.staleness.add(staleness)
         return staleness

@@ -188,7 +188,7 @@ class Rank:
         return strategy, torch.device("cuda", 0)
 
     def _workers(self, launch: Launch) -> Rank0Services:
-        from backend.records.jobs.alarm import NOT_SAVED, Alarm
+        from backend.records.jobs.alarm import BAD_CHECKPOINT, NOT_SAVED, Alarm
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
         from backend.training.stop_watcher import StopWatcher
@@ -213,6 +213,9 @@ class Rank:
         reporter.other_failure = lambda: checkpointer.failure
         checkpointer.on_failure = lambda step, sentence: reporter.alarm(
             Alarm(NOT_SAVED, step, sentence)
+        )
+        checkpointer.on_not_finite = lambda step, sentence: reporter.alarm(
+            Alarm(BAD_CHECKPOINT, step, sentence)
         )
         return Rank0Services(
             reporter,

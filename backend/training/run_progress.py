@@ -21,6 +21,7 @@ from backend.training.checkpoint import (
     write_out,
 )
 from backend.training.checkpoint_content import content, put_buffers
+from backend.training.finite import not_finite
 from backend.training.step_recorder import StepRecorder
 from backend.training.subject import Subject
 from backend.training.train_state import Outcome, Rank0Services, TrainState
@@ -58,6 +59,9 @@ class RunProgress:
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
         """Begin where the job does: at a checkpoint, whose rest is for ``restore``, or weights."""
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
+        if self._services is not None:
+            # Before a checkpoint is loaded, whose NaN would not be meant.
+            self._services.checkpointer.expected_nan = not_finite({"model": model.state_dict()})
         if self._launch.resume_from:
             saved = load_checkpoint(source)
             fit_weights(model, saved["model"], source.name)
@@ -171,10 +175,10 @@ class RunProgress:
     # --- checkpoints ---------------------------------------------------------------------------
 
     def begin_save(self) -> bool:
-        """Wait for the checkpoint before; return whether it could not be written."""
+        """Wait for the checkpoint before; return whether it could not be written, or is useless."""
         self._beat.beat(Phase.SAVING)
         self._last_save, self.saved_step = time.monotonic(), self.state.step
-        return bool(self._failure())
+        return any(self._failures())
 
     def save(
         self,
@@ -192,6 +196,7 @@ class RunProgress:
 
         Raises:
             NotSaved: This is the second one that could not be written.
+            NotANumber: It is the second one with NaN.
         """
         if self._services is not None:
             self.report(JobState.SAVING)
@@ -205,14 +210,15 @@ class RunProgress:
                 reason=reason,
             )
             self._services.reporter.saved(time.monotonic() - self._last_save)
-        if has_failed and reason == "policy" and not self._config.continue_unsaved:
-            self._require_saved()
+        if has_failed and reason == "policy":
+            self._require_saved(may_be_unsaved=self._config.continue_unsaved)
 
     def write_out(self) -> None:
         """Wait until the last checkpoint and the last step are on the disk.
 
         Raises:
             NotSaved: It could not be written.
+            NotANumber: It holds NaN.
         """
         self._beat.beat(Phase.SAVING)
         if self._services is not None:
@@ -225,17 +231,22 @@ class RunProgress:
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         self._require_saved()
 
-    def _failure(self) -> str:
+    def _failures(self) -> tuple[str, str]:
+        """Return why the last checkpoint could not be written, and why it is useless, or ""."""
         if self._services is None:
-            return ""
-        self._services.checkpointer.wait()
-        return self._services.checkpointer.failure
+            return "", ""
+        checkpointer = self._services.checkpointer
+        checkpointer.wait()
+        return checkpointer.failure, checkpointer.not_finite if self._config.stop_on_nan else ""
 
-    def _require_saved(self) -> None:
-        """End all ranks if rank 0 could not write the last checkpoint."""
-        failure, newest = self._failure(), ""
+    def _require_saved(self, *, may_be_unsaved: bool = False) -> None:
+        """End all ranks if rank 0 could not write the last checkpoint, or it holds NaN."""
+        newest = ""
+        failure, fault = self._failures()
         if failure and self._services is not None:
             newest = self._services.checkpointer.newest_name()
-        failure, newest = self._gather((failure, newest))[0]
-        if failure:
+        failure, fault, newest = self._gather((failure, fault, newest))[0]
+        if failure and not may_be_unsaved:
             raise NotSaved(failure, newest)
+        if fault:
+            self.recorder.end(fault)

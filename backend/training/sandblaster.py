@@ -30,6 +30,7 @@ import torch
 
 from backend.records.jobs.heartbeat import Phase
 from backend.training.checkpoint_content import freeze, frozen, random_state
+from backend.training.finite import norm_of
 from backend.training.handout import Handout
 from backend.training.lbfgs import Lbfgs
 from backend.training.leader import POLL_S, Leader, say_trained
@@ -97,7 +98,7 @@ class Sandblaster(Leader):
         start, reached = self._point, None
         try:
             loss, gradient = self._at or self._evaluated(start)
-            if math.isfinite(loss):
+            if math.isfinite(loss) and gradient.isfinite().all():
                 reached = self._lbfgs.step(self._evaluated, start, loss, gradient)
         except _StopRequested:  # the next run makes the iteration again
             self._move(start)
@@ -110,8 +111,9 @@ class Sandblaster(Leader):
             return False
         point, loss, gradient = reached or (start, loss, gradient)
         self._move(point)
-        self._at = loss, gradient
-        self._record(loss, time.perf_counter() - began)
+        norm = float(norm_of([gradient]))
+        self._at = (loss, gradient) if math.isfinite(loss) and math.isfinite(norm) else None
+        self._record(loss, norm, time.perf_counter() - began)
         if has_thawed:
             self._thaw()
         return False
@@ -163,7 +165,7 @@ class Sandblaster(Leader):
                 self._point = point
                 self._version += 1
 
-    def _record(self, loss: float, seconds: float) -> None:
+    def _record(self, loss: float, norm: float, seconds: float) -> None:
         """Record the iteration as a step; it is reported when the validation is over."""
         state, ranks = self._state, range(self._meeting.world_size)
         self._metrics = {loss: self._metrics[loss]}
@@ -180,7 +182,8 @@ class Sandblaster(Leader):
                 stop=False,
                 save=False,
                 loss=loss,
-                norm=0.0,
+                norm=norm,
+                has_nan_buffer=any(portion["has_nan_buffer"] for portion in self._results.values()),
                 metrics=self._metrics[loss],
                 losses=tuple(losses),
                 rank_step_ms=tuple(self._times.get(rank, 0.0) for rank in ranks),

@@ -1,27 +1,34 @@
 """Steps of a rank: reported when all ranks' values are known, and checked by their loss.
 
-A loss that is NaN, or that rose and does not come back, ends the job here: on every rank after the
-same step, because all of them get the same losses.
+A loss, gradient or buffer that is NaN, or a loss that rose and does not come back, ends the job
+here: on every rank after the same step, because all of them get the same values.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from backend.base.errors import BackendError
 from backend.records.base.number_format import some
-from backend.records.jobs.alarm import LEFT_OUT, NOT_A_NUMBER, Alarm
+from backend.records.jobs.alarm import BAD_VALIDATION, LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
-from backend.training.step_sync import MOST_LATER, KnownNames, StepResult
+from backend.training.step_sync import MOST_LATER, KnownNames, NotFinite, StepResult
 from backend.training.train_state import Rank0Services, TrainState
 
+LOSS = f"{VALIDATION}loss"
+_LABELS = {"loss": "loss", "gradient": "norm of the gradient", "buffer": "content of a buffer"}
+_ROOT_AT_ZERO = (
+    "Look in the loss for a root, a norm or a logarithm at 0, whose slope is infinite, and resume "
+    "with a corrected model; or resume with a lower learning rate."
+)
 _LOWER_RATE = "Resume with a lower learning rate, or clone the job with gradient clipping."
 
 
@@ -40,7 +47,7 @@ class BadLoss(BackendError):
 
 
 class NotANumber(BadLoss):
-    """The loss of ``rank`` is not finite."""
+    """A number is not finite: the loss of ``rank``, the gradient, or one in a checkpoint."""
 
     cause = LOSS_NOT_A_NUMBER
 
@@ -97,7 +104,7 @@ class StepRecorder:
             hold: It is an epoch's last step, and is kept back until `release`.
         """
         facts = self.facts.popleft()
-        culprit = step_result.not_a_number
+        fault = step_result.fault
         if self._workers is not None:
             metrics = {"loss": step_result.loss, "learning_rate": facts.learning_rate}
             if facts.clipped:
@@ -110,6 +117,7 @@ class StepRecorder:
                 self._train_state.held = metrics
                 self._held = facts.seconds, step_result
             else:
+                self._train_state.last = metrics
                 self._workers.reporter.step(
                     Step(
                         facts.step,
@@ -121,15 +129,24 @@ class StepRecorder:
                         step_result.rank_steps,
                     )
                 )
-        if culprit is not None:
-            self._report_no_number(facts, step_result.losses, culprit)
+        if fault is not None:
+            self._report_no_number(facts, fault)
         else:
             self._watch_divergence(facts, step_result.loss)
 
     def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
-        train_state = self._train_state
+        train_state, config = self._train_state, self._config
         held, train_state.held = train_state.held, None
+        if held is None and validation:
+            # Too few samples were left of the epoch for a step, after a resume with another batch.
+            held = train_state.last or {}
+        watched = {LOSS, config.checkpoint.best_metric}
+        watched |= {config.early_stop.metric} if config.early_stop is not None else set()
+        bad = [name for name, value in validation.items() if not math.isfinite(value)]
+        if self._workers is not None and (names := [name for name in bad if name in watched]):
+            sentence = f"The validation after step {train_state.step} gave NaN for {some(names)}."
+            self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
         if self._workers is None or held is None:
             return
         validation = self._admitted(VALIDATION, validation, train_state.step)
@@ -161,10 +178,10 @@ class StepRecorder:
             self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
         return {name: value for name, value in metrics.items() if name not in left_out}
 
-    def _report_no_number(self, facts: PendingStep, losses: Sequence[float], culprit: int) -> None:
-        what = "NaN" if math.isnan(losses[culprit]) else "infinite"
-        whose = f" of rank {culprit}" if any(map(math.isfinite, losses)) else ""
-        sentence = f"The loss{whose} became {what} at step {facts.step}"
+    def _report_no_number(self, facts: PendingStep, fault: NotFinite) -> None:
+        value = "NaN" if math.isnan(fault.value) else "infinite"
+        owner = f" of rank {fault.rank}" if fault.is_of_rank else ""
+        sentence = f"The {_LABELS[fault.kind]}{owner} became {value} at step {facts.step}"
         # The next step of L-BFGS would begin at the same point.
         ends = self._config.stop_on_nan or self._config.strategy.has_coordinator
         if self._workers is not None:
@@ -178,12 +195,13 @@ class StepRecorder:
             self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
         if ends:
             self.release({})
-            raise NotANumber(
-                f"{sentence} (epoch {facts.epoch}).",
-                f"{self._last_good('')} {_LOWER_RATE}".strip(),
-                self._divergence.sound_step,
-                culprit,
-            )
+            hint = _ROOT_AT_ZERO if fault.kind == "gradient" else _LOWER_RATE
+            self.end(f"{sentence} (epoch {facts.epoch}).", fault.rank, hint)
+
+    def end(self, sentence: str, rank: int = 0, hint: str = "") -> NoReturn:
+        """End the job because a number is not finite; all ranks call this."""
+        remedy = f"{self._last_good('')} {hint or _LOWER_RATE}".strip()
+        raise NotANumber(sentence, remedy, self._divergence.sound_step, rank)
 
     def _watch_divergence(self, facts: PendingStep, loss: float) -> None:
         alarm = self._divergence.see(facts.step, loss)

@@ -1,4 +1,4 @@
-"""Per-step agreement of the ranks: stop flag, checkpoint flag, loss, metrics and step times.
+"""Per-step agreement of the ranks: stop flag, checkpoint flag, loss, gradient norm, metrics, times.
 
 One small float32 vector is reduced with the gradients (see `strategies.base`) and returns as the
 mean over all ranks. Each rank has its own slots for its loss, its metrics and its times, and zeros
@@ -21,14 +21,14 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from backend.training.step_times import RankStep
 
-_STOP, _SAVE, _NORM, _METRICS, _PARAMETERS, _FIRST_VALUE = range(6)
+_STOP, _SAVE, _NORM, _SCALED, _METRICS, _PARAMETERS, _BUFFERS, _FIRST_VALUE = range(8)
 _HALVES = 4
 """Numbers of 16 bits in one of 64."""
 _TIMES = len(RankStep._fields)
@@ -59,10 +59,35 @@ class StepResult:
     own_metrics: Mapping[str, float] = field(default_factory=dict)
     """Those of this rank."""
 
+    has_nan_buffer: bool = False
+    """Whether a buffer of the model has NaN on a rank."""
+    norm_rank: int | None = None
+    """The rank whose gradient `norm` is of, if it is not that of all."""
+    is_scaled: bool = False
+    """Whether mixed precision has scaled the gradient, and so leaves out a step by itself."""
+
     @property
-    def not_a_number(self) -> int | None:
-        """Return the first rank whose loss is not finite."""
-        return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), None)
+    def fault(self) -> NotFinite | None:
+        """Return what is not finite. A loss comes first, as it is the cause of the others."""
+        for rank, loss in enumerate(self.losses):
+            if not math.isfinite(loss):
+                is_known = any(map(math.isfinite, self.losses))
+                return NotFinite("loss", loss, rank, is_known)
+        if self.has_nan_buffer:
+            return NotFinite("buffer", math.nan, 0, False)
+        if math.isfinite(self.norm) or self.is_scaled:
+            return None
+        return NotFinite("gradient", self.norm, self.norm_rank or 0, self.norm_rank is not None)
+
+
+class NotFinite(NamedTuple):
+    """A value of a step that is NaN or infinite."""
+
+    kind: Literal["loss", "gradient", "buffer"]
+    value: float
+    rank: int
+    is_of_rank: bool
+    """Whether it is a fault of this rank, and not of all."""
 
 
 class KnownNames:
@@ -135,6 +160,7 @@ class StepSync:
         metrics: Mapping[str, float],
         times: RankStep,
         wants_parameters: bool = False,
+        has_nan_buffer: torch.Tensor | None = None,
     ) -> None:
         """``times``: of the step before."""
         self._metrics, self._wants = metrics, wants_parameters
@@ -156,6 +182,8 @@ class StepSync:
         if self._on_gpu:
             halves = loss.detach().double().reshape(1).view(torch.int16)
             self._vector[self._own : self._own + _HALVES].copy_(halves)
+        if has_nan_buffer is not None:
+            self._vector[_BUFFERS].copy_(has_nan_buffer)
 
     def read_wants(self) -> bool:
         """Return `wants_parameters` after the exchange.
@@ -168,10 +196,16 @@ class StepSync:
             self.wants_parameters = self._vector[_PARAMETERS].item() > 0
         return self.wants_parameters
 
-    def cast(self, norm: torch.Tensor | None) -> None:
-        """Take the reduced vector; ``norm`` is the gradients' norm, which all ranks share."""
-        if norm is not None:
-            self._vector[_NORM].copy_(norm)
+    def cast(self, norm: torch.Tensor, is_scaled: torch.Tensor | None = None) -> None:
+        """Take the reduced vector, and two values that all ranks share.
+
+        Args:
+            norm: That of the gradients.
+            is_scaled: As in `StepResult`; None without mixed precision.
+        """
+        self._vector[_NORM].copy_(norm)
+        if is_scaled is not None:
+            self._vector[_SCALED].copy_(is_scaled)
         if not self._on_gpu:
             self._cast.append(_Cast(self._vector, None, self.names, self._metrics))
             return
@@ -225,6 +259,8 @@ class StepSync:
             rank_steps=ranks,
             is_complete=flags[_METRICS] == 0,
             own_metrics=cast.metrics,
+            has_nan_buffer=flags[_BUFFERS] > 0,
+            is_scaled=flags[_SCALED] > 0,
         )
 
     def means(self, everyones: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -29,7 +29,8 @@ class TrainState:
 
     ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
     have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
-    that its values are recorded at that step. ``done`` are the places in the order of the epoch
+    that its values are recorded at that step; ``last`` is the last step that was recorded, for a
+    validation before which a run makes no step. ``done`` are the places in the order of the epoch
     that asynchronous workers have trained on: not always the first ones. ``has_converged``: no step
     of the optimizer lowers the loss.
     """
@@ -43,6 +44,7 @@ class TrainState:
     ended_early: bool = False
     has_converged: bool = False
     held: dict[str, float] | None = None
+    last: dict[str, float] | None = None
     done: list[Span] = field(default_factory=list)
 
     @classmethod

@@ -15,7 +15,7 @@ from backend.base.log import swallowed
 from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, SIDECAR_SUFFIX, JobFolder
-from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
+from backend.records.jobs.checkpoint import Checkpoint, finite, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 
 
@@ -28,8 +28,9 @@ def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpo
     # A mirror has a sidecar only while the remote file exists.
     suffix = CHECKPOINT_SUFFIX if folder.files.has_files_of(folder) else SIDECAR_SUFFIX
     found = read_checkpoints(folder.checkpoints, suffix)
-    latest = newest_name(folder) or (found[-1].name if found else "")
-    best = _best(found, policy)
+    usable = finite(found)
+    latest = newest_name(folder) or (usable[-1].name if usable else "")
+    best = _best(usable, policy)
     return tuple(
         replace(record, is_latest=record.name == latest, is_best=record.name == best)
         for record in found

@@ -88,7 +88,8 @@ def next_try(
     if config.on_failure.shrink and not bad and not has_failed_so:
         ways.append((config.placement, False, "Tries again on the same nodes."))
     for placement, uses_retry, what in ways:
-        changes = _scaled(config, placement)
+        chosen = _chosen(before, config, placement)
+        changes = _scaled(config, placement, chosen)
         made = with_changes(
             config, {**changes, "placement": [one.to_dict() for one in placement]}
         ).config
@@ -96,7 +97,9 @@ def next_try(
             continue
         names = [one.node for one in placement]
         continued = Continued(
-            reason=" ".join(filter(None, (_ended(error.sentence), what, _words(config, made)))),
+            reason=" ".join(
+                filter(None, (_ended(error.sentence), what, _words(config, made, chosen)))
+            ),
             since=timestamps.now(),
             retries=before.retries + uses_retry,
             avoids=tuple(sorted({*before.avoids, *bad}.difference(names))),
@@ -105,6 +108,8 @@ def next_try(
             batch_size=made.batch_size,
             step=saved_step,
             cause=error.cause,
+            chosen_batch=chosen.chosen_batch,
+            chosen_global_batch=chosen.chosen_global_batch,
         )
         new = set(names).difference(one.node for one in config.placement)
         return NextTry(continued, changes, {name: rooms[name].host for name in new})
@@ -125,17 +130,18 @@ def take_back(whole: Launch, launch: Launch, back: Mapping[str, str]) -> NextTry
         return None
     placement = [one for one in whole.config.placement if one.node in now or one in taken]
     placement += [one for one in now.values() if one not in placement]
-    changes = _scaled(whole.config, placement)
+    chosen = _chosen(launch.continued, whole.config, placement)
+    changes = _scaled(whole.config, placement, chosen)
     raw = [one.to_dict() for one in placement]
     made = with_changes(whole.config, {**changes, "placement": raw}).config
     if made is None:
         return None
     names = [one.node for one in taken]
     continued = replace(
-        launch.continued,
-        reason=f"{answers_again(names)} {_words(launch.config, made)}".rstrip(),
+        chosen,
+        reason=f"{answers_again(names)} {_words(launch.config, made, chosen)}".rstrip(),
         since=timestamps.now(),
-        avoids=tuple(one for one in launch.continued.avoids if one not in names),
+        avoids=tuple(one for one in chosen.avoids if one not in names),
         placement=tuple(placement),
         batch_size=made.batch_size,
         cause=GROWN,
@@ -219,27 +225,37 @@ def _on(name: str, one: Placement, room: Room, kinds: Mapping[str, str]) -> Plac
     return Placement(name, gpus=tuple(chosen))
 
 
-def _scaled(config: JobConfig, placement: Sequence[Placement]) -> dict[str, Any]:
+def _chosen(before: Continued, config: JobConfig, placement: Sequence[Placement]) -> Continued:
+    """Return ``before`` with the user's batches, if the global batch is to stay from now on."""
+    keeps = not config.script and config.on_failure.scaling == "batch" and not before.chosen_batch
+    if not keeps or replace(config, placement=tuple(placement)).batches == config.batches:
+        return before
+    return replace(
+        before, chosen_batch=config.batch_size, chosen_global_batch=config.global_batch_size
+    )
+
+
+def _scaled(config: JobConfig, placement: Sequence[Placement], chosen: Continued) -> dict[str, Any]:
     """Return the settings that change with the number of processes.
 
-    With a constant global batch the rate stays, so the factor for the number of processes, which
-    `JobConfig.lr_factor` changes, is taken out.
+    The batch of a process is rounded from that of the user, however many nodes were lost since. The
+    learning rate is that of `Launch.lr_factor`.
     """
     fewer = replace(config, placement=tuple(placement))
     # On a single node there is none left to continue without.
     alone = {"on_failure.shrink": False, "on_failure.grow": False}
     changes: dict[str, Any] = alone if fewer.node_count == 1 else {}
-    if config.script or config.on_failure.scaling != "batch" or fewer.batches == config.batches:
+    if not chosen.chosen_batch:
         return changes
-    size = max(1, round(config.batch_size * config.batches / max(1, fewer.batches)))
-    rate = config.optimizer.lr * config.lr_factor / fewer.lr_factor
-    return {**changes, "batch_size": size, "optimizer.lr": rate}
+    size = max(1, round(chosen.chosen_global_batch / max(1, fewer.batches)))
+    return {**changes, "batch_size": size}
 
 
-def _words(before: JobConfig, after: JobConfig) -> str:
+def _words(before: JobConfig, after: JobConfig, chosen: Continued) -> str:
     if before.batches == after.batches or before.script:
         return ""
-    old, new = before.global_batch_size, after.global_batch_size
+    old = chosen.chosen_global_batch or before.global_batch_size
+    new = after.global_batch_size
     if before.batch_size == after.batch_size:
         factor = after.lr_factor / before.lr_factor
         rate = "the rate stays" if factor == 1 else f"the rate is {factor:.3g} of the one before"

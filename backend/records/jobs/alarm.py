@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from backend.records.base.schema import Record
 
 NOT_A_NUMBER = "not-a-number"
+BAD_VALIDATION = "bad-validation"
+BAD_CHECKPOINT = "bad-checkpoint"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
 LEFT_OUT = "metrics-left-out"
@@ -19,6 +21,8 @@ NOT_TRAINED = "not-trained"
 
 _SHORT = {
     NOT_A_NUMBER: "not a number",
+    BAD_VALIDATION: "validation NaN",
+    BAD_CHECKPOINT: "checkpoint NaN",
     DIVERGED: "diverges",
     STANDSTILL: "stalled",
     LEFT_OUT: "metrics left out",
@@ -27,6 +31,8 @@ _SHORT = {
 }
 _WORDS = {
     NOT_A_NUMBER: "Not a number",
+    BAD_VALIDATION: "Validation NaN",
+    BAD_CHECKPOINT: "Checkpoint NaN",
     DIVERGED: "Diverges",
     STANDSTILL: "Stalled",
     LEFT_OUT: "Metrics left out",

@@ -53,6 +53,8 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     """Why it was made: "policy", "stop", "last"; "script" for one that a script wrote."""
     file: str = ""
     """The file or folder that a script wrote, relative to the job's folder."""
+    not_finite: str = ""
+    """Names of its tensors that hold NaN or infinite numbers: a resume would continue with them."""
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
@@ -70,7 +72,8 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints: all fields, ``file`` only of a script's."""
-        return {key: one for key, one in asdict(self).items() if one or key != "file"}
+        optional = ("file", "not_finite")
+        return {key: value for key, value in asdict(self).items() if value or key not in optional}
 
 
 def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:
@@ -98,8 +101,13 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
 
 def newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
     """Return the newest of ``known`` (oldest first) up to a step, None without any."""
-    early = (c for c in reversed(known) if step is not None and c.step <= step)
+    early = (c for c in finite(known)[::-1] if step is not None and c.step <= step)
     return next(early, None)
+
+
+def finite(known: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return those of ``known`` that hold neither NaN nor infinite numbers."""
+    return [c for c in known if not c.not_finite]
 
 
 def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint | None:
@@ -109,7 +117,8 @@ def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint
         known: All of the job, oldest first.
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
-    latest = next((c for c in known if c.is_latest), known[-1] if known else None)
+    usable = finite(known)
+    latest = next((c for c in usable if c.is_latest), usable[-1] if usable else None)
     return newest_until(known, sound_step) or latest
 
 
@@ -131,12 +140,13 @@ def retired(
 ) -> list[Checkpoint]:
     """Return those of ``known`` (by their steps) that need not be kept."""
     # A run that continues from an older one makes the newest, at fewer steps than others have.
-    newest = sorted(known, key=lambda c: (c.run, c.step))[-max(policy.keep_latest, 1) :]
-    keep = {c.name for c in newest}
+    usable = finite(known)
+    newest = sorted(known, key=lambda c: (c.run, c.step))
+    keep = {c.name for c in (*finite(newest)[-max(policy.keep_latest, 1) :], *newest[-1:])}
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
-        good = [c.name for c in known if c.step <= sound_step]
-        later = [c.name for c in known if c.step > sound_step]
+        good = [c.name for c in usable if c.step <= sound_step]
+        later = [c.name for c in usable if c.step > sound_step]
         keep |= {*good[-1:], *later[:1]}
 
     def goodness(checkpoint: Checkpoint) -> float:
@@ -145,10 +155,10 @@ def retired(
             return math.inf
         return value if policy.best_mode == "min" else -value
 
-    judged = sorted((c for c in known if goodness(c) < math.inf), key=goodness)
+    judged = sorted((c for c in usable if goodness(c) < math.inf), key=goodness)
     keep |= {c.name for c in judged[: policy.keep_best]}
     keep |= {c.name for c in known if c.reason == "last"}
-    for checkpoint in reversed(known):
+    for checkpoint in reversed(usable):
         if len(keep) >= _KEPT_AT_LEAST:
             break
         keep.add(checkpoint.name)

@@ -480,12 +480,16 @@ class JobConfig:
     @property
     def lr_factor(self) -> float:
         """The factor of the learning rate for the number of batches."""
+        return self.lr_factor_of(self.batches)
+
+    def lr_factor_of(self, batches: float) -> float:
+        """Return the factor of the learning rate for updates of so many batches."""
         if self.strategy.servers:
             return 1.0
         scaling = self.strategy.lr_scaling
         if scaling == "sqrt":
-            return math.sqrt(self.batches)
-        return float(self.batches) if scaling == "linear" else 1.0
+            return math.sqrt(batches)
+        return float(batches) if scaling == "linear" else 1.0
 
     @property
     def uses_gpus(self) -> bool:

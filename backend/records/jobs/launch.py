@@ -80,6 +80,17 @@ class Launch(Record, what="launch record", rules=STRICT):
         own = self.model_source, self.loader_source, self.script_source
         return *own, self.dataset_files, *validation
 
+    @property
+    def lr_factor(self) -> float:
+        """The factor of the learning rate for the size of an update, in batches of the user's size.
+
+        With fewer nodes and the same global batch it is that of the nodes that the user chose.
+        """
+        if self.continued is None or not self.continued.chosen_batch:
+            return self.config.lr_factor
+        batches = self.config.global_batch_size / self.continued.chosen_batch
+        return self.config.lr_factor_of(batches)
+
     def can_lose(self, rank: int) -> bool:
         """Return whether the job continues without this rank: it is one of several workers."""
         servers = self.config.strategy.servers

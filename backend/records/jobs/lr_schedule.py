@@ -11,8 +11,12 @@ import math
 from backend.records.jobs.config import JobConfig
 
 
-def learning_rate(job: JobConfig, steps_per_epoch: int, step: int) -> float:
+def learning_rate(
+    job: JobConfig, steps_per_epoch: int, step: int, lr_factor: float | None = None
+) -> float:
     """Return the learning rate of the ``step``-th optimizer step of the job, counted from 0.
+
+    ``lr_factor`` is that of the run, by default the job's own: see `Launch.lr_factor`.
 
     Warm-up rises linearly from one worker's rate to the scaled rate, as in Goyal et al. 2017
     (arXiv 1706.02677, section 2.2); without scaling it rises from 0. Then the schedule begins:
@@ -21,10 +25,11 @@ def learning_rate(job: JobConfig, steps_per_epoch: int, step: int) -> float:
     """
     schedule = job.schedule
     base = job.optimizer.lr
-    peak = base * job.lr_factor
+    factor = job.lr_factor if lr_factor is None else lr_factor
+    peak = base * factor
     warmup_steps = schedule.warmup_epochs * steps_per_epoch
     if step < warmup_steps:
-        start = base if job.lr_factor > 1 else 0.0
+        start = base if factor > 1 else 0.0
         return start + (peak - start) * min(1.0, (step + 1) / warmup_steps)
     if schedule.name == "cosine":
         span = max(1.0, job.epochs * steps_per_epoch - warmup_steps)

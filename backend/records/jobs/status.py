@@ -59,6 +59,8 @@ class Continued(Record, what="continued run"):
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
     ``avoids`` the nodes without which it continues, ``before`` the nodes that the user chose.
     ``step`` and ``cause`` are those of the failure; the cause `GROWN` is a node that is back.
+    ``chosen_batch`` and ``chosen_global_batch`` are the batch of a process and of an update on the
+    nodes that the user chose, if the global batch is to stay; otherwise 0.
     """
 
     reason: str
@@ -70,6 +72,8 @@ class Continued(Record, what="continued run"):
     batch_size: int = 0
     step: int = 0
     cause: str = ""
+    chosen_batch: int = 0
+    chosen_global_batch: int = 0
 
     @property
     def is_short(self) -> bool:

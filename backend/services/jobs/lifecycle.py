@@ -21,7 +21,7 @@ from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.checkpoint import Checkpoint, to_resume
+from backend.records.jobs.checkpoint import Checkpoint, finite, to_resume
 from backend.records.jobs.config import NOTHING, with_changes
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
@@ -266,11 +266,16 @@ class JobLifecycle:
         if name:
             record = named_checkpoint(found, name, file.id)
         try:
+            if record.not_finite:
+                raise BackendError(
+                    f"The checkpoint {record.name} holds NaN or infinite numbers, in "
+                    f"{record.not_finite}."
+                )
             verify(folder.files, record)
         except Unreachable:
             raise
         except BackendError as error:
-            older = _newest_sound(folder, found[: found.index(record)])
+            older = _newest_sound(folder, finite(found[: found.index(record)]))
             raise BackendError(
                 error.sentence,
                 f"An older checkpoint, {older.name}, is valid: "

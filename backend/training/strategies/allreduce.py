@@ -34,6 +34,7 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.base.number_format import some
 from backend.records.jobs.config import StrategyConfig
+from backend.training.finite import norm_of
 from backend.training.strategies.base import Strategy, bytes_of, drop_unused, to_train
 from backend.training.user_code import UserCodeError
 
@@ -178,10 +179,7 @@ class AveragedGradients(Strategy):
             )
 
     def gradient_norm(self) -> torch.Tensor:
-        norms: list[torch.Tensor] = [
-            torch.linalg.vector_norm(m.gradients).float() for m in self._messages if m.parameters
-        ]
-        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+        return norm_of([m.gradients for m in self._messages if m.parameters])
 
     def scale_gradients(self, factor: torch.Tensor) -> None:
         for message in self._messages:

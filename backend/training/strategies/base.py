@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from backend.training import user_code
+from backend.training.finite import norm_of
 from backend.training.lbfgs import Lbfgs
 
 
@@ -188,7 +189,7 @@ class LocalGradients(Strategy):
                 parameter.grad = parameter.grad.to_dense()
 
     def gradient_norm(self) -> torch.Tensor:
-        return torch.nn.utils.get_total_norm(self._gradients())
+        return norm_of(self._gradients())
 
     def scale_gradients(self, factor: torch.Tensor) -> None:
         torch._foreach_mul_(self._gradients(), factor)

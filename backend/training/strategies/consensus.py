@@ -20,6 +20,7 @@ from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
 from backend.training.consensus import ConsensusUpdate, Rules, reinitialized
+from backend.training.finite import norm_of
 from backend.training.model_parts import ModelParts
 from backend.training.strategies.base import ForwardPass, LocalGradients, optimized
 from backend.training.strategies.channel import Channel
@@ -39,6 +40,7 @@ class Consensus(Meets, LocalGradients):
         self._beat = beat
         self._update: ConsensusUpdate | None = None
         self._live: dict[str, float] = {}
+        self._lost_round = False
 
     def join(self, stall_limit_s: float) -> None:
         self._meeting.join(stall_limit_s)
@@ -147,7 +149,14 @@ class Consensus(Meets, LocalGradients):
 
     def reduce(self) -> None:
         super().reduce()
-        self._sync.copy_(self.total(self._sync) / self.world_size)
+        # Also of parameters that the model trains from now on.
+        own = [p.grad for p in self._forward.model.parameters() if p.grad is not None]
+        square = norm_of(own).double().cpu().square().reshape(1)
+        if self._lost_round:
+            square, self._lost_round = torch.full_like(square, torch.nan), False
+        total = self.total(torch.cat([self._sync.double(), square]))
+        self._sync.copy_(total[:-1] / self.world_size)
+        self._norm = total[-1].sqrt().float().to(self._device)
 
     def _require_own_gradients(self) -> None:
         others = [
@@ -162,8 +171,7 @@ class Consensus(Meets, LocalGradients):
             )
 
     def gradient_norm(self) -> torch.Tensor:
-        own = super().gradient_norm()
-        return self.total(own.double().cpu().square()).sqrt().to(own)
+        return self._norm
 
     def step(self, update: Callable[[], None]) -> None:
         update()
@@ -176,7 +184,11 @@ class Consensus(Meets, LocalGradients):
             self.zero()
             self.backward(self._round(part))
             super().reduce()
-            update()
+            # Each part decides for itself: the ranks agree once a step. The next step reports it.
+            if super().gradient_norm().isfinite():
+                update()
+            else:
+                self._lost_round = True
 
     def live(self) -> dict[str, float]:
         return self._live

@@ -293,13 +293,38 @@ def compute_output(model: torch.nn.Module, data: Any) -> Any:
         return model(data)
 
 
+class WeightedMean(float):
+    """A loss or metric that is a sum over a weight, such as that of the classes in a batch."""
+
+    weight: float
+
+    @classmethod
+    def of(cls, value: float, weight: float) -> WeightedMean:
+        """Return a mean; without any weight it is 0, and does not count."""
+        mean = cls(value if weight else 0.0)
+        mean.weight = weight
+        return mean
+
+
 def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tensor:
-    """Return ``model.loss(output, target)``, checked to be one number that can be trained on."""
+    """Return the loss of a batch, checked to be one number that can be trained on."""
+    return compute_weighted_loss(model, output, target)[0]
+
+
+def compute_weighted_loss(
+    model: torch.nn.Module, output: Any, target: Any
+) -> tuple[torch.Tensor, float | None]:
+    """Return the loss of a batch, and its weight if ``model.loss`` returns ``(sum, weight)``."""
     import torch
 
     loss_of = _loss_of(model)
+    weight = None
     with calling(LOSS):
         loss = loss_of(output, target)
+        if isinstance(loss, tuple) and len(loss) == 2:
+            total, given_weight = loss
+            weight = _number("weight of the loss", given_weight)
+            loss = total / given_weight if weight else total
     if not isinstance(loss, torch.Tensor):
         raise UserCodeError(
             f"The model's loss returns {a(type(loss).__name__)}, not a tensor.",
@@ -315,7 +340,7 @@ def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tens
             "The model's loss does not depend on any parameter that is trained.",
             "Compute it from the output without .item(), .detach() or torch.no_grad().",
         )
-    return loss.reshape(())
+    return loss.reshape(()), weight
 
 
 def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[str, float]:
@@ -339,6 +364,9 @@ def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[st
 
 
 def _number(name: str, value: Any) -> float:
+    if isinstance(value, tuple) and len(value) == 2:
+        total, weight = (_number(name, part) for part in value)
+        return WeightedMean.of(total / weight if weight else 0.0, weight)
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -293,7 +293,9 @@ def started(place: Place, services: Services) -> tuple[JobView, RemoteRun]:
     return view, RemoteRun(place, view)
 
 
-def add_checkpoint(run: RemoteRun, step: int, content: bytes = PAYLOAD) -> str:
+def add_checkpoint(
+    run: RemoteRun, step: int, content: bytes = PAYLOAD, *, not_finite: str = ""
+) -> str:
     name = f"epoch-0001-step-{step:06d}"
     folder = run.folder.checkpoints
     (folder / f"{name}.pt").write_bytes(content)
@@ -308,7 +310,9 @@ def add_checkpoint(run: RemoteRun, step: int, content: bytes = PAYLOAD) -> str:
         config_sha256="",
         created="2026-11-21T07:30:00Z",
         metrics={"validation/loss": 1.0 / step},
+        not_finite=not_finite,
     )
     replace_json(folder / f"{name}.json", record.to_dict())
-    replace_json(run.folder.latest, {"name": name})
+    if not not_finite:
+        replace_json(run.folder.latest, {"name": name})
     return name

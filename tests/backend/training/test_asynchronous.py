@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from backend.records.base.atomic_files import read_json
+from backend.training.async_server import PushRate
 from tests.backend.training.test_resume import assert_bit_equal
 from tests.backend.training.training_rig import MODEL, Training, held, new_training
 
@@ -273,3 +277,23 @@ def test_a_loss_that_is_no_number_ends_the_job_and_names_the_worker(tmp_path: Pa
     assert training.train() != 0
     assert "The loss of rank" in training.error(0)["sentence"]
     assert "became NaN" in training.error(0)["sentence"]
+
+
+@given(
+    gaps_ms=st.lists(st.integers(0, 500), min_size=1, max_size=250),
+    workers=st.integers(1, 8),
+)
+@example(gaps_ms=[1000] * 50, workers=4)
+def test_samples_per_second_are_those_of_a_window_in_time(gaps_ms: list[int], workers: int) -> None:
+    """Workers push together after each gap, as they do when they began together."""
+    times = [at for at in np.cumsum([5, *gaps_ms]) / 1e3 for _ in range(workers)]
+    samples = [8 + number % 3 for number in range(len(times))]
+    rate = PushRate(0.0)
+    for number, now_s in enumerate(times):
+        curves = rate.add(float(now_s), samples[number])
+        first = max(0, number - 99)
+        span_s = now_s - (times[first - 1] if first else 0.0)
+        if span_s > 0:
+            seen = sum(samples[first : number + 1])
+            assert curves["samples_per_second"] == pytest.approx(seen / span_s)
+            assert curves["pushes per second"] == pytest.approx((number + 1 - first) / span_s)

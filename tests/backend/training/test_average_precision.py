@@ -39,7 +39,12 @@ def pictures(seed: int) -> list[Picture]:
                 numpy.concatenate([labels, random.integers(0, classes, len(boxes) - len(true))])
             ),
         }
-        target = {"boxes": torch.from_numpy(true), "labels": torch.from_numpy(labels)}
+        crowds = torch.from_numpy(random.random(len(true)) < (seed % 2) / 3)
+        target = {
+            "boxes": torch.from_numpy(true),
+            "labels": torch.from_numpy(labels),
+            "iscrowd": crowds.long(),
+        }
         found.append((output, target))
     return found
 
@@ -58,7 +63,8 @@ def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
             box = [x1, y1, x2 - x1, y2 - y1]
             row = {"image_id": image, "category_id": int(values["labels"][number]), "bbox": box}
             score = {"score": float(values["scores"][number])} if "scores" in values else {}
-            rows.append({**row, **score, "area": box[2] * box[3], "iscrowd": 0})
+            crowd = int(values["iscrowd"][number]) if "iscrowd" in values else 0
+            rows.append({**row, **score, "area": box[2] * box[3], "iscrowd": crowd})
         return rows
 
     truth, found = COCO(), COCO()
@@ -100,6 +106,35 @@ def test_the_reference_finds_some_right_and_some_wrong() -> None:
     values = [area for seed in range(60) for areas in reference(pictures(seed)).values()
               for area in areas]  # fmt: skip
     assert 0.1 < float(numpy.mean(values)) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("detections", "expected"),
+    [
+        # One detection of the box that is asked for, and others.
+        ([[0, 0, 4, 4]], 1.0),
+        ([[20, 0, 24, 4], [0, 0, 4, 4]], 1.0),
+        ([[20, 0, 24, 4], [20, 0, 24, 4], [0, 0, 4, 4]], 1.0),
+        ([[20, 0, 22, 4], [0, 0, 4, 4]], 1.0),
+        ([[20, 0, 21, 4], [0, 0, 4, 4]], 0.5),
+        ([[60, 0, 64, 4], [0, 0, 4, 4]], 0.5),
+        ([[20, 0, 24, 4]], 0.0),
+    ],
+)
+def test_a_detection_of_a_difficult_box_is_neither_right_nor_wrong(
+    detections: list[list[float]], expected: float
+) -> None:
+    target = {
+        "boxes": torch.tensor([[0.0, 0, 4, 4], [20, 0, 24, 4]]),
+        "labels": torch.ones(2, dtype=torch.int64),
+        "difficult": torch.tensor([0, 1]),
+    }
+    output = {
+        "boxes": torch.tensor(detections, dtype=torch.float32),
+        "labels": torch.ones(len(detections), dtype=torch.int64),
+        "scores": torch.linspace(0.9, 0.5, len(detections)),
+    }
+    assert means(matches_of([output], [target]))["AP50"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from tests.backend.training.test_not_finite import train_here
 from tests.backend.training.training_rig import LOADER, MODEL, Training, held, new_training
 
 RANDOM_LOADER = LOADER.replace(
@@ -126,3 +128,23 @@ def test_s07_start_from_a_checkpoint_begins_at_its_weights(tmp_path: Path) -> No
         if "running" not in name and "num_batches" not in name:
             assert torch.equal(tensor, tuned[name]), name
     assert fine.step() == 12
+
+
+@pytest.mark.parametrize("batch_size", [9, 16, 96])
+def test_a_validation_before_which_a_resume_makes_no_step_is_on_its_curve(
+    tmp_path: Path, batch_size: int
+) -> None:
+    settings: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 2}
+    training = new_training(tmp_path, checkpoint={"every_steps": 11, "keep_latest": 99}, **settings)
+    train_here(training)
+    losses = training.curve("loss")
+    training.with_config(batch_size=batch_size, **settings)
+    train_here(training, str(training.folder.checkpoints / "epoch-0001-step-000011.pt"))
+    # 8 samples of the first epoch are left.
+    steps = [11, 11 + 96 // batch_size]
+    assert sorted(training.curve("validation/loss")) == steps
+    resumed = training.curve("loss")
+    assert sorted(resumed) == [*range(1, steps[1] + 1)]
+    assert {step: resumed[step] for step in range(1, 12)} == {
+        step: losses[step] for step in range(1, 12)
+    }

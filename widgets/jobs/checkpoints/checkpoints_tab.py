@@ -39,9 +39,9 @@ hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
-    """Return ``latest, best, kept, last epoch``."""
+    """Return ``latest, best, kept, holds NaN, last epoch``."""
     words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
-    words += ["kept"] * checkpoint.is_kept
+    words += ["kept"] * checkpoint.is_kept + ["holds NaN"] * bool(checkpoint.not_finite)
     if checkpoint.reason in _REASONS:
         words.append(_REASONS[checkpoint.reason])
     return ", ".join(words)

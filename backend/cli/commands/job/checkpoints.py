@@ -33,6 +33,7 @@ def checkpoints(services: Services, id: JobId) -> Answer:
                     ("latest", record.is_latest),
                     ("best", record.is_best),
                     ("kept", record.is_kept),
+                    ("holds-nan", bool(record.not_finite)),
                 )
                 if is_so
             ),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries, retry
@@ -17,6 +21,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import OnFailure, parse_job, with_changes
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continued, RankError, RunExit
@@ -35,9 +40,8 @@ SMALL = {"gpu04": replace(SPARE["gpu04"], cores=1)}
 
 def made(tmp_path: Path, **more: Any) -> Launch:
     settings = {key: more.pop(key) for key in list(more) if hasattr(OnFailure(), key)}
-    raw = raw_job(
-        placement=[one.to_dict() for one in on(*ALL.split())], on_failure=settings, **more
-    )
+    placement = [one.to_dict() for one in on(*ALL.split())]
+    raw = raw_job(**{"placement": placement, "on_failure": settings, **more})
     config = parse_job(raw).config
     assert config is not None, parse_job(raw).faults
     return launch(tmp_path, config, 1)
@@ -201,19 +205,19 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("more", "left", "batch", "rate", "words"),
+    ("more", "left", "batch", "factor", "words"),
     [
-        ({"scaling": "batch"}, 2, 12, 0.15, "so that the global batch is 48 as before"),
-        ({"scaling": "batch"}, 1, 24, 0.3, "so that the global batch is 48 as before"),
-        ({"scaling": "batch", "batch_size": 7}, 2, 10, 0.15, "is rounded to 40 from 42"),
-        ({"scaling": "process"}, 2, 8, 0.1, "is 32 instead of 48, and the rate is 0.667"),
-        ({"scaling": "process", "strategy": {"lr_scaling": "none"}}, 2, 8, 0.1, "the rate stays"),
-        ({"scaling": "batch", "strategy": {"lr_scaling": "none"}}, 2, 12, 0.1, "48 as before"),
-        ({"strategy": {"name": "downpour"}}, 2, 8, 0.1, ""),
+        ({"scaling": "batch"}, 2, 12, 6, "so that the global batch is 48 as before"),
+        ({"scaling": "batch"}, 1, 24, 6, "so that the global batch is 48 as before"),
+        ({"scaling": "batch", "batch_size": 7}, 2, 10, 40 / 7, "is rounded to 40 from 42"),
+        ({"scaling": "process"}, 2, 8, 4, "is 32 instead of 48, and the rate is 0.667"),
+        ({"scaling": "process", "strategy": {"lr_scaling": "none"}}, 2, 8, 1, "the rate stays"),
+        ({"scaling": "batch", "strategy": {"lr_scaling": "none"}}, 2, 12, 1, "48 as before"),
+        ({"strategy": {"name": "downpour"}}, 2, 8, 1, ""),
     ],
 )
 def test_batch_and_rate_with_fewer_nodes(
-    tmp_path: Path, more: dict[str, Any], left: int, batch: int, rate: float, words: str
+    tmp_path: Path, more: dict[str, Any], left: int, batch: int, factor: float, words: str
 ) -> None:
     gone = ["gpu02", "gpu03"][: 3 - left]
     settings = {"batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}, **more}
@@ -222,13 +226,68 @@ def test_batch_and_rate_with_fewer_nodes(
     assert found is not None
     assert words in found.continued.reason
     assert found.continued.batch_size == batch
-    assert found.changes.get("optimizer.lr", 0.1) == pytest.approx(rate)
-    if more.get("scaling") == "batch":
-        # What multiplies the gradients' mean stays.
-        factors = {1: 2, 2: 4, 3: 6}
-        has_factor = "strategy" not in more
-        old, new = (factors[3], factors[left]) if has_factor else (1, 1)
-        assert found.changes["optimizer.lr"] * new == pytest.approx(0.1 * old)
+    after = run_after(before, found)
+    assert (after.config.optimizer.lr, after.lr_factor) == (0.1, pytest.approx(factor))
+
+
+def run_after(launch: Launch, found: NextTry) -> Launch:
+    config = with_changes(launch.config, {**found.changes, "placement": raw_of(found)}).config
+    assert config is not None
+    return replace(next_launch(launch, config, ""), continued=found.continued)
+
+
+@given(
+    nodes=st.integers(2, 8),
+    processes=st.integers(1, 3),
+    batch=st.integers(1, 9),
+    scaling=st.sampled_from(["none", "linear", "sqrt"]),
+    losses=st.lists(st.integers(0, 7), min_size=1, max_size=7),
+)
+@example(nodes=8, processes=1, batch=2, scaling="linear", losses=[0] * 4)
+@example(nodes=4, processes=1, batch=8, scaling="linear", losses=[0, 0, 0])
+def test_however_many_nodes_are_lost_one_after_the_other_the_batch_and_rate_stay(
+    tmp_path_factory: pytest.TempPathFactory,
+    nodes: int,
+    processes: int,
+    batch: int,
+    scaling: str,
+    losses: list[int],
+) -> None:
+    names = [f"gpu0{number}" for number in range(1, nodes + 1)]
+    three = made(
+        tmp_path_factory.mktemp("job"),
+        batch_size=batch,
+        optimizer={"name": "sgd", "lr": 0.1},
+        strategy={"lr_scaling": scaling},
+        schedule={"name": "constant", "warmup_epochs": 2},
+        shrink=True,
+        scaling="batch",
+    )
+    placement = [{"node": name, "processes": processes} for name in names]
+    config = with_changes(three.config, {"placement": placement}).config
+    assert config is not None
+    whole = launch = next_launch(three, config, "", dict.fromkeys(names, "10.0.0.9"))
+    law = {"none": lambda n: 1.0, "linear": float, "sqrt": math.sqrt}[scaling]
+    whole_size = batch * nodes * processes
+    while losses and len(launch.config.placement) > 1:
+        lost = launch.config.placement[losses.pop() % len(launch.config.placement)].node
+        found = next_try(launch, replace(LOST, node=lost), 40, [lost])
+        assert found is not None
+        launch = run_after(launch, found)
+        count = len(launch.config.placement) * processes
+        size = launch.config.global_batch_size
+        # No other whole batch of each process is nearer to the user's.
+        assert abs(size - whole_size) <= count / 2 or size == count
+        factor = law(size / batch)
+        for step in (0, 1, 10, 19, 30):
+            start = 0.1 if factor > 1 else 0.0
+            wanted = start + (0.1 * factor - start) * min(1.0, (step + 1) / 20)
+            assert learning_rate(launch.config, 10, step, launch.lr_factor) == pytest.approx(wanted)
+            if size == whole_size:
+                same = learning_rate(whole.config, 10, step, whole.lr_factor)
+                assert learning_rate(launch.config, 10, step, launch.lr_factor) == same
+        again = Launch.from_dict(json.loads(json.dumps(launch.to_dict())))
+        assert again.lr_factor == launch.lr_factor
 
 
 def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None:

@@ -217,6 +217,25 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
+def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
+    place: Place, beat: Beat
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view, run = started(place, services)
+    sound, bad = add_checkpoint(run, 4), add_checkpoint(run, 7, not_finite="layer.bias")
+    record = RunExit(1, JobState.ERROR, "It failed.", None, ended="2026-11-21T07:31:00Z")
+    replace_json(run.folder.attempt(1).exit, record.to_dict())
+    marks = {c.name: (c.is_latest, c.is_best) for c in services.queries.checkpoints(view.id)}
+    assert marks == {sound: (True, True), bad: (False, False)}
+    with pytest.raises(BackendError, match=r"infinite numbers, in layer\.bias") as info:
+        services.jobs.lifecycle.resume(view.id, checkpoint=bad)
+    assert sound in info.value.remedy
+    assert services.jobs.lifecycle.resume(view.id).run == 2
+    assert sound in read_json(run.folder.launch)["resume_from"]
+
+
 def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, beat: Beat) -> None:
     services, other = place.desktop(), place.desktop()
     place.stock(services)
