@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import json
 import re
 import struct
@@ -15,20 +16,35 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
-from posixpath import commonpath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backend.base.log import swallowed
 from backend.records.base import number_format
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
+from backend.records.library.reading_note import ReadingNote
+from backend.services.context.example import EXAMPLE
 
+PARTS = EXAMPLE.parent / "parts"
+
+
+def _part(name: str) -> Any:
+    """Return a module that loaders of the gallery have, so that both read names in one way."""
+    spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_SPLITS = _part("splits")
 Read = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing"])
 _NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
+_YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _NO_VALUE = frozenset(["", "?", "na", "n/a", "nan", "null", "none", "#n/a"])
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
@@ -45,6 +61,7 @@ class _Found(NamedTuple):
     detail: str
     settings: Mapping[str, str] = {}
     facts: Mapping[str, int] = {}
+    notes: Sequence[ReadingNote] = ()
 
 
 class _Listing:
@@ -84,11 +101,12 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             swallowed(error)
             continue
         if found is not None:
-            sentence = f"This looks like {title}: {sanitize(found.detail, 200)}."
+            sentences = [f"This looks like {title}: {sanitize(found.detail, 200)}."]
+            sentences += [note.sentence for note in found.notes if note.count]
             facts = dict(found.facts)
             if "side" in facts:
                 facts["features"] = facts["channels"] * facts["side"] ** 2
-            return Suggestion(entry, title, found.settings, sentence, facts)
+            return Suggestion(entry, title, found.settings, " ".join(sentences), facts)
     return None
 
 
@@ -147,6 +165,18 @@ def _voc(listing: _Listing) -> _Found | None:
     return _Found(f"{_count(len(notes), 'XML file')} with objects and {pictures}", facts=_BOXES)
 
 
+def _yolo(listing: _Listing) -> _Found | None:
+    stems = {path.stem for path in listing.pictures}
+    labels = [path for path in listing.ending(".txt") if path.stem in stems]
+    # A cut line is left out, unless it is the only one.
+    lines = listing.head(labels[0]).strip().splitlines() if labels else []
+    if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
+        return None
+    pictures = _count(len(listing.pictures), "picture")
+    detail = f"{_count(len(labels), 'text file')} with boxes as shares of the sides and {pictures}"
+    return _Found(detail, facts=_BOXES)
+
+
 def _icdar(listing: _Listing) -> _Found | None:
     stems = {path.stem.lower() for path in listing.pictures}
     notes = [
@@ -162,39 +192,25 @@ def _icdar(listing: _Listing) -> _Found | None:
 
 
 def _image_folder(listing: _Listing) -> _Found | None:
-    by_class = _by_class(listing.pictures)
+    names = [path.as_posix() for path in listing.pictures]
+    samples, _ = _SPLITS.sort_by_class(names)
+    by_class = {name for _, name, _ in samples} - {""}
     if len(by_class) < 2:
         return None
-    paths = [path for own in by_class.values() for path in own]
+    paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
+    outside = [path for path, name, _ in samples if not name]
     some = [paths[0], paths[len(paths) // 2], paths[-1]]
     sizes = [_picture_size(listing.head(path)) for path in some]
     channels = max(size[0] for size in sizes)
     side = min(max(min(size[1] for size in sizes), 16), _MOST_SIDE)
-    held = {part for path in paths for part in path.parts[:-1] if _is_split(part)}
+    held = {part for _, name, part in samples if name}
     detail = f"{_count(len(paths), 'picture')} in {len(by_class)} classes"
     detail += f" ({_some(sorted(by_class))})"
     detail += " and folders for training and validation" if len(held) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
     facts = {"classes": len(by_class), "channels": channels, "side": side}
-    return _Found(detail, settings, facts)
-
-
-def _is_split(folder: str) -> bool:
-    return folder.lower().rstrip("0123456789") in _SPLITS
-
-
-def _by_class(pictures: Sequence[PurePosixPath]) -> dict[str, list[PurePosixPath]]:
-    """Return the pictures by the folder below that of a split, or below what all have in common."""
-    folders = [(path, path.parts[:-1]) for path in pictures]
-    split = [one for one in folders if any(map(_is_split, one[1]))]
-    shared = commonpath([path.parent for path in pictures]) if pictures else ""
-    above = len(PurePosixPath(shared).parts)
-    found: dict[str, list[PurePosixPath]] = {}
-    for path, parts in split or folders:
-        place = next((n for n, part in enumerate(parts) if _is_split(part)), above - 1)
-        if len(parts) > place + 1:
-            found.setdefault(parts[place + 1], []).append(path)
-    return found
+    left_out = "Left out, because they are in no folder of a class"
+    return _Found(detail, settings, facts, [ReadingNote.of(left_out, outside, "picture")])
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -296,6 +312,7 @@ _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _Found | None]], ...] = (
     ("idx", "IDX files, the form of MNIST", _idx),
     ("coco", "boxes in COCO's form", _coco),
     ("voc", "boxes in Pascal VOC's form", _voc),
+    ("yolo", "boxes in YOLO's form", _yolo),
     ("icdar", "text regions in ICDAR's form", _icdar),
     ("image-folder", "pictures in a folder for each class", _image_folder),
     ("arrays", "NumPy arrays", _arrays),

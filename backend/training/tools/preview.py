@@ -42,6 +42,8 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
+_SHARE_WITHOUT_BOXES = 0.1
+"""In COCO 1 % of the pictures have none."""
 _CLASS_NAME = 100
 _NO_LABEL = "(no label)"
 _MOST_FAULTS = 20
@@ -133,6 +135,7 @@ class Survey:
         self._sums: dict[tuple[str, int], Spread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
         self._measured: set[str] = set()
+        self._without_boxes = 0
         self._nan = self._infinite = 0
         self._bad_items: list[int] = []
 
@@ -282,6 +285,9 @@ class Survey:
         if not _is_pair(item):
             return ""
         target = item[1]
+        if isinstance(target, Mapping) and "boxes" in target:
+            boxes = as_array(target["boxes"])
+            self._without_boxes += boxes is not None and not boxes.size
         array = None if isinstance(target, str) else as_array(target)
         if target is None or isinstance(target, str):
             key = (target or "").strip()
@@ -355,7 +361,12 @@ class Survey:
                 )
                 return
 
-    def class_warnings(self) -> Iterator[str]:
+    def set_warnings(self) -> Iterator[str]:
+        """Yield findings on the set: what its loader left out or guessed, targets, classes."""
+        yield from self._data.reading_notes()
+        if self._without_boxes > _SHARE_WITHOUT_BOXES * len(self._times_ms):
+            count = number_format.of(self._without_boxes, len(self._times_ms))
+            yield f"{count} samples have no box; a model learns from them that there is nothing."
         if self._distinct and self._first_other is not None:
             yield (
                 "The classes are not shown, because some targets are of no class, first that of "
@@ -382,7 +393,7 @@ class Survey:
             yield rare
 
     def _warnings(self) -> Iterator[str]:
-        yield from self.class_warnings()
+        yield from self.set_warnings()
         if len(self._measured) == _MOST_MEASURED:
             yield f"Statistics are shown for the first {_MOST_MEASURED} parts of a sample."
         if self._nan or self._infinite:

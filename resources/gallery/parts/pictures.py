@@ -73,6 +73,16 @@ def augmented(picture: torch.Tensor, how: str) -> torch.Tensor:
     return picture.flip(2) if how == "flip and crop" and torch.rand(1) < 0.5 else picture
 
 
+def picture_size(path: str) -> tuple[int, int] | None:
+    """Width and height of an upright picture by its first bytes, None if it cannot be read."""
+    try:
+        with Image.open(path) as image:
+            is_turned = image.getexif().get(0x0112, 1) >= 5
+            return image.size[::-1] if is_turned else image.size
+    except DAMAGED:
+        return None
+
+
 def is_readable(folder: str, path: str) -> bool:
     """Whether a picture can be read to its end."""
     try:
