@@ -39,13 +39,11 @@ def _part(name: str) -> Any:
     return module
 
 
-_SPLITS = _part("splits")
+_SPLITS, _CELLS = _part("splits"), _part("cells")
 Read = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
-_NO_VALUE = frozenset(["", "?", "na", "n/a", "nan", "null", "none", "#n/a"])
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
 _MOST_READS = 16
@@ -62,6 +60,7 @@ class _Found(NamedTuple):
     settings: Mapping[str, str] = {}
     facts: Mapping[str, int] = {}
     notes: Sequence[ReadingNote] = ()
+    choices: Mapping[str, Sequence[str]] = {}
 
 
 class _Listing:
@@ -106,7 +105,9 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             facts = dict(found.facts)
             if "side" in facts:
                 facts["features"] = facts["channels"] * facts["side"] ** 2
-            return Suggestion(entry, title, found.settings, " ".join(sentences), facts)
+            return Suggestion(
+                entry, title, found.settings, " ".join(sentences), facts, found.choices
+            )
     return None
 
 
@@ -278,20 +279,44 @@ def _columns(names: str, rows: list[list[str]]) -> _Found:
     """Return what is found in the first rows of a table, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    known = [[cell for cell in one if cell.casefold() not in _NO_VALUE] for one in columns]
+    decimal = _CELLS.sign_of(columns)
+    formats = [_format(column, decimal) for column in columns]
+    missing = [_CELLS.NO_VALUE if f.kind == "texts" else _CELLS.NO_NUMBER for f in formats]
+    known = [
+        [cell for cell in column if cell.casefold() not in no_value]
+        for column, no_value in zip(columns, missing, strict=True)
+    ]
     is_missing = sum(map(len, known)) < sum(map(len, columns))
     more = ", some values missing, which become the mean of their column" if is_missing else ""
     # An unnamed first column is the index that pandas writes.
-    used = [one for one in known[0 if rows[0][0] else 1 : -1] if one]
-    widths = [1 if all(map(_NUMBER.fullmatch, one)) else len(set(one)) for one in used]
+    start = 0 if rows[0][0] else 1
+    used = [(cells, form) for cells, form in zip(known, formats, strict=True) if cells]
+    widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used[start:-1]]
     facts = {"features": sum(widths)}
     classes = set(known[-1])
-    is_text = not all(map(_NUMBER.fullmatch, classes))
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
+    is_text = formats[-1].kind == "texts"
     if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MOST_CLASSES)):
         facts["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
-    return _Found(f"{names} with {len(columns)} columns{more}", settings, facts)
+    is_named = len(rows) > 1 and not any(map(_CELLS.NUMBER.fullmatch, rows[0]))
+    titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
+    notes = [
+        ReadingNote.of(
+            note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
+        )
+        for note in sorted({form.note for form in formats} - {""})
+    ]
+    detail = f"{names} with {len(columns)} columns{more}"
+    return _Found(detail, settings, facts, notes, {"target": tuple(titles)})
+
+
+def _format(cells: Sequence[str], decimal: str) -> Any:
+    """Return how a column is read; as texts with a note if it can be read in two ways."""
+    try:
+        return _CELLS.format_of(cells, decimal)
+    except ValueError as error:
+        return _CELLS.Format("texts", note=f"Choose how to read, because {error}")
 
 
 def _trains(path: PurePosixPath) -> bool:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from backend.records.library.reading_note import ReadingNote, note_sentences
 from backend.services.preflight import names
 from backend.services.preflight.checks import judge
 from backend.services.preflight.context import JobPreflight
+from backend.training.tools import overlays
 from backend.training.tools.check_model import check_model
 from backend.training.tools.preview import preview
 from backend.training.tools.scan import scan
+from backend.training.tools.thumbnails import parts_of, target_text
 
 LOADER = """
 import torch
@@ -93,3 +99,35 @@ def test_a_note_counts_all_and_names_at_most_three(items: list[str], item: str) 
     assert "\n" not in sentence
     assert len(sentence) < 400
     assert note_sentences([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
+
+
+def test_columns_have_their_names_and_units_in_the_statistics(request_of: Any) -> None:
+    request = request_of([])
+    code = Path(request["loader"]) / "bks_dataset.py"
+    columns = 'value_columns = {"data": [("age", 40.0, 10.0), ("cm", 0, 1), ("kg", 70, 2)]}'
+    code.write_text(code.read_text().replace("    classes =", f"    {columns}\n    classes ="))
+    found = preview(request, lambda *_: None)["statistics"]
+    assert [one["name"] for one in found] == ["age", "cm", "kg"]
+    assert [one["low"] for one in found] == [40, 0, 70]
+    assert [one["high"] for one in found] == [110, 7, 84]
+
+
+@pytest.mark.parametrize("columns", ["3", "{'data': 3}", "{'data': [('a', 'b', 'c')]}", "{1: []}"])
+def test_columns_of_another_form_change_nothing(request_of: Any, columns: str) -> None:
+    request = request_of([])
+    code = Path(request["loader"]) / "bks_dataset.py"
+    text = code.read_text().replace("    classes", f"    value_columns = {columns}\n    classes")
+    code.write_text(text)
+    assert [one["name"] for one in preview(request, lambda *_: None)["statistics"]] == [""] * 3
+
+
+def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
+    target = {
+        "boxes": torch.tensor([[1.0, 1, 8, 8], [10, 10, 18, 18], [20, 20, 28, 28]]),
+        "labels": torch.tensor([1, 0, 1]),
+    }
+    (shown, *_) = overlays.parts(parts_of((torch.zeros(3, 32, 32), target)))
+    image = Image.open(io.BytesIO(base64.b64decode(shown.png))).convert("RGB")
+    colours = [image.getpixel((place, place)) for place in (1, 10, 20)]
+    assert colours[0] == colours[2] != colours[1]
+    assert target_text(target, ["ball", "crate"]) == "3 boxes: crate 2, ball 1"
