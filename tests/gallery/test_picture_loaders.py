@@ -618,3 +618,63 @@ def test_folders_are_classes_or_sets_as_those_beside_them_are(tmp_path: Path, la
     assert len(opened.training) + len(opened.validation) == 2 * (len(folders) - left_out)
     notes = [note for note in notes_of(opened) if "in no folder of a class: 2 pictures" in note]
     assert len(notes) == left_out
+
+
+def deep(values: Any, form: str = "PNG") -> bytes:
+    made = io.BytesIO()
+    Image.fromarray(numpy.asarray(values)).save(made, form)
+    return made.getvalue()
+
+
+LEVELS = numpy.arange(64).reshape(8, 8)
+DEEP: dict[str, tuple[bytes, float, str]] = {
+    "16 bits": (deep((LEVELS * 1040).astype(numpy.uint16)), 65535, "so that 65535 becomes 1"),
+    "12 of 16 bits": (deep((LEVELS * 64 + 1).astype(numpy.uint16)), 4095, "so that 4095 becomes 1"),
+    "8 of 16 bits": (deep((LEVELS + 1).astype(numpy.uint16)), 255, "so that 255 becomes 1"),
+    "32 bits": (deep((LEVELS * 1000).astype(numpy.int32), "TIFF"), 65535, "65535 becomes 1"),
+    "floats to 1": (deep((LEVELS / 63).astype(numpy.float32), "TIFF"), 1, "so that 1 becomes 1"),
+    "floats to 1.01": (
+        deep((LEVELS / 62.4).astype(numpy.float32), "TIFF"),
+        1,
+        "so that 1 becomes 1",
+    ),
+    "negative": (deep((LEVELS - 32.0).astype(numpy.float32), "TIFF"), 255, "255 becomes 1"),
+}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("how", DEEP)
+def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
+    tmp_path: Path, how: str, channels: int
+) -> None:
+    content, white, note = DEEP[how]
+    folder = files(tmp_path / "d", **{"a/1.tif": content, "b/2.tif": content, "b/3.tif": content})
+    opened = open_data("image-folder", folder, tmp_path, side=8, channels=channels)
+    picture = opened.training[0][0]
+    with Image.open(io.BytesIO(content)) as image:
+        values = torch.from_numpy(numpy.asarray(image).astype(numpy.float32))
+    torch.testing.assert_close(picture, (values / white).repeat(channels, 1, 1))
+    assert len(picture.unique()) == 64
+    assert note in notes_of(opened)[0]
+    doubled = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
+    torch.testing.assert_close(2 * doubled.training[0][0], picture[:1])
+    assert notes_of(doubled) == []
+
+
+def test_a_dark_deep_picture_has_the_range_of_the_bright_ones(tmp_path: Path) -> None:
+    content = {f"{name}/{n}.png": DEEP["8 of 16 bits"][0] for name in "ab" for n in range(3)}
+    content["a/9.png"] = DEEP["16 bits"][0]
+    folder = files(tmp_path / "d", **content)
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    darkest = min(float(picture.max()) for picture, _ in opened.training)
+    assert darkest == pytest.approx(64 / 65535)
+    boxes = yolo([(f"{n}.png", "a", (2, 3, 10, 8)) for n in (1, 2, 3)], 3)
+    boxes |= {f"images/{n}.png": DEEP["12 of 16 bits"][0] for n in (1, 2, 3)}
+    opened = open_data("yolo", files(tmp_path / "y", **boxes), tmp_path, side=32)
+    assert float(opened.training[0][0].max()) == pytest.approx(4033 / 4095, abs=0.1)
+
+
+def test_colours_of_16_bits_are_said_to_be_cut(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{f"{name}/1.png": deep_colour() for name in "ab"})
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    assert "Colours of 16 bits, of which 8 are read: 2 pictures" in notes_of(opened)[0]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from notes import Notes
-from pictures import ENDINGS, is_readable, open_picture, picture_size, tensor_of
+from pictures import ENDINGS, is_readable, open_picture, picture_size, tensor_of, white_of
 from PIL import Image
 from splits import divide, files, part_of
 
@@ -62,6 +62,8 @@ class Boxes(torch.utils.data.Dataset):
         others = [path for path in files(folder, *ENDINGS) if path not in described]
         notes.add("Left out, because no description of boxes is for them", others, "picture")
         notes.add_unused([sample.path for sample in samples], held, "picture")
+        paths = [sample.path for sample in samples]
+        self.white = settings["WHITE"] or white_of(folder, paths, notes)
         self.are_shares = are_shares(samples)
         self.samples = [
             sample
@@ -155,9 +157,9 @@ class Boxes(torch.utils.data.Dataset):
 
     def open(self, path: str, size: tuple[int, int] | None) -> Image.Image:
         """Open a picture, turned as its EXIF says unless its boxes are for how it is stored."""
-        image = open_picture(path, self.channels)
+        image = open_picture(path, self.channels, white=self.white)
         if size is not None and image.size != size and image.size == size[::-1]:
-            image = open_picture(path, self.channels, turn=False)
+            image = open_picture(path, self.channels, turn=False, white=self.white)
         return image
 
     def fit(self, image: Image.Image) -> tuple[torch.Tensor, float]:
@@ -166,7 +168,7 @@ class Boxes(torch.utils.data.Dataset):
         width, height = (max(1, round(length * scale)) for length in image.size)
         canvas = Image.new(image.mode, (self.side, self.side))
         canvas.paste(image.resize((width, height)))
-        return tensor_of(canvas), scale
+        return tensor_of(canvas, self.channels), scale
 
     def read(self, path: str) -> torch.Tensor:
         """The picture in a file: for "Try it"."""

@@ -14,6 +14,7 @@ from splits import files, part_of
 
 SIDE = 256
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2

@@ -8,11 +8,12 @@ import os
 
 import torch
 from notes import Notes
-from pictures import ENDINGS, augmented, is_readable, square_picture
+from pictures import ENDINGS, augmented, is_readable, square_picture, white_of
 from splits import divide, files, part_of_folder, sort_by_class
 
 SIDE = 64
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
@@ -32,6 +33,7 @@ class UserDataset(torch.utils.data.Dataset):
         if len(self.classes) < 2:
             only = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
             raise ValueError(f"pictures must be in a folder for each class, but {only}")
+        self.white = WHITE or white_of(folder, [path for path, _, _ in samples], self.reading_notes)
         names = [name for _, name, _ in samples]
         held = divide([part for _, _, part in samples], names, VALIDATION_SHARE, SEED)
         self.reading_notes.add_unused([path for path, _, _ in samples], held, "picture")
@@ -58,7 +60,7 @@ class UserDataset(torch.utils.data.Dataset):
         return picture if self.is_validation else augmented(picture, AUGMENT), label
 
     def read(self, path: str) -> torch.Tensor:
-        return square_picture(path, CHANNELS, SIDE)
+        return square_picture(path, CHANNELS, SIDE, self.white)
 
 
 class UserValDataset(UserDataset):

@@ -13,6 +13,7 @@ from splits import files, part_of, part_of_folder
 
 SIDE = 256
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
