@@ -314,7 +314,7 @@ class LibraryController(Controller):
         if found is None or self._has_loader(name):
             return
         use = partial(self._use_loader, reference, found)
-        preset = GalleryPreset(found.entry, found.settings, name=name)
+        preset = GalleryPreset(found.entry, found.settings, name=name, choices=found.choices)
         then = partial(self._loader_added, reference)
         choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
         offers = Offer(found.sentence, "Use its loader", use), Offer("", "Settings…", choose)

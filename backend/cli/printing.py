@@ -65,7 +65,9 @@ class Answer:
 
 def print_json(value: Any) -> None:
     found = plain(value, documents=True)
-    sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    # A name that is not UTF-8 has lone surrogates, which are escapes of JSON, too.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
 def shown(text: str) -> str:

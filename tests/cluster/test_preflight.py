@@ -120,9 +120,9 @@ def test_every_fault_is_seeded_and_there_are_thirty() -> None:
     seeded = [name for batch in TOGETHER for name in batch.values()]
     assert sorted([*seeded, *ON_GPUS]) == sorted(FAULTS)
     assert len(FAULTS) >= 30
-    # Too many processes, and scripts (test_script_packages_on_nodes), have tests of their own; MPI
-    # for Python is imported as Horovod is.
-    elsewhere = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON}
+    # Too many processes, data, and scripts (test_script_packages_on_nodes) have tests of their own;
+    # MPI for Python is imported as Horovod is.
+    elsewhere = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
     found = {check for fault in FAULTS.values() for check in fault.checks}
     assert found == set(checks.BY_NAME) - elsewhere
 
@@ -131,7 +131,8 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
     found = ready_cluster.services.preflight.run(config())
     assert_well(ready_cluster, found)
     checked = {finding.check for finding in found.findings}
-    assert checked == set(checks.BY_NAME) - {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON}
+    not_asked = {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
+    assert checked == set(checks.BY_NAME) - not_asked
 
 
 @slow

@@ -459,3 +459,25 @@ def test_only_training_pictures_are_changed(tmp_path: Path, augment: str) -> Non
     assert all((one == plain[0]).all() for one in plain)
     assert any((one != plain[0]).any() for one in changed)
     assert {tuple(one.shape) for one in changed} == {(1, 8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("targets", "classes"),
+    [
+        ([3, 70, 12, 5, 9, 41, 8, 2, 30, 17], 0),  # counts
+        (list(range(1900, 1910)), 0),  # years
+        ([0, 1, 2, 0, 1, 2, 0, 1, 2, 0], 3),
+        ([5, 9, 5, 9, 5, 9, 5, 9, 5, 9], 2),
+        ([n % 100 for n in range(200)], 100),
+        ([n * 3 % 97 * 2 for n in range(200)], 0),  # 97 even numbers
+        ([True, False] * 5, 2),
+    ],
+)
+def test_whole_numbers_are_classes_if_they_repeat(
+    tmp_path: Path, targets: list[int], classes: int
+) -> None:
+    content = npz(x=numpy.zeros((len(targets), 4)), y=numpy.array(targets))
+    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert len(getattr(opened.training, "classes", [])) == classes
+    reasons = [note["reason"] for note in opened.training.reading_notes]
+    assert ("Whole numbers are read as numbers, because few repeat" in reasons) is (not classes)

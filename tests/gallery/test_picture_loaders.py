@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from backend.records.library.reading_note import note_sentences
 from backend.training.user_code import UserCodeError, load_loader
 from tests.gallery.opened import GALLERY, Opened, files, open_data
 
@@ -36,6 +37,10 @@ def by_class(*classes: str, each: int = 5, folder: str = "") -> Content:
         for place, name in enumerate(classes)
         for number in range(each)
     }
+
+
+def notes_of(opened: Opened) -> list[str]:
+    return list(note_sentences(opened.training.reading_notes))
 
 
 def names_of(data: Any) -> list[str]:
@@ -92,9 +97,8 @@ def test_a_class_of_one_set_only_counts_in_both(tmp_path: Path) -> None:
 def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **by_class("a", "b"), **{"c/notes.txt": "later"})
     (folder / "d").mkdir()
-    with pytest.warns(UserWarning, match="the folder [cd] has no pictures") as warned:
-        opened = open_data("image-folder", folder, tmp_path)
-    assert {str(one.message)[:12] for one in warned} == {"the folder c", "the folder d"}
+    opened = open_data("image-folder", folder, tmp_path)
+    assert notes_of(opened) == ["No class, because they have no picture: 2 folders (c, d)."]
     assert opened.training.classes == ["a", "b"]
 
 
@@ -311,7 +315,23 @@ def icdar(boxes: Boxes, pictures: int = 6, form: str = "quadrilateral") -> Conte
     return found
 
 
-FORMS: dict[str, Callable[[Boxes], Content]] = {"coco": coco, "voc": voc, "icdar": icdar}
+def yolo(boxes: Boxes, pictures: int = 6) -> Content:
+    classes = sorted({name for _, name, _ in boxes})
+    found: Content = {"data.yaml": f"nc: {len(classes)}\nnames: {classes}\n"}
+    for n in range(1, pictures + 1):
+        found[f"images/{n}.png"] = picture()
+        found[f"labels/{n}.txt"] = "".join(
+            f"{classes.index(name)} {(x1 + x2) / 40} {(y1 + y2) / 20} {(x2 - x1) / 20} "
+            f"{(y2 - y1) / 10}\n"
+            for file, name, (x1, y1, x2, y2) in boxes
+            if file == f"{n}.png"
+        )
+    return found
+
+
+FORMS: dict[str, Callable[[Boxes], Content]] = {
+    "coco": coco, "voc": voc, "icdar": icdar, "yolo": yolo,
+}  # fmt: skip
 
 
 def boxes_of(opened: Opened) -> list[tuple[str, list[float]]]:
@@ -349,7 +369,7 @@ def test_boxes_are_read_in_the_pixels_of_the_square_picture(tmp_path: Path, form
     assert opened.training.read(path).shape == (3, 64, 64)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["coco", "voc", "icdar"])
 def test_boxes_outside_their_picture_are_clipped_and_empty_ones_left_out(
     tmp_path: Path, form: str
 ) -> None:
@@ -391,9 +411,10 @@ def test_half_of_the_training_pictures_are_flipped_with_their_boxes(
 def test_a_missing_picture_is_named_or_skipped(tmp_path: Path, form: str) -> None:
     content = FORMS[form](BOXES)
     name = next(name for name in content if name.endswith("3.png"))
-    content[name] = b"" if form == "icdar" else content[name]
+    is_found_by_picture = form in ("icdar", "yolo")
+    content[name] = b"" if is_found_by_picture else content[name]
     folder = files(tmp_path / "d", **content)
-    if form != "icdar":
+    if not is_found_by_picture:
         (folder / name).unlink()
     opened = open_data(form, folder, tmp_path)
     with pytest.raises(ValueError, match=r"3(\.png)? cannot be read .+ or set bad_pictures"):
@@ -481,3 +502,179 @@ def test_a_broken_description_of_boxes_is_one_sentence(
 ) -> None:
     with pytest.raises(UserCodeError, match=sentence):
         open_data(form, files(tmp_path / "d", **content), tmp_path)
+
+
+YOLO_NAMES = {
+    "list": {"data.yaml": "nc: 2\nnames: ['ball', \"crate\"]\n"},
+    "list of lines": {"data.yaml": "names:\n- ball\n- crate # wood\ntrain: images\n"},
+    "numbers": {"data.yaml": "names:\n  0: ball\n  1: crate\nval: images\n"},
+    "numbers in a line": {"data.yml": 'names: {0: ball, 1: "crate"}\n'},
+    "a text file": {"classes.txt": "ball\ncrate\n"},
+    "of Darknet": {"obj.names": "ball\ncrate\n"},
+}
+
+
+@pytest.mark.parametrize("how", YOLO_NAMES)
+def test_the_classes_of_yolo_have_names(tmp_path: Path, how: str) -> None:
+    content = yolo([("1.png", "a", (2, 3, 10, 8)), ("2.png", "b", (2, 3, 10, 8))])
+    del content["data.yaml"]
+    opened = open_data("yolo", files(tmp_path / "d", **content, **YOLO_NAMES[how]), tmp_path)
+    assert opened.training.classes == ["ball", "crate"]
+    assert notes_of(opened)[-1].startswith("Without a box: ")
+
+
+def test_yolo_in_folders_of_sets_and_outlines_is_read(tmp_path: Path) -> None:
+    content = {f"{part}/images/{n}.png": picture() for part in ("train", "valid") for n in range(3)}
+    outline = "0 0.1 0.3 0.5 0.3 0.5 0.8 0.2 0.8\n"
+    content |= {name.replace("images", "labels")[:-3] + "txt": outline for name in content}
+    opened = open_data("yolo", files(tmp_path / "d", **content), tmp_path, side=40)
+    assert (len(opened.training), len(opened.validation)) == (3, 3)
+    assert boxes_of(opened) == [("0", [4, 6, 20, 16])] * 6
+    assert [note.partition(":")[0] for note in notes_of(opened)] == [
+        "Read as the box around an outline", "Named by their number, because no file names them",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [0.5, 2, 3])
+@pytest.mark.parametrize("form", ["coco", "voc"])
+def test_boxes_for_pictures_of_another_size_are_scaled_and_counted(
+    tmp_path: Path, form: str, factor: float
+) -> None:
+    content = FORMS[form](BOXES)
+    side, height = round(20 * factor), round(10 * factor)
+    content |= {name: picture(size=(side, height)) for name in content if name.endswith(".png")}
+    opened = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(opened) == wanted(BOXES, form, 2)
+    assert "Boxes are scaled to pictures of another size than described: " in " ".join(
+        note for data in opened for note in note_sentences(data.reading_notes)
+    )
+
+
+@pytest.mark.parametrize("form", ["coco", "voc"])
+def test_boxes_from_0_to_1_are_shares_of_the_sides(tmp_path: Path, form: str) -> None:
+    first = 1 if form == "voc" else 0
+    shares = [
+        (n, c, (x / 20 - first, y / 10 - first, r / 20, b / 10)) for n, c, (x, y, r, b) in BOXES
+    ]
+    opened = open_data(form, files(tmp_path / "d", **FORMS[form](shares)), tmp_path, side=40)
+    assert boxes_of(opened) == wanted(BOXES, form, 2)
+    assert any("read as shares" in note for note in notes_of(opened))
+
+
+@pytest.mark.parametrize(
+    ("form", "boxes", "sentence"),
+    [
+        ("coco", [("1.png", "a", (30, 30, 40, 40))], "no box is inside its picture, first of im"),
+        ("voc", [("1.png", "a", (5, 5, 5, 9))], "no box is inside its picture"),
+        ("yolo", [("1.png", "a", (30, 30, 30, 30))], r"1\.txt, line 1 is no class with a box"),
+        ("icdar", [("1.png", "a", (0, 0.5, 0.5, 0.2))], r"gt_1\.txt, line 1 is no region"),
+        ("coco", [], "none of the 5 pictures for training has a box"),
+        ("yolo", [], "none of the 5 pictures for training has a box"),
+    ],
+)
+def test_a_set_without_a_usable_box_is_refused(
+    tmp_path: Path, form: str, boxes: Boxes, sentence: str
+) -> None:
+    folder = files(tmp_path / "d", **FORMS[form](boxes))
+    with pytest.raises(UserCodeError, match=sentence):
+        open_data(form, folder, tmp_path, seed=3)
+
+
+def test_what_a_description_of_boxes_lacks_is_counted(tmp_path: Path) -> None:
+    content = coco(BOXES)
+    notes = json.loads(content["annotations/instances.json"])
+    notes["annotations"][0]["iscrowd"] = 1
+    del notes["annotations"][1]["bbox"]
+    content["annotations/instances.json"] = json.dumps(notes)
+    folder = files(tmp_path / "d", **content, **{"other/7.png": picture()})
+    assert notes_of(open_data("coco", folder, tmp_path))[:3] == [
+        "Left out, because they are crowds: 1 object (annotation 0).",
+        "Left out, because they have no box: 1 object (annotation 1).",
+        "Left out, because no description of boxes is for them: 1 picture (other/7.png).",
+    ]
+
+
+LAYOUTS: dict[str, tuple[list[str], list[str], int]] = {
+    "a class": (["bus/front", "car/side", "train/front"], ["bus", "car", "train"], 0),
+    "in a folder": (["d/bus/a", "d/car/a", "d/test/a"], ["bus", "car", "test"], 0),
+    "flat": (["bus", "car", "train"], ["bus", "car", "train"], 0),
+    "two like sets, flat": (["bus", "test", "train"], ["bus", "test", "train"], 0),
+    "in sets": (["train/bus", "train/train", "val/bus", "val/train"], ["bus", "train"], 0),
+    "sets in classes": (["bus/train", "car/train", "bus/val", "car/val"], ["bus", "car"], 0),
+    "sets with one more": (["train/a", "train/b", "val/a", "raw/1"], ["a", "b"], 1),
+    "a set and flat pictures": (["train/a", "train/b", "raw"], ["a", "b"], 1),
+    "one set": (["train/a", "train/b"], ["a", "b"], 0),
+    "sets below": (["a/train/x", "a/train/y", "b/val/x", "b/val/y"], ["x", "y"], 0),
+    "numbers": (["train2017/a", "train2017/b", "val2017/a"], ["a", "b"], 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folders_are_classes_or_sets_as_those_beside_them_are(tmp_path: Path, layout: str) -> None:
+    folders, classes, left_out = LAYOUTS[layout]
+    content = {f"{name}/{n}.png": picture(size=(8, 8)) for name in folders for n in range(2)}
+    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
+    assert opened.training.classes == classes
+    assert len(opened.training) + len(opened.validation) == 2 * (len(folders) - left_out)
+    notes = [note for note in notes_of(opened) if "in no folder of a class: 2 pictures" in note]
+    assert len(notes) == left_out
+
+
+def deep(values: Any, form: str = "PNG") -> bytes:
+    made = io.BytesIO()
+    Image.fromarray(numpy.asarray(values)).save(made, form)
+    return made.getvalue()
+
+
+LEVELS = numpy.arange(64).reshape(8, 8)
+DEEP: dict[str, tuple[bytes, float, str]] = {
+    "16 bits": (deep((LEVELS * 1040).astype(numpy.uint16)), 65535, "so that 65535 becomes 1"),
+    "12 of 16 bits": (deep((LEVELS * 64 + 1).astype(numpy.uint16)), 4095, "so that 4095 becomes 1"),
+    "8 of 16 bits": (deep((LEVELS + 1).astype(numpy.uint16)), 255, "so that 255 becomes 1"),
+    "32 bits": (deep((LEVELS * 1000).astype(numpy.int32), "TIFF"), 65535, "65535 becomes 1"),
+    "floats to 1": (deep((LEVELS / 63).astype(numpy.float32), "TIFF"), 1, "so that 1 becomes 1"),
+    "floats to 1.01": (
+        deep((LEVELS / 62.4).astype(numpy.float32), "TIFF"),
+        1,
+        "so that 1 becomes 1",
+    ),
+    "negative": (deep((LEVELS - 32.0).astype(numpy.float32), "TIFF"), 255, "255 becomes 1"),
+}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("how", DEEP)
+def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
+    tmp_path: Path, how: str, channels: int
+) -> None:
+    content, white, note = DEEP[how]
+    folder = files(tmp_path / "d", **{"a/1.tif": content, "b/2.tif": content, "b/3.tif": content})
+    opened = open_data("image-folder", folder, tmp_path, side=8, channels=channels)
+    picture = opened.training[0][0]
+    with Image.open(io.BytesIO(content)) as image:
+        values = torch.from_numpy(numpy.asarray(image).astype(numpy.float32))
+    torch.testing.assert_close(picture, (values / white).repeat(channels, 1, 1))
+    assert len(picture.unique()) == 64
+    assert note in notes_of(opened)[0]
+    doubled = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
+    torch.testing.assert_close(2 * doubled.training[0][0], picture[:1])
+    assert notes_of(doubled) == []
+
+
+def test_a_dark_deep_picture_has_the_range_of_the_bright_ones(tmp_path: Path) -> None:
+    content = {f"{name}/{n}.png": DEEP["8 of 16 bits"][0] for name in "ab" for n in range(3)}
+    content["a/9.png"] = DEEP["16 bits"][0]
+    folder = files(tmp_path / "d", **content)
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    darkest = min(float(picture.max()) for picture, _ in opened.training)
+    assert darkest == pytest.approx(64 / 65535)
+    boxes = yolo([(f"{n}.png", "a", (2, 3, 10, 8)) for n in (1, 2, 3)], 3)
+    boxes |= {f"images/{n}.png": DEEP["12 of 16 bits"][0] for n in (1, 2, 3)}
+    opened = open_data("yolo", files(tmp_path / "y", **boxes), tmp_path, side=32)
+    assert float(opened.training[0][0].max()) == pytest.approx(4033 / 4095, abs=0.1)
+
+
+def test_colours_of_16_bits_are_said_to_be_cut(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{f"{name}/1.png": deep_colour() for name in "ab"})
+    opened = open_data("image-folder", folder, tmp_path, side=8)
+    assert "Colours of 16 bits, of which 8 are read: 2 pictures" in notes_of(opened)[0]

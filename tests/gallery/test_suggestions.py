@@ -76,6 +76,13 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
         arrays.npz(x=numpy.zeros((10, 8, 8, 3)), y=arrays.LABELS), "arrays", "data.npz"),
     "COCO": (pictures.coco(pictures.BOXES), "coco", "instances.json and 6 pictures"),
     "VOC": (pictures.voc(pictures.BOXES), "voc", "6 XML files with objects and 6 pictures"),
+    "YOLO": (pictures.yolo(pictures.BOXES), "yolo", "2 text files with boxes as shares"),
+    "a class named train": (
+        {f"{name}/x/{n}.png": pictures.picture(size=(28, 28)) for name in ("bus", "car", "train")
+         for n in range(5)}, "image-folder", r"15 pictures in 3 classes \(bus, car, train\)\.$"),
+    "pictures of no class": (
+        PHOTOS | {"1.jpg": PHOTOS["a/1.jpg"]}, "image-folder",
+        r"Left out, because they are in no folder of a class: 1 picture \(1\.jpg\)\.$"),
     "ICDAR": (pictures.icdar(pictures.BOXES), "icdar", "6 text files with regions"),
     "ICDAR 2013": (pictures.icdar(pictures.BOXES, form="spaces"), "icdar", "6 text files"),
 }  # fmt: skip
@@ -101,7 +108,8 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         facts["channels"] = len(data)
         facts["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
     assert found.facts.items() <= facts.items()
-    wanted = {"arrays": {"features"}, "table": {"classes", "features"}, "voc": {"channels", "side"}}
+    boxes = {form: {"channels", "side"} for form in ("voc", "yolo")}
+    wanted = {"arrays": {"features"}, "table": {"classes", "features"}, **boxes}
     if shape != "EMNIST":
         assert wanted.get(entry, {"classes", "channels", "side", "features"}) <= found.facts.keys()
 
@@ -176,4 +184,4 @@ def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
 def test_each_loader_of_the_gallery_for_data_of_a_shape_is_suggested() -> None:
     found = {entry for _, entry, _ in SHAPES.values()}
     assert found <= {one.name for one in GALLERY.list(Kind.LOADER)}
-    assert len(found) == 9
+    assert len(found) == 10

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backend.records.library.reading_note import note_sentences
+from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
 from tests.gallery.opened import Opened, files, open_data
 
@@ -250,7 +252,10 @@ _CELL = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 
 
 @given(
-    table=st.lists(st.tuples(_CELL, _CELL, st.sampled_from("pqr")), min_size=4, max_size=12),
+    table=st.lists(st.tuples(_CELL, _CELL, st.sampled_from("pqr")), min_size=4, max_size=12).map(
+        # A cell that has one meaning only: 1,234 alone can be read in two ways.
+        lambda rows: [*rows, (0.25, 0.25, "p")]
+    ),
     delimiter=st.sampled_from([",", ";", "\t", "|"]),
     has_header=st.booleans(),
     point=st.sampled_from([".", ","]),
@@ -274,3 +279,108 @@ def test_any_table_is_read_back(
     opened = open_data("table", tmp_path / "d", tmp_path, scale="none")
     wanted = sorted(([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table)
     assert rows(opened) == wanted
+
+
+COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
+    "thousands": (["1,234", "985", "12,000", "7"], [1234, 985, 12000, 7], "“,” between thousands"),
+    "decimal comma": (["0,5", "1,25", "3", "2,0"], [0.5, 1.25, 3, 2], "a decimal comma"),
+    "both signs": (["1.234,5", "0,5", "12", "7"], [1234.5, 0.5, 12, 7], "“.” between thousands"),
+    "spaces": (["1 234", "12 345 678", "5", "7"], [1234, 12345678, 5, 7], ""),
+    "apostrophes": (["1'234", "12’345", "5", "7"], [1234, 12345, 5, 7], ""),
+    "percent": (["5 %", "7%", "12.5%", "0"], [], "Read as texts, because units differ"),
+    "a unit": (["5 kg", "7.5 kg", "1,200 kg", "3 kg"], [5, 7.5, 1200, 3], "in kg"),
+    "money": (["$5", "$7.50", "$1,200.00", "$3"], [5, 7.5, 1200, 3], "in $"),
+    "exponents": (["1e3", "-.5", "+25.E-2", "3"], [1000, -0.5, 0.25, 3], ""),
+    "ISO dates": (["1970-01-02", "1970-01-11", "1969-12-31"], [1, 10, -1], "dates"),
+    "dates with points": (["2.1.1970", "11.1.70", "31.12.1969"], [1, 10, -1], "dates"),
+    "month first": (["1/2/1970", "1/11/1970", "12/31/1969", "1/1/1970"], [1, 10, -1, 0], "dates"),
+    "times": (["1970-01-01 06:00", "1970-01-01T12:00", "1970-01-02 00:00", "1970-01-01"],
+              [0.25, 0.5, 1, 0], "dates"),
+    "missing": (["2", "None", "NA", "2"], [2], "Missing, so the mean of the column"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", COLUMNS)
+def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
+    tmp_path: Path, how: str
+) -> None:
+    cells, values, note = COLUMNS[how]
+    table = "x;y\n" + "".join(f"{cell};{n % 2}\n" for n, cell in enumerate([*cells, *cells]))
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    opened = open_data("table", folder, tmp_path, scale="none", missing="mean", target="y")
+    if values:
+        assert sorted({features[0] for features, _ in rows(opened)}) == sorted(set(values))
+    else:
+        assert len(opened.training[0][0]) == len(set(cells))
+    notes = " ".join(note_sentences(opened.training.reading_notes))
+    assert note in notes
+    assert bool(notes) is bool(note)
+
+
+@pytest.mark.parametrize(
+    ("cells", "settings", "value"),
+    [
+        (["1,234", "2,701"], {"decimal": "point"}, 1234),
+        (["1,234", "2,701"], {"decimal": "comma"}, 1.234),
+        (["1,234", "1234"], {"decimal": "point"}, 1234),
+        (["1/2/1970", "3/4/1970"], {"dates": "day first"}, 31),
+        (["1/2/1970", "3/4/1970"], {"dates": "month first"}, 1),
+    ],
+)
+def test_a_column_that_can_be_read_in_two_ways_is_refused_and_a_setting_decides(
+    tmp_path: Path, cells: list[str], settings: dict[str, str], value: float
+) -> None:
+    table = "x;y\n" + "".join(f"{cell};{n % 2}\n" for n, cell in enumerate(cells * 3))
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    with pytest.raises(UserCodeError, match=f"the column “x”: “{cells[0]}” and “.+” can be read"):
+        open_data("table", folder, tmp_path)
+    opened = open_data("table", folder, tmp_path, scale="none", **settings)
+    assert value in [pytest.approx(features[0]) for features, _ in rows(opened)]
+
+
+def test_columns_of_a_table_may_have_different_decimal_signs(tmp_path: Path) -> None:
+    table = "a;b;y\n" + "".join(f"{n},5;{n}.25;{n % 2}\n" for n in range(6))
+    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
+    assert rows(opened)[3][0] == [3.5, 3.25]
+
+
+@given(
+    values=st.lists(st.integers(0, 10**7), min_size=3, max_size=9),
+    mark=st.sampled_from([" ", "'", "\u202f", "_"]),
+)
+def test_numbers_with_marks_between_thousands_are_read_back(values: list[int], mark: str) -> None:
+    cells = [f"{value:,}".replace(",", mark) for value in values]
+    form = CELLS.format_of(cells)
+    assert [form.parse(cell) for cell in cells] == values
+
+
+@pytest.mark.parametrize("name", ["None", "NA", "null"])
+def test_a_text_that_elsewhere_means_missing_is_a_class_among_texts(
+    tmp_path: Path, name: str
+) -> None:
+    table = "x,kind\n" + "".join(f"{n},{('red', name, 'blue')[n % 3]}\n" for n in range(60))
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    for missing in ("stop", "mean", "leave row out"):
+        opened = open_data("table", folder, tmp_path, missing=missing)
+        assert opened.training.classes == sorted([name, "red", "blue"])
+        assert len(opened.training) + len(opened.validation) == 60
+        notes = note_sentences(opened.training.reading_notes)
+        assert notes[0].startswith("Read as texts, not as missing values: 20 values")
+
+
+def test_rows_and_columns_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    folder = files(tmp_path / "d", **{"t.csv": GAPS.replace("\n", ",\n")})
+    opened = open_data("table", folder, tmp_path, missing="leave row out")
+    assert list(note_sentences(opened.training.reading_notes))[:2] == [
+        "Left out, because they are empty or count the rows: 1 column ((index)).",
+        "Left out, because a value is missing: 4 rows (t.csv, line 3, t.csv, line 4, "
+        "t.csv, line 5 and 1 more).",
+    ]
+
+
+def test_numbers_that_are_codes_can_be_texts(tmp_path: Path) -> None:
+    table = "code,y\n" + "".join(f"{100 + n % 3},{n % 2}\n" for n in range(12))
+    folder = files(tmp_path / "d", **{"t.csv": table})
+    opened = open_data("table", folder, tmp_path, texts="code")
+    assert opened.training[0][0].shape == (3,)
+    assert opened.training.value_columns["data"][0] == ("code = 100", 0.0, 1.0)

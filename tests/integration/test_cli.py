@@ -122,8 +122,8 @@ def test_an_import_lists_files_that_it_left_out(cli: Cli, tmp_path: Path) -> Non
     _, out, _ = cli("dataset", "import", folder, "--name", "pictures")
     imported, left_out = out.splitlines()
     assert imported == "Imported dataset pictures@2: 1 file, 1 B."
-    assert left_out.startswith("Left out 2 ")
-    assert left_out.endswith("“.DS_Store”, “._a.csv”.")
+    assert left_out.startswith("Left out, as files of systems")
+    assert left_out.endswith(": 2 files (.DS_Store, ._a.csv).")
 
 
 def test_an_import_names_the_loader_that_fits_the_data(cli: Cli, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ class ValuesCard(Card):
 
 
 def titles(preview: Preview) -> list[str]:
-    """The title of each of the statistics: "Data", "Column 2", "Channel 0 of data.sound".
+    """The title of each of the statistics: "Data", "Age", "Column 2", "Channel 0 of data.sound".
 
     The number comes first, so that it stays visible if room is short; the source follows if it is
     ambiguous.
@@ -164,8 +164,8 @@ def titles(preview: Preview) -> list[str]:
     for one in preview.statistics:
         part = "Column" if one.path in flat else "Channel"
         tail = "" if is_plain else f" of {one.path}"
-        numbered = f"{part} {one.channel}{tail}"
-        found.append(numbered if one.path in several else path_title(one.path))
+        numbered = one.name or f"{part} {one.channel}{tail}"
+        found.append(numbered if one.name or one.path in several else path_title(one.path))
     return found
 
 

@@ -48,12 +48,14 @@ class GalleryPreset:
         settings: Typed values for it.
         facts: Settings that the data needs, by name, for every entry.
         name: The name in the library; by default that of the entry.
+        choices: Values to offer for its settings that take any text.
     """
 
     entry: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -335,8 +337,12 @@ class GalleryDialog(Dialog):
             switch.setChecked(text == _text(True))
             switch.toggled.connect(changed)
             return switch
+        is_preset = self._entry is not None and self._entry.name == self._preset.entry
+        columns = dict.fromkeys(self._preset.choices.get(key, ()) if is_preset else ())
         options = [(_text(one), _text(one)) for one in setting.choices]
-        if options and sum(len(shown) for _, shown in options) <= _SEGMENTS_CHARS:
+        options += [("", "Default"), *((name, name) for name in columns if name)] if columns else []
+        is_short = sum(len(shown) for _, shown in options) <= _SEGMENTS_CHARS
+        if options and not columns and is_short:
             segments = SegmentedControl(options, text, name=setting.label, height=CONTROL_H)
             segments.chosen.connect(changed)
             return segments

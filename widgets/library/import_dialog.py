@@ -1,4 +1,4 @@
-"""Import a folder or a zip as a dataset, a model or a loader, or as all three.
+"""Import a folder, an archive or a file as a dataset, a model or a loader, or as all three.
 
 Opened by the button of a page, or by dropping something on the window; then the kind is a guess
 from the folder's contents, and the name is that of the folder.
@@ -6,6 +6,7 @@ from the folder's contents, and the name is that of the folder.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -25,6 +26,11 @@ from widgets.library.page_texts import project_words
 
 _WIDTH = 520
 _ALL, _THREE, _BOTH = "all", "All three", "Both"
+_ENDING = re.compile(
+    r"(?<=.)((\.tar|\.[ct]sv|\.txt)?\.(zip|gz|bz2|xz)|\.(t[gx]z|tbz2?|tar|[ct]sv|txt|np[yz]|parquet))$",
+    re.IGNORECASE,
+)
+"""Of archives and data files; a name of a folder may have a dot."""
 _PAUSE_MS = 200
 """Has no key until a typed path was inspected."""
 
@@ -87,12 +93,12 @@ class ImportDialog(Dialog):
         self._pause.timeout.connect(self._ask)
         self._is_looking = False
         self._kind.chosen.connect(self._changed)
-        self._source = LineEdit(source, placeholder="Folder or zip", name="From")
+        self._source = LineEdit(source, placeholder="Folder or file", name="From")
         self._source.textChanged.connect(self._source_changed)
         folder = Button("Folder…", icon="folder-open")
         folder.clicked.connect(self._choose_folder)
-        archive = Button("Zip…", icon="folder-open")
-        archive.clicked.connect(self._choose_zip)
+        file = Button("File…", icon="folder-open")
+        file.clicked.connect(self._choose_file)
         self._source_field = Field("From", self._source)
         self._name = LineEdit(name, placeholder="Name", name="Name")
         self._name.textChanged.connect(self._changed)
@@ -104,7 +110,7 @@ class ImportDialog(Dialog):
         self.fill(
             S2,
             self._kind,
-            row((self._source_field, 1), beside_field(folder), beside_field(archive)),
+            row((self._source_field, 1), beside_field(folder), beside_field(file)),
             self._name_field,
             self._answer,
             S2,
@@ -167,8 +173,7 @@ class ImportDialog(Dialog):
 
     def _fill_name(self, source: str) -> None:
         if not self._name.isModified():
-            path = PurePath(source)
-            self._name.setText(path.stem if path.suffix.lower() == ".zip" else path.name)
+            self._name.setText(_ENDING.sub("", PurePath(source).name))
 
     @Slot()
     def _changed(self) -> None:
@@ -212,10 +217,8 @@ class ImportDialog(Dialog):
             self._ask()
 
     @Slot()
-    def _choose_zip(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(
-            self, "Zip to import", self._source.text(), "Zip files (*.zip)"
-        )
+    def _choose_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(self, "File to import", self._source.text())
         if chosen:
             self._source.setText(chosen)
             self._ask()

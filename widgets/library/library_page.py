@@ -173,7 +173,7 @@ class LibraryPage(QWidget):
             row(
                 STRETCH,
                 IconLabel("tray", "text3", ICON_NAV),
-                Label("Drop a folder or zip here", "small", "text2"),
+                Label("Drop a folder or file here", "small", "text2"),
                 STRETCH,
             ),
         )

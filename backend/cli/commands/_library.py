@@ -43,7 +43,7 @@ def _each(word: str) -> Callable[[Function], Function]:
 def import_item(
     services: Services, progress: Progress, group: str, path: Source, *, name: str
 ) -> Answer:
-    """Import a folder or zip as a {group}, or as its next version."""
+    """Import a folder, archive or file as a {group}, or as its next version."""
     item = services.library.import_item(Kind(group), path, name, progress=progress)
     if item.kind is not Kind.DATASET:
         return Answer(item, imported(item))

@@ -21,7 +21,7 @@ def import_project(
     *,
     name: Annotated[str, "name of all three"],
 ) -> Answer:
-    """Import a model, a loader and a dataset from one folder or zip."""
+    """Import a model, a loader and a dataset from one folder or archive."""
     project = services.library.inspect(path).project
     if project is None:
         raise BackendError(

@@ -1,4 +1,4 @@
-"""Import a folder, a zip file or one file of code into the data root, completely or not at all.
+"""Import a folder, an archive or one file into the data root, completely or not at all.
 
 First everything is checked, and refused if needed. Then it is copied to a hidden folder, hashed
 during the copy, flushed to the disk, and renamed to its version. If it is killed, a hidden folder
@@ -31,13 +31,13 @@ from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
 from backend.datastore.library.sources import ImportSource, SourceFile, inspect_file, scan_folder
 from backend.datastore.library.staging import make_staging, stagings, sweep
-from backend.datastore.library.zip_source import scan_zip
+from backend.datastore.library.zip_source import is_archive, is_packed, scan_zip
 from backend.records.base import timestamps
 from backend.records.base.access_modes import create, make_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.local_files import remove_tree
 from backend.records.base.validation import name_fault
-from backend.records.library.item import Kind, LibraryItem, left_out_facts
+from backend.records.library.item import Kind, LibraryItem, import_facts
 from backend.records.library.project import WHOLE, ProjectPart
 
 _SPARE_BYTES = 64_000_000
@@ -113,7 +113,10 @@ def import_source(
                 files=len(content.files),
                 created=timestamps.now("seconds"),
                 source=origin,
-                facts=left_out_facts(content.left_out),
+                facts=import_facts(
+                    content.left_out,
+                    [] if kind.is_code else [f.path for f in content.files if is_packed(f.path)],
+                ),
             )
             known = same(item.sha256)
             if known is not None:
@@ -143,11 +146,12 @@ def inspect(
     if stat.S_ISDIR(mode):
         return scan_folder(kind, source, progress, part)
     if not mode:
-        raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
+        raise BackendError(f"{source} does not exist.", "Choose a folder or a file.")
     if not stat.S_ISREG(mode):
-        raise BackendError(f"{source} is not a file or folder.", "Choose a folder or a zip file.")
-    # Many data files are zip files inside (.npz, .pt, .xlsx): the name decides.
-    if source.suffix.lower() == ".zip":
+        raise BackendError(f"{source} is not a file or folder.", "Choose a folder or a file.")
+    with as_backend_error(f"{source} cannot be read"):
+        is_packed_source = is_archive(source)
+    if is_packed_source:
         return scan_zip(kind, source, progress, part)
     return inspect_file(kind, source)
 
@@ -175,7 +179,7 @@ class _Copy:
         for folder in self._source.folders:
             with _world(self._root, folder):
                 make_folder(self._target / folder, exist_ok=True)
-        workers = min(4, usable_cores())
+        workers = 1 if self._source.is_sequential else min(4, usable_cores())
         todo = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
             tasks = [pool.submit(self._copy, todo) for _ in range(workers)]

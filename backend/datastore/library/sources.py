@@ -42,7 +42,13 @@ class SourceFile:
 
 
 class ImportSource(ABC):
-    """The files that can be imported, and what is left out."""
+    """The files that can be imported, and what is left out.
+
+    Attributes:
+        is_sequential: They are copied one after the other, in their order.
+    """
+
+    is_sequential = False
 
     def __init__(
         self,
@@ -196,12 +202,15 @@ def home_of(entry_file: str, paths: Collection[str]) -> str:
 
 
 def inspect_file(kind: Kind, path: Path) -> FolderSource:
-    """Treat one file of code as a folder that contains only it."""
-    if not kind.is_code or path.suffix != ".py":
+    """Treat one file of code or data as a folder that contains only it."""
+    if kind.is_code and path.suffix != ".py":
         raise BackendError(
-            f"{path} is neither a folder nor a zip file.",
-            "Put it into a folder and choose that; the name of a zip file ends in .zip.",
+            f"{path} is neither a folder nor an archive nor Python code.",
+            "Choose a folder, a .zip or .tar.gz file, or a .py file.",
         )
+    fault = path_fault(path.name)
+    if fault:
+        raise _refusal(path.name, fault, "Rename it")
     if not os.access(path, os.R_OK):
         raise BackendError(f"{path} cannot be read.", "Ask its owner for read permission.")
     name = kind.entry_file or path.name

@@ -1,8 +1,9 @@
-"""A zip file to be imported: every possible problem is checked first.
+"""A zip file or tar archive to be imported: every possible problem is checked first.
 
 Python's ``zipfile`` silently drops ``../`` from names and has no limit for the unpacked size. Here
 a zip is refused, with the entry's name, before anything is written. While it is unpacked, no entry
-can produce more bytes than its listing says, and its checksum is compared.
+can produce more bytes than its listing says, and its checksum is compared. The members of a tar
+archive are listed as entries of a zip, so that they pass the same checks.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import lzma
 import re
 import stat
 import struct
+import tarfile
 import threading
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO
 
@@ -50,11 +52,55 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _WINDOWS = (0, 10, 11, 14)
 _UNICODE_PATH = 0x7075
 _Named = list[tuple[str, zipfile.ZipInfo]]
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+_BROKEN = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
+)  # fmt: skip
+_TAR = re.compile(r".+\.(tar(\.(gz|bz2|xz))?|tgz|tbz2?|txz)", re.IGNORECASE)
+_UNKNOWN = re.compile(r".+\.(7z|rar|zst|lz4|lzma|cab|arj)", re.IGNORECASE)
+
+
+class TarEntry(zipfile.ZipInfo):
+    """A member of a tar archive in the form of an entry of a zip file."""
+
+    def __init__(self, member: tarfile.TarInfo) -> None:
+        super().__init__(member.name)
+        self.member = member
+        self.flag_bits, self.create_system = _UTF8, 3
+        self.file_size = member.size if member.isreg() else 0
+        self.header_offset = member.offset
+        kind = stat.S_IFLNK if member.issym() or member.islnk() else stat.S_IFCHR
+        kind = stat.S_IFREG if member.isreg() else stat.S_IFDIR if member.isdir() else kind
+        self.external_attr = (kind | member.mode & 0o7777) << 16
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is unpacked by an import: a zip file, or a tar archive.
+
+    Raises:
+        BackendError: It is an archive that Python cannot unpack.
+    """
+    if _UNKNOWN.fullmatch(path.name):
+        raise BackendError(
+            f"{path.name} is an archive that cannot be unpacked here.",
+            "Unpack it, for example with 7-Zip, and import the folder, or pack it as .tar.gz.",
+        )
+    # Many data files are zip files inside (.npz, .pt, .xlsx): the name decides.
+    return path.suffix.lower() == ".zip" or _is_tar(path)
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a file in a dataset has the name of an archive."""
+    return bool(name.lower().endswith((".zip", ".tar.gz")) or _UNKNOWN.fullmatch(name))
+
+
+def _is_tar(path: Path) -> bool:
+    """Return whether a file is a tar archive; ``.gz`` alone is often one table."""
+    is_compressed = path.suffix.lower() in (".gz", ".bz2", ".xz")
+    return bool(_TAR.fullmatch(path.name)) or (is_compressed and tarfile.is_tarfile(path))
 
 
 class ZipSource(ImportSource):
-    """A zip file whose listing is valid."""
+    """A zip file or tar archive whose listing is valid."""
 
     def __init__(
         self,
@@ -66,13 +112,14 @@ class ZipSource(ImportSource):
         super().__init__(files, folders, left_out)
         self._path = path
         self._mine = threading.local()
-        self._opened: list[zipfile.ZipFile] = []
+        self._opened: list[zipfile.ZipFile | tarfile.TarFile] = []
+        # Of a compressed archive, each step back would unpack it from its start.
+        self.is_sequential = _is_tar(path)
 
     def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
-        assert isinstance(file.key, zipfile.ZipInfo)
         digest, count = hashlib.sha256(), 0
         try:
-            with self._archive().open(file.key) as entry:
+            with self._open(file) as entry:
                 while piece := self._read(entry, file):
                     digest.update(piece)
                     write_all(target, piece)
@@ -90,13 +137,21 @@ class ZipSource(ImportSource):
         except OSError as error:
             raise unreadable(file, error) from error
 
-    def _archive(self) -> zipfile.ZipFile:
-        """Return one per thread: readers of one file would wait for each other."""
-        archive: zipfile.ZipFile | None = getattr(self._mine, "archive", None)
+    def _open(self, file: SourceFile) -> IO[bytes]:
+        """Open an entry in an archive for each thread: readers of one would wait for others."""
+        archive: zipfile.ZipFile | tarfile.TarFile | None = getattr(self._mine, "archive", None)
+        is_tar = isinstance(file.key, TarEntry)
         if archive is None:
-            archive = self._mine.archive = zipfile.ZipFile(self._path)
+            opened = tarfile.open if is_tar else zipfile.ZipFile
+            archive = self._mine.archive = opened(self._path)
             self._opened.append(archive)
-        return archive
+        if isinstance(archive, tarfile.TarFile):
+            assert isinstance(file.key, TarEntry)
+            member = archive.extractfile(file.key.member)
+            assert member is not None
+            return member
+        assert isinstance(file.key, zipfile.ZipInfo)
+        return archive.open(file.key)
 
     def close(self) -> None:
         for archive in self._opened:
@@ -153,12 +208,12 @@ def scan_entries(
     Raises:
         BackendError: It is not a complete zip, or an entry could not be stored under its name.
     """
-    progress.step(0, 0, "Checking the zip file")
+    progress.step(0, 0, "Checking the archive")
     named = _names(_listing(path))
     named, left_out = _sift(kind, named) if kind else (named, set())
     if len(named) > MAX_ENTRIES:
         raise BackendError(
-            f"{path.name} has {len(named)} entries; the limit for a zip file is {MAX_ENTRIES}.",
+            f"{path.name} has {len(named)} entries; the limit for an archive is {MAX_ENTRIES}.",
             "Unpack it and import the folder.",
         )
     for name, entry in named:
@@ -209,8 +264,13 @@ def _environments(paths: Iterable[str]) -> Iterator[str]:
 
 def _listing(path: Path) -> list[zipfile.ZipInfo]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.infolist()
+        if _is_tar(path):
+            with tarfile.open(path) as archive:
+                entries = [TarEntry(member) for member in islice(archive, MAX_ENTRIES + 1)]
+                _require_end(archive)
+                return [*entries]
+        with zipfile.ZipFile(path) as zip_file:
+            return zip_file.infolist()
     except UnicodeDecodeError as error:
         shown = sanitize(bytes(error.object).decode("utf-8", "replace"))
         raise _refusal(path, f"“{shown}”", "has a name that is not UTF-8") from error
@@ -220,6 +280,14 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
         raise BackendError(
             f"{path} cannot be read: {error.strerror or error}.", "Nothing was imported."
         ) from error
+
+
+def _require_end(archive: tarfile.TarFile) -> None:
+    """Refuse a tar archive that is cut off between two members, which tarfile accepts."""
+    assert archive.fileobj is not None
+    archive.fileobj.seek(archive.offset)
+    if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("no end")
 
 
 def _names(entries: Sequence[zipfile.ZipInfo]) -> _Named:
@@ -370,6 +438,6 @@ def _refusal(
 
 def _damaged(path: Path, how: str) -> BackendError:
     return BackendError(
-        f"{path.name} is not a complete zip file: {how}.",
+        f"{path.name} is not a complete {'tar archive' if _is_tar(path) else 'zip file'}: {how}.",
         "Download or create it again; nothing was imported.",
     )

@@ -7,6 +7,7 @@ start five times (https://github.com/allenai/allennlp/issues/1536).
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,9 +180,13 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
 
 
 def sanitize(text: str, limit: int = 60) -> str:
-    """Make ``text`` safe for a terminal: control characters become ``?``; cut at ``limit``."""
+    """Make ``text`` safe for a terminal: control characters become ``?``; cut at ``limit``.
+
+    Bytes of a file's name that are not UTF-8 are escapes: caf\\xe9.png.
+    """
     shown = text
     if not text.isprintable():
+        text = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
         shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,6 +157,7 @@ class Suggestion:
         sentence: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
         facts: Settings of a network for this data, where they are known from the files: classes,
             channels, side (of a picture, in pixels), features (numbers in a sample).
+        choices: Values to offer for a setting that takes any text, such as the columns of a table.
     """
 
     entry: str
@@ -164,3 +165,4 @@ class Suggestion:
     settings: Mapping[str, str]
     sentence: str
     facts: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)

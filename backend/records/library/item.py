@@ -10,7 +10,7 @@ from typing import Any
 from backend.records.base import number_format
 from backend.records.base.number_format import some
 from backend.records.base.schema import Record
-from backend.records.base.validation import sanitize
+from backend.records.library.reading_note import ReadingNote
 
 
 class Kind(str, Enum):
@@ -75,14 +75,22 @@ LEAKS_FACT = "leaks"
 """Fact of a dataset: how many samples of validation its newest scan found in training, too."""
 _LEFT_OUT = "left_out"
 _LEFT_OUT_NAMES = "left_out_names"
+_PACKED, _PACKED_NAMES = "packed", "packed_names"
 _NAMES_KEPT = 20
+_IMPORT_NOTES = (
+    ("Left out, as files of systems and tools or link loops", _LEFT_OUT, _LEFT_OUT_NAMES),
+    ("Not unpacked, and so read by few loaders", _PACKED, _PACKED_NAMES),
+)
 
 
-def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
-    """Return the facts about files that the import of a version left out."""
-    if not paths:
-        return {}
-    return {_LEFT_OUT: len(paths), _LEFT_OUT_NAMES: list(paths[:_NAMES_KEPT])}
+def import_facts(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, Any]:
+    """Return the facts about files that an import left out, and archives that it did not unpack."""
+    found: dict[str, Any] = {}
+    if left_out:
+        found |= {_LEFT_OUT: len(left_out), _LEFT_OUT_NAMES: list(left_out[:_NAMES_KEPT])}
+    if packed:
+        found |= {_PACKED: len(packed), _PACKED_NAMES: list(packed[:_NAMES_KEPT])}
+    return found
 
 
 @dataclass(frozen=True)
@@ -116,16 +124,12 @@ class LibraryItem(Record, what="library record"):
 
     @property
     def left_out(self) -> str:
-        """A sentence about what the import left out; "" for nothing."""
-        count = self.facts.get(_LEFT_OUT, 0)
-        if not count:
-            return ""
-        shown = [f"“{sanitize(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
-        more = f" and {count - len(shown)} more" if count > len(shown) else ""
-        return (
-            f"Left out {count} (files of operating systems and tools, link loops): "
-            f"{', '.join(shown)}{more}."
+        """Sentences about what the import left out or did not unpack; "" for nothing."""
+        notes = (
+            ReadingNote(reason, self.facts.get(count, 0), tuple(self.facts.get(names, ())))
+            for reason, count, names in _IMPORT_NOTES
         )
+        return " ".join(note.sentence for note in notes if note.count)
 
 
 @dataclass(frozen=True)

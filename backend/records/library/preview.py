@@ -141,6 +141,8 @@ class ChannelStatistics:
     nan_count: int = 0
     inf_count: int = 0
     histogram: Histogram | None = None
+    name: str = ""
+    """The column, if the loader names it; its values are then in the units of the file."""
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,7 @@ class Services:
             self.set_up,
             first_bytes=forecasts.needed_bytes,
             needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
+            data_notes=self.library.data_notes,
             limits=PreflightLimits.of(os.environ),
         )
 

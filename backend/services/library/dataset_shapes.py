@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import json
 import re
 import struct
@@ -15,21 +16,34 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
-from posixpath import commonpath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backend.base.log import swallowed
 from backend.records.base import number_format
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
+from backend.records.library.reading_note import ReadingNote
+from backend.services.context.example import EXAMPLE
 
+PARTS = EXAMPLE.parent / "parts"
+
+
+def _part(name: str) -> Any:
+    """Return a module that loaders of the gallery have, so that both read names in one way."""
+    spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_SPLITS, _CELLS = _part("splits"), _part("cells")
 Read = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-_SPLITS = frozenset(["train", "training", "val", "valid", "validation", "test", "testing"])
-_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
-_NO_VALUE = frozenset(["", "?", "na", "n/a", "nan", "null", "none", "#n/a"])
+_YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
 _MOST_READS = 16
@@ -45,6 +59,8 @@ class _Found(NamedTuple):
     detail: str
     settings: Mapping[str, str] = {}
     facts: Mapping[str, int] = {}
+    notes: Sequence[ReadingNote] = ()
+    choices: Mapping[str, Sequence[str]] = {}
 
 
 class _Listing:
@@ -84,11 +100,14 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             swallowed(error)
             continue
         if found is not None:
-            sentence = f"This looks like {title}: {sanitize(found.detail, 200)}."
+            sentences = [f"This looks like {title}: {sanitize(found.detail, 200)}."]
+            sentences += [note.sentence for note in found.notes if note.count]
             facts = dict(found.facts)
             if "side" in facts:
                 facts["features"] = facts["channels"] * facts["side"] ** 2
-            return Suggestion(entry, title, found.settings, sentence, facts)
+            return Suggestion(
+                entry, title, found.settings, " ".join(sentences), facts, found.choices
+            )
     return None
 
 
@@ -147,6 +166,18 @@ def _voc(listing: _Listing) -> _Found | None:
     return _Found(f"{_count(len(notes), 'XML file')} with objects and {pictures}", facts=_BOXES)
 
 
+def _yolo(listing: _Listing) -> _Found | None:
+    stems = {path.stem for path in listing.pictures}
+    labels = [path for path in listing.ending(".txt") if path.stem in stems]
+    # A cut line is left out, unless it is the only one.
+    lines = listing.head(labels[0]).strip().splitlines() if labels else []
+    if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
+        return None
+    pictures = _count(len(listing.pictures), "picture")
+    detail = f"{_count(len(labels), 'text file')} with boxes as shares of the sides and {pictures}"
+    return _Found(detail, facts=_BOXES)
+
+
 def _icdar(listing: _Listing) -> _Found | None:
     stems = {path.stem.lower() for path in listing.pictures}
     notes = [
@@ -162,39 +193,25 @@ def _icdar(listing: _Listing) -> _Found | None:
 
 
 def _image_folder(listing: _Listing) -> _Found | None:
-    by_class = _by_class(listing.pictures)
+    names = [path.as_posix() for path in listing.pictures]
+    samples, _ = _SPLITS.sort_by_class(names)
+    by_class = {name for _, name, _ in samples} - {""}
     if len(by_class) < 2:
         return None
-    paths = [path for own in by_class.values() for path in own]
+    paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
+    outside = [path for path, name, _ in samples if not name]
     some = [paths[0], paths[len(paths) // 2], paths[-1]]
     sizes = [_picture_size(listing.head(path)) for path in some]
     channels = max(size[0] for size in sizes)
     side = min(max(min(size[1] for size in sizes), 16), _MOST_SIDE)
-    held = {part for path in paths for part in path.parts[:-1] if _is_split(part)}
+    held = {part for _, name, part in samples if name}
     detail = f"{_count(len(paths), 'picture')} in {len(by_class)} classes"
     detail += f" ({_some(sorted(by_class))})"
     detail += " and folders for training and validation" if len(held) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
     facts = {"classes": len(by_class), "channels": channels, "side": side}
-    return _Found(detail, settings, facts)
-
-
-def _is_split(folder: str) -> bool:
-    return folder.lower().rstrip("0123456789") in _SPLITS
-
-
-def _by_class(pictures: Sequence[PurePosixPath]) -> dict[str, list[PurePosixPath]]:
-    """Return the pictures by the folder below that of a split, or below what all have in common."""
-    folders = [(path, path.parts[:-1]) for path in pictures]
-    split = [one for one in folders if any(map(_is_split, one[1]))]
-    shared = commonpath([path.parent for path in pictures]) if pictures else ""
-    above = len(PurePosixPath(shared).parts)
-    found: dict[str, list[PurePosixPath]] = {}
-    for path, parts in split or folders:
-        place = next((n for n, part in enumerate(parts) if _is_split(part)), above - 1)
-        if len(parts) > place + 1:
-            found.setdefault(parts[place + 1], []).append(path)
-    return found
+    left_out = "Left out, because they are in no folder of a class"
+    return _Found(detail, settings, facts, [ReadingNote.of(left_out, outside, "picture")])
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -262,20 +279,44 @@ def _columns(names: str, rows: list[list[str]]) -> _Found:
     """Return what is found in the first rows of a table, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
-    known = [[cell for cell in one if cell.casefold() not in _NO_VALUE] for one in columns]
+    decimal = _CELLS.sign_of(columns)
+    formats = [_format(column, decimal) for column in columns]
+    missing = [_CELLS.NO_VALUE if f.kind == "texts" else _CELLS.NO_NUMBER for f in formats]
+    known = [
+        [cell for cell in column if cell.casefold() not in no_value]
+        for column, no_value in zip(columns, missing, strict=True)
+    ]
     is_missing = sum(map(len, known)) < sum(map(len, columns))
     more = ", some values missing, which become the mean of their column" if is_missing else ""
     # An unnamed first column is the index that pandas writes.
-    used = [one for one in known[0 if rows[0][0] else 1 : -1] if one]
-    widths = [1 if all(map(_NUMBER.fullmatch, one)) else len(set(one)) for one in used]
+    start = 0 if rows[0][0] else 1
+    used = [(cells, form) for cells, form in zip(known, formats, strict=True) if cells]
+    widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used[start:-1]]
     facts = {"features": sum(widths)}
     classes = set(known[-1])
-    is_text = not all(map(_NUMBER.fullmatch, classes))
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
+    is_text = formats[-1].kind == "texts"
     if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MOST_CLASSES)):
         facts["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
-    return _Found(f"{names} with {len(columns)} columns{more}", settings, facts)
+    is_named = len(rows) > 1 and not any(map(_CELLS.NUMBER.fullmatch, rows[0]))
+    titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
+    notes = [
+        ReadingNote.of(
+            note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
+        )
+        for note in sorted({form.note for form in formats} - {""})
+    ]
+    detail = f"{names} with {len(columns)} columns{more}"
+    return _Found(detail, settings, facts, notes, {"target": tuple(titles)})
+
+
+def _format(cells: Sequence[str], decimal: str) -> Any:
+    """Return how a column is read; as texts with a note if it can be read in two ways."""
+    try:
+        return _CELLS.format_of(cells, decimal)
+    except ValueError as error:
+        return _CELLS.Format("texts", note=f"Choose how to read, because {error}")
 
 
 def _trains(path: PurePosixPath) -> bool:
@@ -296,6 +337,7 @@ _SHAPES: tuple[tuple[str, str, Callable[[_Listing], _Found | None]], ...] = (
     ("idx", "IDX files, the form of MNIST", _idx),
     ("coco", "boxes in COCO's form", _coco),
     ("voc", "boxes in Pascal VOC's form", _voc),
+    ("yolo", "boxes in YOLO's form", _yolo),
     ("icdar", "text regions in ICDAR's form", _icdar),
     ("image-folder", "pictures in a folder for each class", _image_folder),
     ("arrays", "NumPy arrays", _arrays),

@@ -154,7 +154,10 @@ class GalleryService:
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:
-            card = Card.from_dict(read_job_file(folder / CARD))
+            raw = read_job_file(folder / CARD)
+            if shared := raw.pop("settings_of", ""):
+                raw["settings"] = read_job_file(self._gallery / PARTS / shared)["settings"]
+            card = Card.from_dict(raw)
             figures = folder / FIGURES
             measured = CardFigures.from_dict(read_json(figures)) if figures.is_file() else None
         except ValueError as error:

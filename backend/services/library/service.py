@@ -29,6 +29,7 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
 from backend.records.base.validation import nearest, sanitize
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     LEAKS_FACT,
@@ -438,6 +439,22 @@ class LibraryService:
         """Return the result of `check_model` for exactly these files, None if there is none."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
         return self._kept.known(key, ModelCheck.from_dict)
+
+    def data_notes(self, config: JobConfig) -> tuple[str, ...]:
+        """Return what a trial of a job's batch has warned of, else what its dataset's preview has.
+
+        Empty if neither was made, or a part is unknown.
+        """
+        parts = {Kind.MODEL: config.model, Kind.DATASET: config.dataset, Kind.LOADER: config.loader}
+        if not all(parts.values()):
+            return ()
+        with suppress(BackendError, OSError):
+            trial = self.known_check(*(self.pin(kind, part) for kind, part in parts.items()))
+            if trial is not None:
+                return trial.warnings
+            warning = self.show(Kind.DATASET, config.dataset).facts.get("warning")
+            return (str(warning),) if warning else ()
+        return ()
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""

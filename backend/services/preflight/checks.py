@@ -188,6 +188,13 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(names.PROCESSES, known=machine.processes, fix=Fix.FIT_PROCESSES),
     Check(
+        names.DATA,
+        together=(machine.data,),
+        of_nodes=lambda node, job: bool(job.data_notes),
+        fix=Fix.NONE,
+        only_warns=True,
+    ),
+    Check(
         names.CLOCK,
         known=access.clock,
         of_nodes=is_remote,

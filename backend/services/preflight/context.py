@@ -121,6 +121,7 @@ class JobPreflight:
         known: The names of all nodes.
         root_error: Why this computer cannot write to the data root.
         network_error: Why the nodes have no network in common.
+        data_notes: What reading its dataset left out or guessed, and what a trial has warned of.
         findings: The results of the checks before, in the order of the table.
     """
 
@@ -131,6 +132,7 @@ class JobPreflight:
     root_name: str = ""
     root_error: BackendError | OSError | None = None
     network_error: BackendError | None = None
+    data_notes: Sequence[str] = ()
     findings: list[PreflightFinding] = field(default_factory=list)
 
     @property
@@ -158,6 +160,7 @@ class PreflightContext:
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     needs_torch: Callable[[JobConfig], bool] = lambda config: False
     """Whether the script of a job imports torch."""
+    data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: ()
     now: Callable[[], float] = time.monotonic
 
 

@@ -131,6 +131,11 @@ def processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
 
 
+def data(job: JobPreflight) -> Iterator[Result]:
+    for sentence in job.data_notes:
+        yield Result(sentence, "Preview the dataset; start if this is as it should be.", nodes=())
+
+
 def leftovers(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     if facts.get("why") or "orphans" not in facts:
         yield not_checked(target.node, (names.LEFTOVERS,), facts.get("why", ""), warns=True)

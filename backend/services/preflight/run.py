@@ -76,6 +76,7 @@ class PreflightRun:
         self._nonce = secrets.token_hex(16)
         library = config.strategy.library
         self.job = JobPreflight(library, bundle_name(), root_name=self._root.name)
+        self.job.data_notes = context.data_notes(config)
         self._over = threading.Event()
 
     def fly(self, cancelled: Callable[[], bool]) -> Preflight:

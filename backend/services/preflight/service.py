@@ -66,13 +66,16 @@ class PreflightService:
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
         limits: PreflightLimits | None = None,
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
+        data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
     ) -> None:
         """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
         self._first_bytes = first_bytes
         limits = limits or PreflightLimits()
-        self._context = PreflightContext(root, cluster, set_up, python, limits, needs_torch)
+        self._context = PreflightContext(
+            root, cluster, set_up, python, limits, needs_torch, data_notes=data_notes
+        )
         self._fixes = PreflightFixes(self._context)
 
     def run(

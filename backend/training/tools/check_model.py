@@ -22,8 +22,10 @@ from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.layer_modules import layer_modules
+from backend.training.tools.preview import class_names
 from backend.training.user_code import (
     UserCodeError,
+    UserData,
     calling,
     compute_loss,
     compute_metrics,
@@ -63,7 +65,7 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         report("Loading a batch…")
         seed_everything(JobConfig.seed)
         try:
-            data, target, drawn = _batch(request)
+            dataset, data, target, drawn = _batch(request)
         except UserCodeError as error:
             error.part = "loader"
             raise
@@ -86,26 +88,32 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         materialize(model, data, target)
         require_shapes(model)
     require_restorable(model)
-    check = _step(model, data, target, has_metrics, report)
+    check = _step(model, data, target, has_metrics, report, class_names(dataset.user_dataset))
     warnings = [
         f"“{name}” of the loader is its own random generator: its state is in no checkpoint, and "
         "a resumed job draws other numbers. Use random, numpy.random or torch instead."
         for name in drawn
     ]
+    warnings += dataset.reading_notes()
     return replace(check, warnings=(*check.warnings, *warnings)).to_dict()
 
 
-def _batch(request: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
-    """Return data and target of the first batch, and the loader's own generators that were used."""
+def _batch(request: Mapping[str, Any]) -> tuple[UserData, Any, Any, list[str]]:
+    """Return the dataset, data and target of its first batch, and its generators that were used."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     size = min(len(dataset), int(request.get("batch_size", 4)))
     before = _generators(dataset.user_dataset)
     data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
-    return data, target, _changed(before, _generators(dataset.user_dataset))
+    return dataset, data, target, _changed(before, _generators(dataset.user_dataset))
 
 
 def _step(
-    model: torch.nn.Module, data: Any, target: Any, has_metrics: bool, report: tool_protocol.Report
+    model: torch.nn.Module,
+    data: Any,
+    target: Any,
+    has_metrics: bool,
+    report: tool_protocol.Report,
+    classes: Sequence[str],
 ) -> ModelCheck:
     import torch
 
@@ -144,7 +152,10 @@ def _step(
         forward_ms=forward_ms,
         backward_ms=backward_ms,
         has_metrics=has_metrics,
-        warnings=tuple(_warnings(model, loss, metrics, _changed(before, _plain_state(model)))),
+        warnings=(
+            *_warnings(model, loss, metrics, _changed(before, _plain_state(model))),
+            *_beyond_output(output, target, classes),
+        ),
     )
 
 
@@ -187,6 +198,20 @@ def _warnings(
         yield (
             f"“{name}” of the model changes during training and is in no checkpoint: a resumed "
             "job begins with its first value. Make it a buffer, or use get_extra_state."
+        )
+
+
+def _beyond_output(output: Any, target: Any, classes: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if the dataset has classes for which the output has no place."""
+    import torch
+
+    is_scored = isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor)
+    if not is_scored or output.ndim < 2 or target.ndim != 1 or target.is_floating_point():
+        return
+    if 1 < output.shape[1] < len(classes):
+        yield (
+            f"The dataset has {len(classes)} classes, but the model's output is for "
+            f"{output.shape[1]}: {some(classes[output.shape[1] :])} cannot be predicted."
         )
 
 

@@ -52,13 +52,15 @@ def _drawn(picture: Array, targets: list[tuple[str, Any]]) -> Array | None:
     pixels = bytes_of(numpy.abs(picture) if picture.dtype.kind == "c" else picture, layout)
     pixels = numpy.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels[:, :, :3].copy()
     is_drawn = False
+    of_path = dict(targets)
     for path, value in targets:
         array = as_array(value)
         if array is None or array.dtype.kind not in "biuf":
             continue
         shape = tuple(array.shape)
         if path.endswith(".boxes") and array.ndim == 2 and shape[1] == 4 and len(array):
-            _outline(pixels, array[:_MOST_BOXES] / step)
+            labels = as_array(of_path.get(f"{path.removesuffix('boxes')}labels"))
+            _outline(pixels, array[:_MOST_BOXES] / step, labels)
         elif shape[-2:] == (height, width) and path.endswith(".masks") and array.ndim == 3:
             for number, mask in enumerate(array[:_MOST_BOXES]):
                 _cover(pixels, (mask[::step, ::step] > 0) * (number + 1))
@@ -70,10 +72,14 @@ def _drawn(picture: Array, targets: list[tuple[str, Any]]) -> Array | None:
     return pixels if is_drawn else None
 
 
-def _outline(pixels: Array, boxes: Array) -> None:
+def _outline(pixels: Array, boxes: Array, labels: Array | None) -> None:
+    """Draw boxes, one colour a class if each has a label."""
     most = numpy.array([pixels.shape[1], pixels.shape[0]] * 2) - 1
-    finite = boxes[numpy.isfinite(boxes).all(axis=1)]
-    for number, box in enumerate(finite):
+    has_labels = labels is not None and labels.dtype.kind in "biu" and labels.ndim == 1
+    numbers = labels.tolist() if labels is not None and has_labels else range(len(boxes))
+    for number, box in zip(numbers, boxes, strict=False):
+        if not numpy.isfinite(box).all():
+            continue
         left, top, right, bottom = numpy.clip(box.round(), 0, most).astype(int)
         colour = _COLOURS[number % len(_COLOURS)]
         pixels[top, left : right + 1] = pixels[bottom, left : right + 1] = colour

@@ -74,7 +74,8 @@ class PredictionResults:
         self._form = form
         self._files = files
         self._names = class_names(data.user_dataset)
-        self._file = table.open("w", encoding="utf-8", newline="")
+        # A file's name that is not UTF-8 is written as it is on the disk.
+        self._file = table.open("w", encoding="utf-8", errors="surrogateescape", newline="")
         self._table = csv.writer(self._file)
         top = [f"top_{n}{what}" for n in range(2, TOP + 1) for what in ("", "_confidence")]
         self._table.writerow([*_HEAD, *top, *(["file"] if files else [])])

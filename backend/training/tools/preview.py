@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy
 
+from backend.base.log import swallowed
 from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import (
@@ -42,6 +43,8 @@ from backend.training.tools.thumbnails import (
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
 
 _MOST_CLASSES = 1000
+_SHARE_WITHOUT_BOXES = 0.1
+"""In COCO 1 % of the pictures have none."""
 _CLASS_NAME = 100
 _NO_LABEL = "(no label)"
 _MOST_FAULTS = 20
@@ -118,6 +121,7 @@ class Survey:
         self._most_faults = most_faults
         self._count = len(data)
         self._names = class_names(data.user_dataset)
+        self._columns = value_columns(data.user_dataset)
         self._samples: list[SamplePreview] = []
         self._class_samples = _ClassSamples()
         self._kept: dict[int, Any] = {}
@@ -133,6 +137,7 @@ class Survey:
         self._sums: dict[tuple[str, int], Spread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
         self._measured: set[str] = set()
+        self._without_boxes = 0
         self._nan = self._infinite = 0
         self._bad_items: list[int] = []
 
@@ -175,7 +180,12 @@ class Survey:
             class_samples=self._class_samples.all() if self._has_classes else (),
             shapes=tuple(ShapeCount(*key, n) for key, n in self._shapes.most_common(_MOST_SHAPES)),
             classes=self._class_counts(),
-            statistics=tuple(total.result(*key) for key, total in sorted(self._sums.items())),
+            statistics=tuple(
+                replace(total.result(path, channel), name=self._columns[path][channel][0])
+                if channel < len(self._columns.get(path, ()))
+                else total.result(path, channel)
+                for (path, channel), total in sorted(self._sums.items())
+            ),
             item_time_ms=statistics.median(self._times_ms) if self._times_ms else 0.0,
             fault_count=self._fault_count,
             faults=tuple(
@@ -262,6 +272,12 @@ class Survey:
         if layout == "HWC":
             values = values.transpose(2, 0, 1)
         by_row = layout in ("CHW", "HWC") or _has_columns(values)
+        columns = self._columns.get(path, ())
+        if by_row and len(columns) == values.size:
+            offsets, factors = numpy.array([column[1:] for column in columns]).T
+            values = offsets + factors * values
+        elif path in self._columns:
+            del self._columns[path]
         rows = values.reshape(len(values), -1) if by_row else values.reshape(1, -1)
         # Of small items many at once: 64 columns of 100 000 rows take 5 s and not minutes.
         self._measured.add(path)
@@ -282,6 +298,9 @@ class Survey:
         if not _is_pair(item):
             return ""
         target = item[1]
+        if isinstance(target, Mapping) and "boxes" in target:
+            boxes = as_array(target["boxes"])
+            self._without_boxes += boxes is not None and not boxes.size
         array = None if isinstance(target, str) else as_array(target)
         if target is None or isinstance(target, str):
             key = (target or "").strip()
@@ -355,7 +374,12 @@ class Survey:
                 )
                 return
 
-    def class_warnings(self) -> Iterator[str]:
+    def set_warnings(self) -> Iterator[str]:
+        """Yield findings on the set: what its loader left out or guessed, targets, classes."""
+        yield from self._data.reading_notes()
+        if self._without_boxes > _SHARE_WITHOUT_BOXES * len(self._times_ms):
+            count = number_format.of(self._without_boxes, len(self._times_ms))
+            yield f"{count} samples have no box; a model learns from them that there is nothing."
         if self._distinct and self._first_other is not None:
             yield (
                 "The classes are not shown, because some targets are of no class, first that of "
@@ -382,7 +406,7 @@ class Survey:
             yield rare
 
     def _warnings(self) -> Iterator[str]:
-        yield from self.class_warnings()
+        yield from self.set_warnings()
         if len(self._measured) == _MOST_MEASURED:
             yield f"Statistics are shown for the first {_MOST_MEASURED} parts of a sample."
         if self._nan or self._infinite:
@@ -423,6 +447,22 @@ def class_names(dataset: Any) -> list[str]:
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
         return [name[:_CLASS_NAME] for name in names[:_MOST_CLASSES]]
     return []
+
+
+def value_columns(dataset: Any) -> dict[str, list[tuple[str, float, float]]]:
+    """Return ``dataset.value_columns``: name, offset and factor of each number of a part, by path.
+
+    Of a scaled column, offset + factor × value is in the units of the file.
+    """
+    found = getattr(dataset, "value_columns", None)
+    try:
+        return {
+            str(path): [(str(n)[:_CLASS_NAME], float(a), float(b)) for n, a, b in columns]
+            for path, columns in (found if isinstance(found, Mapping) else {}).items()
+        }
+    except (TypeError, ValueError) as error:
+        swallowed(error)
+        return {}
 
 
 def evenly(count: int, wanted: int) -> list[int]:

@@ -163,7 +163,7 @@ class _Split:
             shapes=found.shapes,
             statistics=found.statistics,
             sample_time_ms=found.item_time_ms,
-            warnings=(*cut, *self._survey.class_warnings()),
+            warnings=(*cut, *self._survey.set_warnings()),
         )
 
 

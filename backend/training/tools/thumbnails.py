@@ -11,6 +11,7 @@ import dataclasses
 import math
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -147,7 +148,13 @@ def target_text(value: Any, names: list[str]) -> str:
     if array is not None:
         return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
     if isinstance(value, Mapping) and (boxes := as_array(value.get("boxes"))) is not None:
-        return f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        words = f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        labels = as_array(value.get("labels"))
+        if not names or labels is None or labels.dtype.kind not in "iu":
+            return words
+        counts = Counter(target_text(label, names) for label in labels.reshape(-1))
+        kinds = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        return f"{words}: {kinds}"[:_TEXT] if kinds else words
     if isinstance(value, Mapping):
         return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
     if isinstance(value, (tuple, list)):

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from backend.records.base import number_format
+from backend.records.library.reading_note import note_sentences
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.errors import (
     UserCodeError,
@@ -60,6 +61,15 @@ class UserData:
         if length > sys.maxsize:
             raise UserCodeError(f"{self.class_name}.__len__ is {length}, which is too large.")
         return length
+
+    def reading_notes(self) -> tuple[str, ...]:
+        """Return sentences on what the loader left out or guessed: its ``reading_notes``."""
+        with calling(f"{self.class_name}.reading_notes", self.source):
+            notes = getattr(self.user_dataset, "reading_notes", ())
+        try:
+            return note_sentences(notes)
+        except ValueError as error:
+            return (f"{self.class_name}.reading_notes cannot be shown: {error}.",)
 
     def item(self, index: int) -> Any:
         """Return one item.

@@ -1,12 +1,16 @@
 """Pictures with boxes: brought to one square size, with the boxes in its pixels."""
 
+import contextlib
 import os
 from typing import NamedTuple
 
 import torch
-from pictures import is_readable, open_picture, tensor_of
+from notes import Notes
+from pictures import ENDINGS, is_readable, open_picture, picture_size, tensor_of, white_of
 from PIL import Image
-from splits import divide, part_of
+from splits import divide, files, part_of
+
+MOST_EXAMINED = 500
 
 
 class Sample(NamedTuple):
@@ -17,7 +21,8 @@ class Sample(NamedTuple):
         part: training, validation, test or "".
         boxes: Left, top, right and bottom of each object, in pixels of the picture.
         names: The class of each object.
-        size: Width and height of the picture that the boxes are for; None if unknown.
+        size: Width and height of the picture that the boxes are for, (1, 1) for shares of its
+            sides; None if unknown.
     """
 
     path: str
@@ -30,7 +35,8 @@ class Sample(NamedTuple):
 class Boxes(torch.utils.data.Dataset):
     """Items are the picture, and a dict of boxes (N × 4) and labels (N), as torchvision has them.
 
-    A box is clipped to its picture; one that is empty or outside is left out.
+    A box is clipped to its picture; one that is empty or outside is left out. A picture of another
+    size than its description, but of the same shape, has its boxes scaled.
     """
 
     def __init__(
@@ -39,26 +45,95 @@ class Boxes(torch.utils.data.Dataset):
         samples: list[Sample],
         classes: list[str],
         is_validation: bool,
-        *,
-        side: int,
-        channels: int,
-        augment: str,
-        bad_pictures: str,
-        share: float,
-        seed: int,
+        settings: dict[str, object],
+        notes: Notes,
     ) -> None:
+        """Divide the samples. ``settings`` has the constants of the loader's module."""
         self.folder = folder
         self.classes = classes
-        self.side, self.channels = side, channels
-        self.flips = augment == "flip" and not is_validation
+        self.reading_notes = notes
+        self.side, self.channels = settings["SIDE"], settings["CHANNELS"]
+        self.flips = settings["AUGMENT"] == "flip" and not is_validation
         if not samples:
             raise ValueError("no picture of the dataset has a description of its boxes")
-        held = divide([sample.part for sample in samples], [""] * len(samples), share, seed)
+        parts, share = [sample.part for sample in samples], settings["VALIDATION_SHARE"]
+        held = divide(parts, [""] * len(samples), share, settings["SEED"])
+        described = {sample.path for sample in samples}
+        others = [path for path in files(folder, *ENDINGS) if path not in described]
+        notes.add("Left out, because no description of boxes is for them", others, "picture")
+        notes.add_unused([sample.path for sample in samples], held, "picture")
+        paths = [sample.path for sample in samples]
+        self.white = settings["WHITE"] or white_of(folder, paths, notes)
+        self.are_shares = are_shares(samples)
         self.samples = [
-            one for one, is_held in zip(samples, held, strict=True) if is_held is is_validation
+            sample
+            for sample, is_held in zip(samples, held, strict=True)
+            if is_held is is_validation
         ]
-        if bad_pictures == "skip":
-            self.samples = [one for one in self.samples if is_readable(folder, one.path)]
+        if settings["BAD_PICTURES"] == "skip":
+            bad = {one.path for one in self.samples if not self.is_usable(one)}
+            notes.add("Left out, because they cannot be read", sorted(bad), "picture")
+            self.samples = [one for one in self.samples if one.path not in bad]
+        self.check_boxes(is_validation)
+
+    def check_boxes(self, is_validation: bool) -> None:
+        """Compare boxes with their pictures, of many only some; note what is odd."""
+        notes = self.reading_notes
+        described = [sample for sample in self.samples if sample.boxes]
+        bare = [sample.path for sample in self.samples if not sample.boxes]
+        notes.add("Without a box", bare, "picture")
+        if self.are_shares:
+            shares = [sample.path for sample in described if sample.size != (1, 1)]
+            notes.add("Boxes are read as shares of the sides, from 0 to 1", shares, "picture")
+        scaled, outside, examined = [], [], 0
+        for sample in described[:: len(described) // MOST_EXAMINED + 1]:
+            size = picture_size(os.path.join(self.folder, sample.path))
+            if size is None:
+                continue
+            with contextlib.suppress(ValueError):  # The sample itself says so.
+                _, kept, is_scaled = self.fitting(sample, size)
+                examined += len(kept)
+                outside += [sample.path] * int((~kept).sum())
+                scaled += [sample.path] * is_scaled
+        notes.add("Boxes are scaled to pictures of another size than described", scaled, "picture")
+        notes.add(f"Outside their picture or empty, of {examined} examined", outside, "box")
+        if not is_validation and not described:
+            raise ValueError(f"none of the {len(bare)} pictures for training has a box")
+        if not is_validation and examined == len(outside) > 0:
+            raise ValueError(
+                f"no box is inside its picture, first of {outside[0]}: check that the pictures "
+                "have the size that the boxes are for, and that the boxes have this loader's form"
+            )
+
+    def fitting(
+        self, sample: Sample, size: tuple[int, int]
+    ) -> tuple[torch.Tensor, torch.Tensor, bool]:
+        """The boxes in pixels of a picture of this size, which are kept, whether it was scaled."""
+        boxes = torch.tensor(sample.boxes, dtype=torch.float32).reshape(-1, 4)
+        size = sample.size if sample.size == size[::-1] else size
+        sides = torch.tensor(size * 2)
+        is_other = sample.size not in (None, size) and min(sample.size) > 0
+        if self.are_shares:
+            boxes, is_other = boxes * sides, False
+        elif is_other:
+            factors = sides / torch.tensor(sample.size * 2)
+            if abs(factors[0] / factors[1] - 1) > 0.02:
+                raise ValueError(
+                    f"{sample.path} has {size[0]} × {size[1]} pixels, but its boxes are for "
+                    f"{sample.size[0]} × {sample.size[1]}: replace it"
+                )
+            boxes = boxes * factors
+        boxes = boxes.clamp(min=0).minimum(sides)
+        return boxes, ((boxes[:, 2:] - boxes[:, :2]) >= 1).all(1), is_other
+
+    def is_usable(self, sample: Sample) -> bool:
+        """Whether a picture can be read, and its boxes fit to it."""
+        size = picture_size(os.path.join(self.folder, sample.path))
+        if size is None or not is_readable(self.folder, sample.path):
+            return False
+        with contextlib.suppress(ValueError):
+            return self.fitting(sample, size) is not None
+        return False
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -69,11 +144,8 @@ class Boxes(torch.utils.data.Dataset):
             image = self.open(os.path.join(self.folder, sample.path), sample.size)
         except ValueError as error:
             raise ValueError(f"{error}, or set bad_pictures to “skip”") from error
-        boxes = torch.tensor(sample.boxes, dtype=torch.float32).reshape(-1, 4)
-        most = torch.tensor([image.width, image.height] * 2)
-        boxes = boxes.clamp(min=0).minimum(most)
+        boxes, keep, _ = self.fitting(sample, image.size)
         labels = torch.tensor([self.classes.index(name) for name in sample.names])
-        keep = ((boxes[:, 2:] - boxes[:, :2]) >= 1).all(1)
         picture, scale = self.fit(image)
         boxes, labels = boxes[keep] * scale, labels.long()[keep]
         if self.flips and torch.rand(1) < 0.5:
@@ -85,9 +157,9 @@ class Boxes(torch.utils.data.Dataset):
 
     def open(self, path: str, size: tuple[int, int] | None) -> Image.Image:
         """Open a picture, turned as its EXIF says unless its boxes are for how it is stored."""
-        image = open_picture(path, self.channels)
+        image = open_picture(path, self.channels, white=self.white)
         if size is not None and image.size != size and image.size == size[::-1]:
-            image = open_picture(path, self.channels, turn=False)
+            image = open_picture(path, self.channels, turn=False, white=self.white)
         return image
 
     def fit(self, image: Image.Image) -> tuple[torch.Tensor, float]:
@@ -96,7 +168,7 @@ class Boxes(torch.utils.data.Dataset):
         width, height = (max(1, round(length * scale)) for length in image.size)
         canvas = Image.new(image.mode, (self.side, self.side))
         canvas.paste(image.resize((width, height)))
-        return tensor_of(canvas), scale
+        return tensor_of(canvas, self.channels), scale
 
     def read(self, path: str) -> torch.Tensor:
         """The picture in a file: for "Try it"."""
@@ -106,6 +178,13 @@ class Boxes(torch.utils.data.Dataset):
     def collate(items: list[tuple[torch.Tensor, dict[str, torch.Tensor]]]) -> tuple:
         """A batch: pictures in one tensor, and a list of targets, for pictures differ in boxes."""
         return torch.stack([picture for picture, _ in items]), [target for _, target in items]
+
+
+def are_shares(samples: list[Sample]) -> bool:
+    """Whether all boxes are from 0 to 1: in pixels each of them would be empty."""
+    edges = [edge for sample in samples for box in sample.boxes for edge in box]
+    is_stated = all(sample.size == (1, 1) for sample in samples)
+    return is_stated or (bool(edges) and max(edges) <= 1.001)
 
 
 def find_picture(known: dict[str, list[str]], name: str, part: str) -> str:

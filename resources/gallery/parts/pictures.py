@@ -6,9 +6,11 @@ import zlib
 
 import numpy
 import torch
+from notes import Notes
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+MOST_EXAMINED = 64
 DAMAGED = (
     OSError, SyntaxError, ValueError, LookupError, TypeError, EOFError,
     struct.error, zlib.error, Image.DecompressionBombError,
@@ -16,12 +18,15 @@ DAMAGED = (
 """What Pillow raises for a file that is no picture, or is cut off."""
 
 
-def open_picture(path: str, channels: int, about: int = 0, turn: bool = True) -> Image.Image:
-    """Open a picture as grey (1 channel) or RGB (3).
+def open_picture(
+    path: str, channels: int, about: int = 0, turn: bool = True, white: float = 0
+) -> Image.Image:
+    """Open a picture as grey (1 channel) or RGB (3); of more than 8 bits as grey floats.
 
     Args:
         about: A side in pixels: a much larger JPEG is decoded to about that, which is faster.
         turn: Turn it as its EXIF says.
+        white: Of a picture of more than 8 bits, the value that becomes 255; 0: its largest.
 
     Raises:
         ValueError: It cannot be read; the message names the file.
@@ -31,34 +36,72 @@ def open_picture(path: str, channels: int, about: int = 0, turn: bool = True) ->
             if about:
                 file.draft("L" if channels == 1 else "RGB", (about, about))
             image = ImageOps.exif_transpose(file) if turn else file
-            return in_mode(image, channels)
+            return in_mode(image, channels, white)
     except DAMAGED as error:
         name = "/".join(path.split(os.sep)[-2:])
         why = "it is no picture" if isinstance(error, UnidentifiedImageError) else str(error)
         raise ValueError(f"{name} cannot be read ({why}): remove or replace it") from error
 
 
-def in_mode(image: Image.Image, channels: int) -> Image.Image:
-    """Bring any mode to 8 bits of grey or RGB; what is transparent becomes white."""
-    if image.mode.startswith("I") or image.mode == "F":
+def in_mode(image: Image.Image, channels: int, white: float = 0) -> Image.Image:
+    """Bring any mode to 8 bits of grey or RGB; what is transparent becomes white.
+
+    Of more than 8 bits no level is lost: the values become floats, which may be beyond 0 and 255.
+    """
+    if is_deep(image):
         values = numpy.asarray(image).astype(numpy.float32)
-        white = 65535 if image.mode != "F" else 255 if values.max() > 1 else 1
-        image = Image.fromarray((values * (255 / white)).clip(0, 255).astype(numpy.uint8))
-    elif image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:
+        return Image.fromarray(values * (255 / (white or white_for(values, image.mode))))
+    if image.mode in ("P", "PA", "LA", "RGBA") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("L" if channels == 1 else "RGB")
 
 
-def tensor_of(image: Image.Image) -> torch.Tensor:
-    """Channels × height × width, from 0 (black) to 1."""
+def is_deep(image: Image.Image) -> bool:
+    return image.mode.startswith("I") or image.mode == "F"
+
+
+def white_for(values: numpy.ndarray, mode: str) -> float:
+    """The value that becomes white, by the largest: 1, or all of 8, 10, 12, 14, 16 … bits.
+
+    Floats from 0 to 1 go a little beyond 1 after filters.
+    """
+    most = float(numpy.nanmax(values))
+    if mode == "F" and most < 2:
+        return 1
+    return next((2.0**bits - 1 for bits in (8, 10, 12, 14, 16, 24) if most < 2**bits), 2.0**32 - 1)
+
+
+def white_of(folder: str, paths: list[str], notes: Notes) -> float:
+    """The value that becomes white in all pictures of more than 8 bits, 0 if there are none."""
+    deep, cut, white = [], [], 0.0
+    for path in paths[:: len(paths) // MOST_EXAMINED + 1]:
+        try:
+            with Image.open(os.path.join(folder, path)) as image:
+                if is_deep(image):
+                    deep.append(path)
+                    white = max(white, white_for(numpy.asarray(image), image.mode))
+                elif any(";16" in str(tile[3]) for tile in image.tile):
+                    cut.append(path)
+        except DAMAGED:
+            continue
+    notes.add(f"Of more than 8 bits, read so that {white:.10g} becomes 1", deep, "picture")
+    notes.add("Colours of 16 bits, of which 8 are read", cut, "picture")
+    return white
+
+
+def tensor_of(image: Image.Image, channels: int = 1) -> torch.Tensor:
+    """Channels × height × width, from 0 (black) to 1; grey is repeated for 3 channels."""
     values = torch.from_numpy(numpy.array(image)).float() / 255
-    return values[None] if values.ndim == 2 else values.permute(2, 0, 1).contiguous()
+    if values.ndim == 2:
+        return values.repeat(channels, 1, 1)
+    return values.permute(2, 0, 1).contiguous()
 
 
-def square_picture(path: str, channels: int, side: int) -> torch.Tensor:
+def square_picture(path: str, channels: int, side: int, white: float = 0) -> torch.Tensor:
     """The middle of a picture, side × side pixels."""
-    return tensor_of(ImageOps.fit(open_picture(path, channels, side), (side, side)))
+    image = open_picture(path, channels, side, white=white)
+    return tensor_of(ImageOps.fit(image, (side, side)), channels)
 
 
 def augmented(picture: torch.Tensor, how: str) -> torch.Tensor:
@@ -71,6 +114,16 @@ def augmented(picture: torch.Tensor, how: str) -> torch.Tensor:
     top, left = torch.randint(0, 2 * margin + 1, (2,)).tolist()
     picture = wide[:, top : top + height, left : left + width]
     return picture.flip(2) if how == "flip and crop" and torch.rand(1) < 0.5 else picture
+
+
+def picture_size(path: str) -> tuple[int, int] | None:
+    """Width and height of an upright picture by its first bytes, None if it cannot be read."""
+    try:
+        with Image.open(path) as image:
+            is_turned = image.getexif().get(0x0112, 1) >= 5
+            return image.size[::-1] if is_turned else image.size
+    except DAMAGED:
+        return None
 
 
 def is_readable(folder: str, path: str) -> bool:

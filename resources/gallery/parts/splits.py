@@ -1,10 +1,11 @@
 """Training and validation set: by the names of folders and files, or drawn by a seed."""
 
+import functools
+import itertools
 import os
 import re
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
-
-import numpy
 
 PARTS = {
     "train": "training", "training": "training",
@@ -24,6 +25,46 @@ def part_of(path: str) -> str:
     return next((PARTS[word] for word in reversed(words) if word in PARTS), "")
 
 
+def sort_by_class(paths: Sequence[str]) -> tuple[list[tuple[str, str, str]], int]:
+    """Path, class ("" for none) and part of each picture, and the level of the classes' folders.
+
+    Folders are sets only if what stands beside them agrees: of bus/front, car/side and train/front
+    each is a class. In bus/train and car/train the class is the folder around the set. Paths have
+    "/".
+    """
+    folders = [path.split("/")[:-1] for path in paths]
+    deepest = max(map(len, folders), default=0)
+    level = next((n for n in range(deepest) if holds_sets(folders, n)), -1)
+    # Folders around all pictures, such as the name of the dataset, are no classes.
+    shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    place = len(list(shared))
+    if level >= 0:
+        is_inside = any(len(own) > level + 1 and part_of_folder(own[level]) for own in folders)
+        place = level + 1 if is_inside else level - 1
+    samples = []
+    for path, own in zip(paths, folders, strict=True):
+        part = part_of_folder(own[level]) if len(own) > level >= 0 else ""
+        is_in_class = len(own) > place and (level < 0 or part)
+        samples.append((path, own[place] if is_in_class else "", part))
+    return samples, place
+
+
+def holds_sets(folders: Sequence[Sequence[str]], level: int) -> bool:
+    """Whether the folders at a level are sets such as train and val, and not classes."""
+    below = defaultdict(set)
+    for own in folders:
+        if len(own) > level:
+            below[own[level]].update(own[level + 1 : level + 2])
+    parts = {part_of_folder(name) for name in below} - {""}
+    classes = {name for top, names in below.items() if part_of_folder(top) for name in names}
+    others = [names for top, names in below.items() if not part_of_folder(top)]
+    if not classes:
+        # The classes may be the folders around: bus/train, car/train.
+        return bool(parts) and not others and len({tuple(own[:level]) for own in folders}) > 1
+    is_alike = any(names & classes for names in others) or sum(map(bool, others)) > 1
+    return len(parts) > 1 or (bool(parts) and not is_alike)
+
+
 def divide(
     parts: Sequence[str], classes: Sequence[Hashable], share: float, seed: int
 ) -> list[bool | None]:
@@ -36,6 +77,8 @@ def divide(
         parts: For each sample: training, validation, test or "".
         classes: For each sample; all the same where samples have none.
     """
+    import numpy  # The desktop sorts the names of files without it.
+
     held = "validation" if "validation" in parts else "test"
     if held in parts and not {"validation", "test"} >= set(parts):
         return [part == held if part in (held, "training", "") else None for part in parts]
@@ -48,6 +91,7 @@ def divide(
     return [number in drawn for number in range(len(parts))]
 
 
+@functools.lru_cache
 def files(folder: str, *endings: str) -> list[str]:
     """Relative paths of the files below a folder with these endings, sorted."""
     return sorted(

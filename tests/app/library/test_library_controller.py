@@ -77,9 +77,27 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
     button(window(ImportDialog), "Import").click()
-    assert offers[1][0].startswith("Imported pictures @ 2. Left out 1 ")
+    assert offers[1][0].startswith("Imported pictures @ 2. Left out, as ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert not windows(ImportDialog)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("wein.csv", "wein"),
+        ("my.data.parquet", "my.data"),
+        ("x.tar.csv.gz", "x.tar"),
+        ("x.h5", "x.h5"),
+    ],
+)
+def test_a_dropped_data_file_is_imported_as_a_dataset(controller, pages, tmp_path, file, name):
+    (tmp_path / file).write_text("a,b\n1,2\n3,4\n")
+    controller.drop(tmp_path / file)
+    dialog = window(ImportDialog)
+    assert line_of(dialog, "Name").text() == name
+    button(dialog, "Import").click()
+    assert [item.name for item in controller.items(Kind.DATASET)] == [name]
 
 
 def test_importing_the_name_again_makes_a_version_and_says_so_before(
@@ -278,8 +296,8 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
     assert [offer[:2] for offer in offers] == [
         (
-            "Imported plankton. Left out 1 "
-            "(files of operating systems and tools, link loops): “.DS_Store”.",
+            "Imported plankton. Left out, as files of systems and tools or link loops: 1 file "
+            "(.DS_Store).",
             "New job with it",
         )
     ]

@@ -301,3 +301,18 @@ def test_escape_clears_the_search_first_and_then_closes(qtbot):
     assert dialog.isVisible()
     QTest.keyClick(search, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
+
+
+def test_a_column_of_the_dataset_is_chosen_from_a_list(qtbot):
+    target = CardSetting("Target column", "")
+    card = Card("Table", "Rows.", "RFC 4180", "regression", settings={"target": target})
+    table = GalleryEntry(Kind.LOADER, "table", card)
+    choices = {"target": ["Alkohol", "", "Säure", "Säure"]}
+    dialog = open_dialog(qtbot, Kind.LOADER, [table], entry="table", choices=choices)
+    box = next(
+        one for one in dialog.findChildren(ComboBox) if one.accessibleName() == "Target column"
+    )
+    assert [box.itemText(row) for row in range(box.count())] == ["Default", "Alkohol", "Säure"]
+    box.setCurrentIndex(2)
+    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    assert [choice.settings["target"] for choice in dialog.asked] == ["Säure"]

@@ -93,7 +93,7 @@ class WelcomePage(QWidget):
         data = _BringCard(
             "database",
             "Bring your data",
-            "A folder or a zip with any files. Drop it anywhere in this window.",
+            "A folder, an archive or a data file. Drop it anywhere in this window.",
             "Import dataset",
         )
         self.dataset = data.button

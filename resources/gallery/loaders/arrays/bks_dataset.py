@@ -11,6 +11,7 @@ import zlib
 
 import numpy
 import torch
+from notes import Notes
 from pictures import augmented, open_picture, tensor_of
 from splits import divide, files, part_of
 
@@ -18,6 +19,8 @@ TASK = "auto"
 AUGMENT = "none"
 VALIDATION_SHARE = 0.2
 SEED = 1
+
+MOST_CLASSES = 50
 
 SAMPLES = {"x", "data", "image", "images", "features", "inputs", "input", "samples"}
 TARGETS = {"y", "target", "targets", "label", "labels", "outputs", "output", "classes"}
@@ -29,7 +32,8 @@ class UserDataset(torch.utils.data.Dataset):
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        found = read_folder(folder)
+        self.reading_notes = notes = Notes()
+        found = read_folder(folder, notes)
         parts = sorted(found)
         self.kind = found[parts[0]]["samples"].shape[1:], found[parts[0]]["samples"].dtype
         for part in parts:
@@ -37,15 +41,18 @@ class UserDataset(torch.utils.data.Dataset):
                 raise ValueError(
                     f"the {part} samples have another shape than the {parts[0]} samples"
                 )
-        targets, classes = targets_of([found[part]["targets"] for part in parts])
+        targets, classes = targets_of([found[part]["targets"] for part in parts], notes)
         if classes:
             self.classes = classes
         part_of_row = [part for part in parts for _ in found[part]["samples"]]
         labels = targets.tolist() if classes else [0] * len(targets)
         held = divide(part_of_row, labels, VALIDATION_SHARE, SEED)
+        notes.add_unused([f"row {n}" for n in range(len(held))], held, "sample")
         rows = numpy.array([is_held is self.is_validation for is_held in held])
         samples = numpy.concatenate([found[part]["samples"] for part in parts])
         self.samples, self.targets = samples[rows], torch.from_numpy(targets[rows])
+        if classes:
+            notes.add_missing(classes, set(self.targets.tolist()))
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -87,7 +94,7 @@ def prepared(sample: numpy.ndarray) -> torch.Tensor:
     return values[None] if is_grey else values
 
 
-def targets_of(parts: list[numpy.ndarray]) -> tuple[numpy.ndarray, list[str]]:
+def targets_of(parts: list[numpy.ndarray], notes: Notes) -> tuple[numpy.ndarray, list[str]]:
     """Class numbers with their names, or 32-bit vectors without names."""
     targets = numpy.concatenate(parts)
     targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
@@ -97,9 +104,18 @@ def targets_of(parts: list[numpy.ndarray]) -> tuple[numpy.ndarray, list[str]]:
         return targets.argmax(1).astype(numpy.int64), [str(n) for n in range(targets.shape[1])]
     is_text = targets.dtype.kind in "SU"
     is_whole = targets.dtype.kind in "biuSU" or bool((targets == numpy.round(targets)).all())
-    as_classes = is_text or (targets.dtype.kind in "biu" or (is_whole and TASK == "classes"))
-    if targets.ndim == 1 and as_classes and (TASK != "numbers" or is_text):
-        found, numbers = numpy.unique(targets, return_inverse=True)
+    found, numbers = numpy.unique(targets, return_inverse=True)
+    # Most values of a count, an age or a time are there once; those of classes repeat.
+    repeats = 2 * len(found) <= len(targets) and (
+        len(found) <= MOST_CLASSES or found[-1] - found[0] == len(found) - 1
+    )
+    is_unlike = not is_text and TASK == "auto" and targets.dtype.kind in "iu" and not repeats
+    if is_unlike and targets.ndim == 1:
+        reason = "Whole numbers are read as numbers, because few repeat"
+        notes.add(reason, [str(number) for number in found.tolist()], "value")
+    as_classes = is_text or targets.dtype.kind in "biu" or (is_whole and TASK == "classes")
+    as_classes &= not is_unlike and (TASK != "numbers" or is_text)
+    if targets.ndim == 1 and as_classes:
         texts = [one.decode() if isinstance(one, bytes) else str(one) for one in found.tolist()]
         return numbers.astype(numpy.int64), [re.sub(r"\.0$", "", text) for text in texts]
     if TASK == "classes":
@@ -107,10 +123,10 @@ def targets_of(parts: list[numpy.ndarray]) -> tuple[numpy.ndarray, list[str]]:
     return targets.astype(numpy.float32).reshape(len(targets), -1), []
 
 
-def read_folder(folder: str) -> dict[str, dict[str, numpy.ndarray]]:
+def read_folder(folder: str, notes: Notes) -> dict[str, dict[str, numpy.ndarray]]:
     """The samples and targets of each part: training, validation, test or ""."""
     found: dict[str, dict[str, numpy.ndarray]] = {}
-    seen = []
+    seen, unnamed = [], []
     for path in files(folder, ".npz", ".npy"):
         for key, array in load(os.path.join(folder, path)).items():
             name = f"{path}/{key}"
@@ -118,12 +134,17 @@ def read_folder(folder: str) -> dict[str, dict[str, numpy.ndarray]]:
             words |= {word for one in words for word in re.split("train|test|val", one)}
             kind = "targets" if words & TARGETS else "samples" if words & SAMPLES else ""
             seen.append(name.rstrip("/"))
-            if kind and array.ndim:
+            if not (kind and array.ndim):
+                unnamed.append(name.rstrip("/"))
+            else:
                 own = found.setdefault(part_of(name), {})
                 if kind in own:
                     raise ValueError(f"there are two arrays of {kind}: {', '.join(seen)}")
                 own[kind] = array
     # A test set without targets, as in competitions, cannot measure.
+    notes.add("Left out, because no name says what they are", unnamed, "array")
+    lone = [f"those for {part}" for part, own in found.items() if len(own) < 2]
+    notes.add("Left out, because samples or targets are missing", lone, "set")
     whole = {part: own for part, own in found.items() if len(own) == 2}
     if not whole:
         has = f"it has {', '.join(seen[:10])}" if seen else "it has no .npz or .npy file"

@@ -8,11 +8,13 @@ import json
 import os
 
 from boxes import Boxes, Sample, find_picture
+from notes import Notes
 from pictures import ENDINGS
 from splits import files, part_of
 
 SIDE = 256
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
@@ -25,17 +27,9 @@ class UserDataset(Boxes):
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        super().__init__(
-            folder,
-            *find_samples(folder),
-            self.is_validation,
-            side=SIDE,
-            channels=CHANNELS,
-            augment=AUGMENT,
-            bad_pictures=BAD_PICTURES,
-            share=VALIDATION_SHARE,
-            seed=SEED,
-        )
+        notes = Notes()
+        samples, classes = find_samples(folder, notes)
+        super().__init__(folder, samples, classes, self.is_validation, globals(), notes)
 
 
 class UserValDataset(UserDataset):
@@ -44,7 +38,7 @@ class UserValDataset(UserDataset):
     is_validation = True
 
 
-def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
+def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     found = files(folder, ".json")
     found = [path for path in found if os.path.basename(path).startswith("instances")] or found
@@ -61,7 +55,7 @@ def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
             continue
         try:
             categories.update({one["id"]: str(one["name"]) for one in content["categories"]})
-            samples += samples_of(content, categories, known, part_of(path))
+            samples += samples_of(content, categories, known, part_of(path), notes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not in COCO's form: {error!r}") from error
     if not samples:
@@ -78,16 +72,24 @@ def read_json(path: str) -> object:
 
 
 def samples_of(
-    content: dict, categories: dict[int, str], known: dict[str, list[str]], part: str
+    content: dict,
+    categories: dict[int, str],
+    known: dict[str, list[str]],
+    part: str,
+    notes: Notes,
 ) -> list[Sample]:
     objects: dict[int, list[dict]] = {one["id"]: [] for one in content["images"]}
+    crowds, bare = [], []
     for one in content["annotations"]:
         if one["image_id"] not in objects:
             raise ValueError(f"an annotation is for image {one['image_id']}, which does not exist")
         if one["category_id"] not in categories:
             raise ValueError(f"an annotation is of category {one['category_id']}, without a name")
-        if not one.get("iscrowd") and len(one.get("bbox", ())) == 4:
-            objects[one["image_id"]].append(one)
+        target = crowds if one.get("iscrowd") else objects[one["image_id"]]
+        (target if len(one.get("bbox", ())) == 4 else bare).append(one)
+    for reason, annotations in (("they are crowds", crowds), ("they have no box", bare)):
+        names = [f"annotation {one.get('id', '')}" for one in annotations]
+        notes.add(f"Left out, because {reason}", names, "object")
     samples = []
     for image in content["images"]:
         own = objects[image["id"]]

@@ -8,11 +8,13 @@ import os
 import re
 
 from boxes import Boxes, Sample
+from notes import Notes
 from pictures import ENDINGS
 from splits import files, part_of
 
 SIDE = 256
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
@@ -29,17 +31,9 @@ class UserDataset(Boxes):
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        super().__init__(
-            folder,
-            *find_samples(folder),
-            self.is_validation,
-            side=SIDE,
-            channels=CHANNELS,
-            augment=AUGMENT,
-            bad_pictures=BAD_PICTURES,
-            share=VALIDATION_SHARE,
-            seed=SEED,
-        )
+        notes = Notes()
+        samples, classes = find_samples(folder, notes)
+        super().__init__(folder, samples, classes, self.is_validation, globals(), notes)
 
 
 class UserValDataset(UserDataset):
@@ -48,39 +42,45 @@ class UserValDataset(UserDataset):
     is_validation = True
 
 
-def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
+def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their regions, and the only class."""
     regions = {}
     for path in files(folder, ".txt"):
         name = os.path.splitext(os.path.basename(path))[0].lower().removeprefix("gt_")
         regions[part_of(os.path.dirname(path)), name] = path
-    samples = []
+    samples, skipped = [], []
     for path in files(folder, *ENDINGS):
         name = os.path.splitext(os.path.basename(path))[0].lower()
         part = part_of(os.path.dirname(path))
         described = regions.get((part, name)) or regions.get(("", name))
         if described is not None:
-            boxes = read_regions(os.path.join(folder, described))
+            boxes, illegible = read_regions(os.path.join(folder, described))
+            skipped += [path] * illegible
             samples.append(Sample(path, part, boxes, ["text"] * len(boxes)))
     if not samples:
         raise ValueError("the dataset has no text file with regions that is named like a picture")
+    notes.add("Left out, because their text is illegible (###)", skipped, "region")
     return samples, ["text"]
 
 
-def read_regions(path: str) -> list[tuple[float, float, float, float]]:
+def read_regions(path: str) -> tuple[list[tuple[float, float, float, float]], int]:
+    """The boxes in a file, and the number of illegible regions."""
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         lines = file.read().splitlines()
-    boxes = []
+    boxes, illegible = [], 0
     for place, line in enumerate(lines, 1):
         if not line.strip():
             continue
         found = LINE.fullmatch(line.strip())
-        if found is None:
+        values = [float(value) for value in re.findall(r"[+-]?[0-9.]+", found[1])] if found else []
+        # Shares of the sides, as YOLO writes them after the class, are no pixels.
+        if found is None or max(values[1:]) <= 1:
             raise ValueError(
                 f"{os.path.basename(path)}, line {place} is no region: “{line.strip()[:40]}”"
             )
-        values = [float(value) for value in re.findall(r"[+-]?[0-9.]+", found[1])]
-        if (found[2] or "").strip(' "') != ILLEGIBLE:
-            across, down = values[0::2], values[1::2]
-            boxes.append((min(across), min(down), max(across), max(down)))
-    return boxes
+        if (found[2] or "").strip(' "') == ILLEGIBLE:
+            illegible += 1
+            continue
+        across, down = values[0::2], values[1::2]
+        boxes.append((min(across), min(down), max(across), max(down)))
+    return boxes, illegible

@@ -12,6 +12,7 @@ import zlib
 
 import numpy
 import torch
+from notes import Notes
 from pictures import augmented, open_picture, tensor_of
 from splits import divide, files, part_of
 
@@ -38,10 +39,13 @@ class UserDataset(torch.utils.data.Dataset):
             VALIDATION_SHARE,
             SEED,
         )
+        self.reading_notes = Notes()
+        self.reading_notes.add_unused([f"number {n}" for n in range(len(held))], held, "sample")
         rows = numpy.array([is_held is self.is_validation for is_held in held])
         self.data = torch.from_numpy(numpy.concatenate(data)[rows])
         numbers = numpy.searchsorted(found, numpy.concatenate(labels))[rows]
         self.labels = torch.from_numpy(numbers.astype(numpy.int64))
+        self.reading_notes.add_missing(self.classes, set(self.labels.tolist()))
 
     def __len__(self) -> int:
         return len(self.labels)

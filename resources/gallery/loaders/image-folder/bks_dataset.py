@@ -5,14 +5,15 @@ of each class is drawn for validation. The classes are sorted by name, as torchv
 """
 
 import os
-import warnings
 
 import torch
-from pictures import ENDINGS, augmented, is_readable, square_picture
-from splits import divide, files, part_of_folder
+from notes import Notes
+from pictures import ENDINGS, augmented, is_readable, square_picture, white_of
+from splits import divide, files, part_of_folder, sort_by_class
 
 SIDE = 64
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
@@ -26,20 +27,26 @@ class UserDataset(torch.utils.data.Dataset):
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        samples = find_samples(folder)
+        self.reading_notes = Notes()
+        samples = find_samples(folder, self.reading_notes)
         self.classes = sorted({name for _, name, _ in samples})
         if len(self.classes) < 2:
             only = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
             raise ValueError(f"pictures must be in a folder for each class, but {only}")
+        self.white = WHITE or white_of(folder, [path for path, _, _ in samples], self.reading_notes)
         names = [name for _, name, _ in samples]
         held = divide([part for _, _, part in samples], names, VALIDATION_SHARE, SEED)
+        self.reading_notes.add_unused([path for path, _, _ in samples], held, "picture")
         self.samples = [
             (path, self.classes.index(name))
             for (path, name, _), is_held in zip(samples, held, strict=True)
             if is_held is self.is_validation
         ]
+        self.reading_notes.add_missing(self.classes, {label for _, label in self.samples})
         if BAD_PICTURES == "skip":
-            self.samples = [sample for sample in self.samples if is_readable(folder, sample[0])]
+            bad = {path for path, _ in self.samples if not is_readable(folder, path)}
+            self.samples = [sample for sample in self.samples if sample[0] not in bad]
+            self.reading_notes.add("Left out, because they cannot be read", sorted(bad), "picture")
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -53,7 +60,7 @@ class UserDataset(torch.utils.data.Dataset):
         return picture if self.is_validation else augmented(picture, AUGMENT), label
 
     def read(self, path: str) -> torch.Tensor:
-        return square_picture(path, CHANNELS, SIDE)
+        return square_picture(path, CHANNELS, SIDE, self.white)
 
 
 class UserValDataset(UserDataset):
@@ -62,32 +69,21 @@ class UserValDataset(UserDataset):
     is_validation = True
 
 
-def find_samples(folder: str) -> list[tuple[str, str, str]]:
+def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     """Path, class and part (training, validation, test or "") of each picture in a class."""
-    found = []
-    for path in files(folder, *ENDINGS):
-        parents = path.split(os.sep)[:-1]
-        place = next((n for n, name in enumerate(parents) if part_of_folder(name)), -1)
-        found.append((path, parents, place))
-    if any(place >= 0 for _, _, place in found):
-        found = [one for one in found if one[2] >= 0]
-    elif found:
-        # Folders around all pictures, such as the name of the dataset, are no classes.
-        shared = os.path.commonpath([os.path.dirname(path) for path, _, _ in found])
-        above = len(shared.split(os.sep)) if shared else 0
-        found = [(path, parents, above - 1) for path, parents, _ in found]
-    samples, tops = [], set()
-    for path, parents, place in found:
-        if len(parents) > place + 1:
-            part = part_of_folder(parents[place]) if place >= 0 else ""
-            samples.append((path, parents[place + 1], part))
-            tops.add(os.path.join(folder, *parents[: place + 1]))
-    warn_of_empty(tops, {name for _, name, _ in samples})
+    paths = [path.replace(os.sep, "/") for path in files(folder, *ENDINGS)]
+    samples, level = sort_by_class(paths)
+    outside = [path for path, name, _ in samples if not name]
+    notes.add("Left out, because they are in no folder of a class", outside, "picture")
+    samples = [sample for sample in samples if sample[1]]
+    like_sets = sorted(filter(part_of_folder, {name for _, name, _ in samples}))
+    notes.add("Read as classes, although they are named like sets", like_sets, "folder")
+    filled = {"/".join(path.split("/")[: level + 1]) for path, _, _ in samples}
+    beside = {
+        os.path.join(os.path.dirname(path), name).replace(os.sep, "/")
+        for path in filled
+        for name in os.listdir(os.path.join(folder, os.path.dirname(path)))
+    }
+    empty = [path for path in beside - filled if os.path.isdir(os.path.join(folder, path))]
+    notes.add("No class, because they have no picture", sorted(empty), "folder")
     return samples
-
-
-def warn_of_empty(tops: set[str], classes: set[str]) -> None:
-    for top in sorted(tops):
-        for name in sorted(set(os.listdir(top)) - classes):
-            if os.path.isdir(os.path.join(top, name)) and not part_of_folder(name):
-                warnings.warn(f"the folder {name} has no pictures: it is no class", stacklevel=2)

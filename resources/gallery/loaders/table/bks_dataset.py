@@ -15,6 +15,8 @@ import re
 
 import numpy
 import torch
+from cells import NO_NUMBER, NO_VALUE, NUMBER, Format, format_of, sign_of
+from notes import Notes
 from splits import divide, files, part_of
 
 TARGET = ""
@@ -22,6 +24,8 @@ TASK = "auto"
 LEAVE_OUT = ""
 DELIMITER = "auto"
 DECIMAL = "auto"
+DATES = "auto"
+TEXTS = ""
 HEADER = "auto"
 MISSING = "stop"
 SCALE = "standard"
@@ -31,8 +35,6 @@ SEED = 1
 DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
 ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
-NO_VALUE = {"", "?", "na", "n/a", "nan", "null", "none", "#n/a"}
-NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf", re.IGNORECASE)
 MOST_TEXTS = MOST_CLASSES = 50
 
 
@@ -49,6 +51,10 @@ class UserDataset(torch.utils.data.Dataset):
         rows = [row for row, is_held in held if is_held is self.is_validation]
         self.features = torch.from_numpy(self.table.features[rows])
         self.targets = torch.from_numpy(self.table.targets[rows])
+        self.value_columns = self.table.value_columns
+        self.reading_notes = Notes(self.table.notes)
+        if self.table.classes:
+            self.reading_notes.add_missing(self.classes, set(self.targets.tolist()))
 
     def __len__(self) -> int:
         return len(self.features)
@@ -76,10 +82,12 @@ class Table:
         targets: The number of a class, or a vector of one number.
         classes: The names of the classes; empty if the target is a number.
         is_validation: For each row; None: it is in neither set.
+        value_columns: Name, offset and factor of each number of the data and of the target.
     """
 
     def __init__(self, folder: str) -> None:
-        tables = read_folder(folder)
+        self.notes = Notes()
+        tables = read_folder(folder, self.notes)
         first, self.names, _, _ = tables[0]
         for path, names, _, _ in tables:
             if names != self.names:
@@ -92,33 +100,64 @@ class Table:
         places = [place for table in tables for place in table[3]]
         parts = [part_of(path) for path, _, _, places in tables for _ in places]
         of_target = self.columns_to_use(columns, first)
-        keep = self.rows_to_use([columns[n] for n in [*self.chosen, of_target]], places)
-        self.point = decimal_sign(columns)
+        self.formats = self.formats_of(columns, [*self.chosen, of_target])
+        keep = self.rows_to_use(columns, places, of_target)
         columns = [[column[row] for row in keep] for column in columns]
-        self.targets, self.classes = self.target_of(columns[of_target])
+        self.targets, self.classes = self.target_of(columns[of_target], self.formats[of_target])
         labels = self.targets.tolist() if self.classes else [0] * len(keep)
         parts = [parts[row] for row in keep]
         self.is_validation = divide(parts, labels, VALIDATION_SHARE, SEED)
+        self.notes.add_unused([places[row] for row in keep], self.is_validation, "row")
         is_training = numpy.array([held is False for held in self.is_validation])
         if not is_training.any():
             raise ValueError("no row for training has all values")
         self.encoders = [
-            Encoder(self.names[n], columns[n], self.point, is_training) for n in self.chosen
+            Encoder(self.names[n], columns[n], self.formats[n], is_training) for n in self.chosen
         ]
         self.features = encode(self.encoders, [columns[n] for n in self.chosen])
+        own = [column for encoder in self.encoders for column in encoder.value_columns]
+        target = [] if self.classes else [(self.names[of_target], 0.0, 1.0)]
+        self.value_columns = {"data": own, "target": target}
+
+    def formats_of(self, columns: list[list[str]], used: list[int]) -> dict[int, Format]:
+        """How each used column is read; note what its cells alone do not say."""
+        decimal = sign_of([columns[n] for n in used])
+        decimal = {"point": ".", "comma": ","}.get(DECIMAL, decimal)
+        formats = {}
+        texts = names_in(TEXTS)
+        for n in used:
+            try:
+                is_text = self.names[n] in texts
+                formats[n] = Format("texts") if is_text else format_of(columns[n], decimal, DATES)
+            except ValueError as error:
+                raise ValueError(f"the column “{self.names[n]}”: {error}") from error
+        for note in sorted({form.note for form in formats.values()} - {""}):
+            alike = [self.names[n] for n, form in formats.items() if form.note == note]
+            self.notes.add(note, alike, "column")
+        kept = [
+            f"{cell} in {self.names[n]}"
+            for n, form in formats.items()
+            if form.kind == "texts"
+            for cell in columns[n]
+            if cell.casefold() in NO_NUMBER - NO_VALUE
+        ]
+        self.notes.add("Read as texts, not as missing values", kept, "value")
+        return formats
 
     def columns_to_use(self, columns: list[list[str]], path: str) -> int:
         """Choose the columns of features; return the place of the target."""
-        has_values = [any(not is_missing(cell) for cell in column) for column in columns]
+        has_values = [any(cell.casefold() not in NO_NUMBER for cell in one) for one in columns]
         counts_rows = self.names[0] == "" and columns[0] == [
             str(int(columns[0][0]) + row) if columns[0][0].isdecimal() else ""
             for row in range(len(columns[0]))
         ]
         used = [n for n, has in enumerate(has_values) if has and not (n == 0 and counts_rows)]
-        leave_out = [name.strip() for name in LEAVE_OUT.split(",") if name.strip()]
-        for name in [*leave_out, *([TARGET] if TARGET else [])]:
+        leave_out = names_in(LEAVE_OUT)
+        for name in [*leave_out, *names_in(TEXTS), *([TARGET] if TARGET else [])]:
             if name not in self.names:
                 raise ValueError(f"there is no column “{name}”: there are {named(self.names)}")
+        unused = [self.names[n] or "(index)" for n in range(len(columns)) if n not in used]
+        self.notes.add("Left out, because they are empty or count the rows", unused, "column")
         used = [n for n in used if self.names[n] not in leave_out]
         if TARGET and self.names.index(TARGET) not in used:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
@@ -131,9 +170,10 @@ class Table:
         self.chosen = [n for n in used if n != of_target]
         return of_target
 
-    def rows_to_use(self, columns: list[list[str]], places: list[str]) -> list[int]:
-        """Choose the rows by what is missing; the last column is the target."""
-        is_empty = numpy.array([[is_missing(cell) for cell in column] for column in columns])
+    def rows_to_use(self, columns: list[list[str]], places: list[str], of_target: int) -> list[int]:
+        """Choose the rows by what is missing."""
+        used = [*self.chosen, of_target]
+        is_empty = numpy.array([self.is_missing(n, columns[n]) for n in used])
         if MISSING == "stop" and is_empty.any():
             column, row = (found[0] for found in numpy.nonzero(is_empty))
             names = [f"“{self.names[n]}”" for n in self.chosen] + ["the target"]
@@ -143,14 +183,22 @@ class Table:
             )
         lacks = is_empty[-1] if MISSING == "mean" else is_empty.any(0)
         keep = numpy.flatnonzero(~lacks).tolist()
+        dropped = [places[row] for row in numpy.flatnonzero(lacks)]
+        self.notes.add("Left out, because a value is missing", dropped, "row")
+        filled = [self.names[used[n]] for n in numpy.nonzero(is_empty[:, keep])[0]]
+        self.notes.add("Missing, so the mean of the column is used", filled, "value")
         if len(keep) < 2:
             raise ValueError(f"{len(keep)} row(s) have all values, but two or more are needed")
         return keep
 
-    def target_of(self, cells: list[str]) -> tuple[numpy.ndarray, list[str]]:
-        values = numbers(cells, self.point)
+    def is_missing(self, column: int, cells: list[str]) -> list[bool]:
+        no_value = NO_VALUE if self.formats[column].kind == "texts" else NO_NUMBER
+        return [cell.casefold() in no_value for cell in cells]
+
+    def target_of(self, cells: list[str], form: Format) -> tuple[numpy.ndarray, list[str]]:
+        values = None if form.kind == "texts" else numbers(cells, form)
         if TASK == "numbers" and values is None:
-            text = next(cell for cell in cells if numbers([cell], self.point) is None)
+            text = next(cell for cell in cells if not NUMBER.fullmatch(cell))
             raise ValueError(f"the target is not a number everywhere: “{text}”")
         if values is not None:
             is_whole = numpy.isfinite(values).all() and (values == values.round()).all()
@@ -181,31 +229,35 @@ class Table:
 class Encoder:
     """Makes numbers of a column: one, or for texts one for each text."""
 
-    def __init__(self, name: str, cells: list[str], point: str, is_training: numpy.ndarray) -> None:
+    def __init__(
+        self, name: str, cells: list[str], form: Format, is_training: numpy.ndarray
+    ) -> None:
         self.name = name
-        self.point = point
+        self.form = form
         self.texts: list[str] = []
-        values = numbers(cells, point)
-        if values is None:
-            self.texts = sorted({cell for cell in cells if not is_missing(cell)})
+        if form.kind == "texts":
+            self.texts = sorted({cell for cell in cells if cell.casefold() not in NO_VALUE})
             if len(self.texts) > MOST_TEXTS:
-                text = next(cell for cell in cells if numbers([cell], point) is None)
                 raise ValueError(
                     f"the column “{name}” has {len(self.texts)} different texts, such as "
-                    f"“{text[:40]}”: leave it out, or check the decimal sign"
+                    f"“{self.texts[-1][:40]}”: leave it out, or write its numbers in one way"
                 )
+            self.value_columns = [(f"{name} = {text}", 0.0, 1.0) for text in self.texts]
             return
+        values = numbers(cells, form)
         seen = values[is_training & numpy.isfinite(values)]
         self.mean = seen.mean() if len(seen) else 0.0
         self.scale = (seen.std() if len(seen) else 0.0) or 1.0
+        offset, factor = (self.mean, self.scale) if SCALE == "standard" else (0.0, 1.0)
+        self.value_columns = [(name, float(offset), float(factor))]
 
     def encode(self, cells: list[str]) -> numpy.ndarray:
         if self.texts:
             return numpy.array([[cell == text for text in self.texts] for cell in cells], "float64")
-        values = numbers(cells, self.point)
-        if values is None:
-            text = next(cell for cell in cells if numbers([cell], self.point) is None)
-            raise ValueError(f"“{text[:40]}” in the column “{self.name}” is not a number")
+        try:
+            values = numbers(cells, self.form)
+        except ValueError as error:
+            raise ValueError(f"{error} in the column “{self.name}”") from error
         values = numpy.where(numpy.isnan(values), self.mean, values)
         if SCALE == "standard":
             values = (values - self.mean) / self.scale
@@ -223,7 +275,9 @@ def encode(encoders: list[Encoder], columns: list[list[str]]) -> numpy.ndarray:
     return numpy.concatenate(parts, axis=1).astype(numpy.float32)
 
 
-def read_folder(folder: str) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
+def read_folder(
+    folder: str, notes: Notes
+) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
     """The tables with the same columns, those for training first: path and what is in it."""
     found = [path for path in files(folder, *ENDINGS) if not OTHER_FILE.search(path)]
     found = [path for path in found if ".txt" not in path.lower()] or found
@@ -233,11 +287,15 @@ def read_folder(folder: str) -> list[tuple[str, list[str], list[list[str]], list
     held = [path for path in found if part_of(path) in ("validation", "test")]
     training = training or [path for path in found if path not in held] or held
     tables = [(path, *read_table(os.path.join(folder, path))) for path in training]
+    others = []
     for path in held if held != training else []:
         table = (path, *read_table(os.path.join(folder, path)))
         # A test file without the target, as in competitions, cannot measure.
         if table[1] == tables[0][1] or part_of(path) == "validation":
             tables.append(table)
+        else:
+            others.append(path)
+    notes.add("Left out, because they have other columns", others, "file")
     return tables
 
 
@@ -322,33 +380,16 @@ def is_header(rows: list[list[str]]) -> bool:
     )
 
 
-def decimal_sign(columns: list[list[str]]) -> str:
-    if DECIMAL != "auto":
-        return {"point": ".", "comma": ","}[DECIMAL]
-    found = [cell for column in columns for cell in column if NUMBER.fullmatch(cell)]
-    has_comma = any("," in cell for cell in found)
-    return "," if has_comma and not any("." in cell for cell in found) else "."
-
-
-def is_missing(cell: str) -> bool:
-    return cell.casefold() in NO_VALUE
-
-
-def numbers(cells: list[str], point: str) -> numpy.ndarray | None:
-    """The numbers of a column, NaN where one is missing; None if it has texts."""
-    if point == ".":
-        with contextlib.suppress(ValueError):  # Of missing values or texts.
+def numbers(cells: list[str], form: Format) -> numpy.ndarray:
+    """The numbers of a column, NaN where one is missing."""
+    if form.decimal == "." and not form.unit and form.kind == "numbers":
+        with contextlib.suppress(ValueError):  # Of missing values, or of thousands.
             return numpy.array(cells).astype(numpy.float64)
-    other = "." if point == "," else ","
-    found = []
-    for cell in cells:
-        if is_missing(cell):
-            found.append(numpy.nan)
-        elif other not in cell and NUMBER.fullmatch(cell):
-            found.append(float(cell.replace(point, ".")))
-        else:
-            return None
-    return numpy.array(found)
+    return numpy.array([form.parse(cell) for cell in cells])
+
+
+def names_in(setting: str) -> list[str]:
+    return [name.strip() for name in setting.split(",") if name.strip()]
 
 
 def named(names: list[str]) -> str:

@@ -7,11 +7,13 @@ import os
 from xml.etree import ElementTree
 
 from boxes import Boxes, Sample, find_picture
+from notes import Notes
 from pictures import ENDINGS
 from splits import files, part_of, part_of_folder
 
 SIDE = 256
 CHANNELS = 3
+WHITE = 0
 AUGMENT = "none"
 BAD_PICTURES = "stop"
 VALIDATION_SHARE = 0.2
@@ -24,17 +26,9 @@ class UserDataset(Boxes):
     is_validation = False
 
     def __init__(self, folder: str) -> None:
-        super().__init__(
-            folder,
-            *find_samples(folder),
-            self.is_validation,
-            side=SIDE,
-            channels=CHANNELS,
-            augment=AUGMENT,
-            bad_pictures=BAD_PICTURES,
-            share=VALIDATION_SHARE,
-            seed=SEED,
-        )
+        notes = Notes()
+        samples, classes = find_samples(folder, notes)
+        super().__init__(folder, samples, classes, self.is_validation, globals(), notes)
 
 
 class UserValDataset(UserDataset):
@@ -43,23 +37,34 @@ class UserValDataset(UserDataset):
     is_validation = True
 
 
-def find_samples(folder: str) -> tuple[list[Sample], list[str]]:
+def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     known: dict[str, list[str]] = {}
     for path in files(folder, *ENDINGS):
         for name in (os.path.basename(path), os.path.splitext(os.path.basename(path))[0]):
             known.setdefault(name, []).append(path)
     listed = parts_by_name(folder)
-    samples = []
+    samples, unlisted = [], []
     for path in files(folder, ".xml"):
         name = os.path.splitext(os.path.basename(path))[0]
         part = listed.get(name, "") if listed else part_of(os.path.dirname(path))
-        if part or not listed:
+        if listed and not part:
+            unlisted.append(path)
+        else:
             sample = read_annotation(folder, path, part, known)
             if sample is not None:
                 samples.append(sample)
     if not samples:
         raise ValueError("the dataset has no XML file with an <annotation> of a picture")
+    notes.add("Left out, because no list in ImageSets/Main has them", unlisted, "XML file")
+    edges = [edge for sample in samples for box in sample.boxes for edge in box[2:]]
+    if edges and max(edges) <= 1:
+        # Shares of the sides are not counted from 1.
+        samples = [
+            sample._replace(boxes=[(x + 1, y + 1, right, bottom) for x, y, right, bottom in boxes])
+            for sample in samples
+            for boxes in [sample.boxes]
+        ]
     return samples, sorted({name for sample in samples for name in sample.names})
 
 

@@ -285,7 +285,7 @@ def test_f48_a_file_that_is_written_to_meanwhile_is_not_imported_half(
         "y" * 300,
     ],
 )
-def test_a_source_that_is_neither_folder_nor_zip_is_refused(
+def test_a_source_that_is_neither_folder_nor_archive_nor_code_is_refused_as_code(
     root: Path, source: Path, name: str
 ) -> None:
     (source / "tar.tar.gz").write_bytes(b"\x1f\x8b")
@@ -293,7 +293,7 @@ def test_a_source_that_is_neither_folder_nor_zip_is_refused(
         # Files of data, each of them a zip file inside.
         make_zip(source / name, ("x.npy", b"1"))
     with refused(root, name):
-        import_now(root, source / name)
+        import_now(root, source / name, kind=Kind.LOADER)
 
 
 def test_one_file_of_code_is_a_model_or_a_loader(root: Path, tmp_path: Path) -> None:
@@ -303,8 +303,8 @@ def test_one_file_of_code_is_a_model_or_a_loader(root: Path, tmp_path: Path) -> 
     assert contents(root / "models/digits/v1/src") == {"bks_model.py": b"class UserModel: ..."}
     import_now(root, code, kind=Kind.LOADER)
     assert contents(root / "loaders/digits/v1/src").keys() == {"bks_dataset.py"}
-    with refused(root, "neither a folder nor a zip"):
-        import_now(root, code)
+    import_now(root, code)
+    assert contents(root / "datasets/digits/v1/files").keys() == {"my net.py"}
 
 
 def test_an_import_of_code_leaves_out_caches_and_git(root: Path, tmp_path: Path) -> None:

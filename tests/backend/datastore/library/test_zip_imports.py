@@ -408,7 +408,7 @@ def test_a_folder_its_zip_and_the_one_of_finder_are_the_same_and_litter_is_left_
     assert first["left_out"] == (11 if kind is Kind.DATASET else 21)
     assert ".DS_Store" in first["left_out_names"]
     assert third["left_out_names"] == ["__MACOSX"]
-    assert "“.DS_Store”" in imports[0].left_out
+    assert ".DS_Store" in imports[0].left_out
 
 
 @pytest.mark.parametrize("name", ["wsj/train/aux.scp", "lang/con/x", "wsj/nul", "a\nb", "COM1.csv"])

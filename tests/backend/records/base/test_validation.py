@@ -96,7 +96,7 @@ def test_f54_a_variable_that_could_change_the_launch_is_not(name: str) -> None:
     assert variable_fault(name).endswith(".")
 
 
-@given(st.text(), st.integers(1, 50))
+@given(st.text() | st.binary().map(os.fsdecode), st.integers(1, 50))
 def test_printable_text_has_no_control_characters_and_keeps_its_limit(
     text: str, limit: int
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -244,6 +245,19 @@ def test_files_with_a_loader_that_returns_a_whole_sample(rig: Rig) -> None:
     assert (found.samples, found.task) == (2, CLASSES)
     assert [one.file for one in found.shown] == ["/x/1", "/x/2"]
     assert found.shown[0].sample.target == ""
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9 1", b"\xff\xfe1", "süß 1".encode(), b"\xe4\xb8 1"])
+def test_a_name_of_any_bytes_is_exact_in_the_table_and_shown_by_escapes(
+    rig: Rig, name: bytes
+) -> None:
+    rig.write(MODEL, LOADER + READ)
+    found = rig.predict(files=["/x/2", os.fsdecode(b"/x/" + name)])
+    assert name in rig.table.read_bytes()
+    assert found.samples == 2
+    file = found.shown[1].file
+    assert file == (b"/x/" + name).decode("utf-8", "backslashreplace")
+    file.encode()
 
 
 def test_files_of_different_sizes_are_batches_of_one(rig: Rig) -> None:

@@ -1,0 +1,110 @@
+"""Reads pictures with the boxes of objects from YOLO's label files.
+
+The file of images/train/1.jpg is labels/train/1.txt or 1.txt beside it. A line is one object: its
+class, then the middle, width and height of its box, or the corners of its outline, as shares of the
+picture's sides. The names of the classes are in a YAML file, in classes.txt or in a .names file.
+"""
+
+import os
+import re
+
+from boxes import Boxes, Sample
+from notes import Notes
+from pictures import ENDINGS
+from splits import files, part_of
+
+SIDE = 256
+CHANNELS = 3
+WHITE = 0
+AUGMENT = "none"
+BAD_PICTURES = "stop"
+VALIDATION_SHARE = 0.2
+SEED = 1
+
+YAML_NAMES = re.compile(r"^names\s*:\s*(\[[^\]]*\]|\{[^}]*\}|(?:\s*\n(?:\s+|- ).*)+)", re.MULTILINE)
+YAML_NAME = re.compile(r"""(?:^|[\[{,\n])\s*(?:-|\d+\s*:)?\s*['"]?([^\[\]{},\n'"]+)""")
+
+
+class UserDataset(Boxes):
+    """The pictures to train on, with boxes and labels: see boxes.py."""
+
+    is_validation = False
+
+    def __init__(self, folder: str) -> None:
+        notes = Notes()
+        samples, classes = find_samples(folder, notes)
+        super().__init__(folder, samples, classes, self.is_validation, globals(), notes)
+
+
+class UserValDataset(UserDataset):
+    """The pictures that the model never trains on."""
+
+    is_validation = True
+
+
+def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
+    """The pictures with their boxes, and the names of the classes."""
+    labels = set(files(folder, ".txt"))
+    samples, outlines, used = [], [], set()
+    for path in files(folder, *ENDINGS):
+        beside = f"{os.path.splitext(path)[0]}.txt"
+        folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", beside), beside]
+        label = next((name for name in folders if name in labels), None)
+        if label is not None:
+            boxes, numbers, outline_count = read_labels(os.path.join(folder, label))
+            used.add(label)
+            outlines += [label] * outline_count
+            samples.append(Sample(path, part_of(os.path.dirname(path)), boxes, numbers, (1, 1)))
+    if not samples:
+        raise ValueError("the dataset has no text file with boxes that is named like a picture")
+    notes.add("Read as the box around an outline", outlines, "object")
+    names = names_of(folder)
+    least = max((int(name) for sample in samples for name in sample.names), default=-1) + 1
+    unnamed = [str(number) for number in range(len(names), least)]
+    notes.add("Named by their number, because no file names them", unnamed, "class")
+    classes = [*names, *unnamed]
+    return [
+        sample._replace(names=[classes[int(name)] for name in sample.names]) for sample in samples
+    ], classes
+
+
+def read_labels(path: str) -> tuple[list[tuple[float, float, float, float]], list[str], int]:
+    """The boxes in a file as shares of the sides, the numbers of their classes, the outlines."""
+    boxes, numbers, outlines = [], [], 0
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        lines = file.read().splitlines()
+    for row, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            number, *values = map(float, line.split())
+            if number < 0 or number % 1 or len(values) < 4:
+                raise ValueError
+            if max(values) > 1.5 or min(values) < -0.5:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"{os.path.basename(path)}, line {row} is no class with a box in shares of the "
+                f"sides: “{line.strip()[:40]}”"
+            ) from None
+        if len(values) >= 6 and len(values) % 2 == 0:
+            across, down = values[0::2], values[1::2]
+            boxes.append((min(across), min(down), max(across), max(down)))
+            outlines += 1
+        else:
+            x, y, width, height = values[:4]
+            boxes.append((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
+        numbers.append(str(int(number)))
+    return boxes, numbers, outlines
+
+
+def names_of(folder: str) -> list[str]:
+    for path in files(folder, ".yaml", ".yml", "classes.txt", ".names"):
+        with open(os.path.join(folder, path), encoding="utf-8-sig", errors="replace") as file:
+            text = file.read()
+        if not path.lower().endswith((".yaml", ".yml")):
+            return [line.strip() for line in text.splitlines() if line.strip()]
+        found = YAML_NAMES.search(re.sub(r"(^|\s)#.*", "", text))
+        if found is not None:
+            return [name.strip() for name in YAML_NAME.findall(found[1]) if name.strip()]
+    return []

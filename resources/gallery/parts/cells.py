@@ -1,0 +1,163 @@
+"""Numbers, dates and missing values as people write them, decided from all cells of a column."""
+
+import contextlib
+import datetime
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+NO_VALUE = {"", "?", "n/a", "nan", "#n/a"}
+NO_NUMBER = NO_VALUE | {"na", "null", "none"}
+"""In a column of texts the last three are texts, such as the name of a class."""
+SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
+NUMBER = re.compile(
+    r"(?P<currency>[$€£¥₹]?) ?(?P<number>[+-]?(?:\d[\d.,]*|[.,]\d+)(?:e[+-]?\d+)?|[+-]?inf)"
+    r"\s?(?P<unit>[^\W\d_]{0,8}|[%‰°][CF]?)",
+    re.IGNORECASE,
+)
+DATE = re.compile(
+    r"(\d{4}|\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{1,2})"
+    r"(?:[ T](\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?)?Z?"
+)
+EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+class Format(NamedTuple):
+    """How the cells of a column are read.
+
+    Attributes:
+        kind: numbers, dates (read as days since 1970) or texts.
+        decimal: The decimal sign; the other one of point and comma is between thousands.
+        unit: What stands before or behind each number.
+        day_first: Whether 1/2/2026 is in February.
+        note: How it is read, if the cells alone do not say it; "" otherwise.
+    """
+
+    kind: str
+    decimal: str = "."
+    unit: str = ""
+    day_first: bool = True
+    note: str = ""
+
+    def parse(self, cell: str) -> float:
+        """The number of a cell, NaN for a missing one; ValueError for another text."""
+        if cell.casefold() in NO_NUMBER:
+            return math.nan
+        if self.kind == "dates":
+            return days(cell, self.day_first)
+        found = NUMBER.fullmatch(SPACES.sub("", cell))
+        if found is None or found["currency"] + found["unit"] not in ("", self.unit):
+            raise ValueError(f"“{cell[:40]}” is not a number")
+        thousands = "," if self.decimal == "." else "."
+        return float(found["number"].replace(thousands, "").replace(self.decimal, "."))
+
+
+def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> Format:
+    """The format of a column.
+
+    Args:
+        decimal: The decimal sign that is known, or seen in other columns: it decides where the
+            cells can be read in two ways.
+        dates: day first, month first or auto.
+
+    Raises:
+        ValueError: The cells can be read in two ways; the message has two examples.
+    """
+    cells = [cell for cell in cells if cell.casefold() not in NO_NUMBER]
+    if decimal != "," or not any("." in cell for cell in cells):
+        with contextlib.suppress(ValueError):  # Of most files, and fast.
+            if [*map(float, cells)]:
+                return Format("numbers")
+    if cells and all(map(DATE.fullmatch, cells)):
+        return date_format(cells, dates)
+    found = [NUMBER.fullmatch(SPACES.sub("", cell)) for cell in cells]
+    if not cells or None in found:
+        return Format("texts")
+    units = {one["currency"] + one["unit"] for one in found}
+    if len(units) > 1:
+        is_measured = any(" " in cell or "%" in cell for cell in cells)
+        return Format("texts", note="Read as texts, because units differ" if is_measured else "")
+    signs = decimal_signs(cells)
+    if not signs:
+        return Format("texts")
+    (unit,) = units
+    marked = [cell for cell in cells if re.search("[.,]", cell)]
+    sign = signs.pop() if len(signs) == 1 else decimal
+    if not sign and any("," in cell for cell in marked):
+        plain = [cell for cell in cells if cell not in set(marked)]
+        if not plain or any(len(re.sub(r"\D", "", cell)) > 3 for cell in plain):
+            raise ValueError(
+                f"“{marked[0]}” and “{marked[-1]}” can be read with a decimal comma, or with "
+                "commas between thousands; set decimal to “comma” or “point”"
+            )
+    sign = sign or "."
+    thousands = "," if sign == "." else "."
+    hints = ["with a decimal comma"] if sign == "," and any("," in cell for cell in cells) else []
+    if any(thousands in cell for cell in cells):
+        hints.append(f"with “{thousands}” between thousands")
+    hints += [f"in {unit}"] if unit else []
+    note = f"Read as numbers {' and '.join(hints)}" if hints else ""
+    return Format("numbers", sign, unit, note=note)
+
+
+def sign_of(columns: Sequence[Sequence[str]]) -> str:
+    """The decimal sign that the columns show; "" if they show none, or both."""
+    if not any("," in cell for cells in columns for cell in cells):
+        return "."
+    shown = set()
+    for cells in columns:
+        marked = [cell for cell in cells if "." in cell or "," in cell]
+        signs = decimal_signs(marked) if marked else set()
+        shown |= signs if len(signs) == 1 else set()
+    return shown.pop() if len(shown) == 1 else ""
+
+
+def decimal_signs(cells: Sequence[str]) -> set[str]:
+    """The decimal signs with which all cells are numbers; both if they do not decide it."""
+    found = {".", ","}
+    for cell in cells:
+        match = NUMBER.fullmatch(SPACES.sub("", cell))
+        text = match["number"] if match else ""
+        for sign, thousands in ((r"\.", ","), (",", r"\.")):
+            whole = rf"([1-9]\d{{0,2}}({thousands}\d{{3}})+|\d*)"
+            form = rf"[+-]?({whole}({sign}\d*)?(e[+-]?\d+)?|inf)"
+            if not re.fullmatch(form, text, re.IGNORECASE):
+                found.discard(sign[-1])
+    return found
+
+
+def date_format(cells: Sequence[str], dates: str) -> Format:
+    parts = [DATE.fullmatch(cell) for cell in cells]
+    named = [one for one in parts if len(one[1]) < 4]
+    can_be = {
+        day_first: all(int(one[3 if day_first else 1]) <= 12 for one in named)
+        for day_first in (True, False)
+    }
+    is_german = any(one[2] == "." for one in named)
+    if dates != "auto" or is_german or not all(can_be.values()) or not named:
+        day_first = dates == "day first" if dates != "auto" else is_german or can_be[True]
+        try:
+            for cell in cells:
+                days(cell, day_first)
+        except ValueError:
+            return Format("texts")
+        return Format("dates", day_first=day_first, note="Read as dates, in days since 1970")
+    raise ValueError(
+        f"“{cells[0]}” and “{cells[-1]}” can be read with the day or the month first; set dates to "
+        "“day first” or “month first”"
+    )
+
+
+def days(cell: str, day_first: bool) -> float:
+    found = DATE.fullmatch(cell)
+    if found is None:
+        raise ValueError(f"“{cell[:40]}” is not a date")
+    first, middle, last = int(found[1]), int(found[3]), int(found[4])
+    day, month = (first, middle) if day_first else (middle, first)
+    year = last + (0 if last > 99 else 2000 if last < 70 else 1900)
+    if len(found[1]) == 4:
+        year, month, day = first, middle, last
+    hours, minutes, seconds = (float(found[place] or 0) for place in (5, 6, 7))
+    seconds += 60 * (minutes + 60 * hours)
+    return datetime.date(year, month, day).toordinal() - EPOCH + seconds / 86400
