@@ -29,7 +29,7 @@ class SweepCount(NamedTuple):
         ids: Of all its jobs, in the order of their creation.
         waiting: Jobs in the queue; ``drafts`` are in no queue.
         stopped: Jobs that can be resumed; ``failed`` includes lost jobs.
-        common: The words that the names of all jobs have in common.
+        common: The number of words with which the names of all jobs begin.
         best_job: The words that distinguish the job with the best metric, "" for none.
     """
 
@@ -39,7 +39,7 @@ class SweepCount(NamedTuple):
     finished: int = 0
     stopped: int = 0
     failed: int = 0
-    common: frozenset[str] = frozenset()
+    common: int = 0
     best_job: str = ""
     drafts: int = 0
 
