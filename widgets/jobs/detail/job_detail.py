@@ -213,7 +213,7 @@ class JobDetail(QWidget):
         if self._is_open(job_id):
             button = self.header.runs
             self._earlier.show_runs(runs)
-            self._earlier.open_menu(button.mapToGlobal(button.rect().bottomLeft()))
+            self._earlier.open_menu(button)
 
     def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
         """Show the curves and the log of an earlier run that starting over put away."""
