@@ -67,6 +67,7 @@ class NotificationCenter(QObject):
     @Slot(JobListing)
     def see(self, listing: JobListing) -> None:
         """Take a listing of all jobs. The first one reports the ends since the last window."""
+        self.notices.see_queue(listing.views)
         if self._is_first:
             self._is_first = False
             known = self._recorder.ends(self._root)
