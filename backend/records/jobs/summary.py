@@ -103,9 +103,13 @@ class JobSummary(NamedTuple):
         return WAITING if is_waiting else ENDED
 
     @property
+    def is_script(self) -> bool:
+        return "script" in dict(self.pins)
+
+    @property
     def resumes(self) -> bool:
         """As of `JobView`."""
-        return "resume_arguments=" in self.settings or "script" not in dict(self.pins)
+        return "resume_arguments=" in self.settings or not self.is_script
 
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""

@@ -272,7 +272,7 @@ class Orphan(Record, what="orphan", rules=STRICT):
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of ``doctor``, ``node check`` or the pre-flight check."""
+    """One result of ``doctor``, ``node check`` or the preflight check."""
 
     check: str
     ok: bool
