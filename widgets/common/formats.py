@@ -320,6 +320,12 @@ def version(name: str, number: int) -> str:
     return f"{name} @ {number}"
 
 
+def reference(text: str) -> str:
+    """``coco @ 2`` for ``coco@2``; a name without a version stays as it is."""
+    name, _, number = text.rpartition("@")
+    return version(name, int(number)) if name and number.isdecimal() else text
+
+
 def per_second(value: float | None, unit: str) -> str:
     """``551 img/s``."""
     return NONE if value is None else f"{metric(value)}{GAP}{unit}/s"

@@ -127,6 +127,8 @@ QPushButton[kind="icon"] {{ background: transparent; border-color: transparent; 
   min-width: {CONTROL_H - 2}px; max-width: {CONTROL_H - 2}px; }}
 QPushButton[kind="icon"]:focus {{ {focus(1, CONTROL_H)}
   min-width: {CONTROL_H - 4}px; max-width: {CONTROL_H - 4}px; }}
+QPushButton#bell, QPushButton#bell:focus {{ text-align: left; padding-left: 6px;
+  min-width: {CONTROL_H + 6}px; max-width: {CONTROL_H + 6}px; }}
 QPushButton[kind="quiet"]:hover, QPushButton[kind="icon"]:hover {{ background: {t.selected}; }}
 
 QPushButton:disabled {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
