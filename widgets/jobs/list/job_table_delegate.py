@@ -17,7 +17,7 @@ from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.common.theme import FOCUS_W, ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.common.view_style import RowPointer
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
 from widgets.jobs.list.job_delegate import BY_KEY, SELECTED, paint_pieces
@@ -60,6 +60,9 @@ class JobTableDelegate(QStyledItemDelegate):
         elif is_pointed:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
+        if state & SELECTED and t.high_contrast:
+            for top in (cell.top(), cell.bottom() - FOCUS_W):
+                painter.fillRect(QRectF(cell.left(), top, cell.width(), FOCUS_W), t.q("text"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if state & BY_KEY == BY_KEY:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
