@@ -41,6 +41,8 @@ class Notice(Record, what="a notice"):
     job_id: str = ""
     node: str = ""
     family: str = "bad"
+    root: str = ""
+    """The data root of its job, "" in notices of earlier versions."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "when": self.when.isoformat()}

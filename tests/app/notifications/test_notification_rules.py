@@ -112,6 +112,18 @@ def test_a_sweep_that_was_taken_out_of_the_queue_is_reported(notices, received):
     assert titles(received) == ["lr: 1 job finished"]
 
 
+def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, received):
+    store = NotificationStore(tmp_path / "notices.json")
+    live_through(notices, [member(0, TRAINING, tags=())], [member(0, JobState.ERROR, tags=())])
+    for root in ("/lab/a", "/lab/b", "/lab/b", ""):
+        store.add(replace(received[0], root=root))
+    store.save()
+    again = NotificationStore(tmp_path / "notices.json")
+    assert [again.unread_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    again.read_all()
+    assert again.unread_of("/lab/b") == 0
+
+
 def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
         notices.see(replace(LIVE, doubt="no news since 14:02"))
