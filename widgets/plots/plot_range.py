@@ -161,7 +161,7 @@ def robust_range(
 
 
 def _find_spikes(values: Floats, *, starts: bool, log: bool) -> npt.NDArray[np.bool_]:
-    """Return True for each value far away from the middle of its curve.
+    """Return True for each value at a large distance from the middle of its curve.
 
     A start from which the curve only approaches them is no spike, nor is an end of several points
     on another level, as after a step of the learning rate.
@@ -174,15 +174,15 @@ def _find_spikes(values: Floats, *, starts: bool, log: bool) -> npt.NDArray[np.b
         high = np.quantile(rest, 1 - tail, method="lower")
         distance = np.maximum(low - values, values - high)
         least_spread = _LEAST_DECADES if log else _LEAST_SPREAD * abs(low)
-        far = distance > _SPIKE_REACH * (max(high - low, least_spread) or 1.0)
-        start, end = _leading_count(far), _leading_count(far[::-1])
+        outliers = distance > _SPIKE_REACH * (max(high - low, least_spread) or 1.0)
+        start, end = _leading_count(outliers), _leading_count(outliers[::-1])
         if starts and start and distance[:start].max() <= 2 * distance[0]:
-            far[:start] = False
+            outliers[:start] = False
         if end >= _FEWEST_OF_LEVEL:
-            far[len(far) - end :] = False
-        if not (far & ~spikes).any() or np.count_nonzero(far | spikes) > len(values) / 4:
+            outliers[len(outliers) - end :] = False
+        if not (outliers & ~spikes).any() or np.count_nonzero(outliers | spikes) > len(values) / 4:
             break
-        spikes |= far
+        spikes |= outliers
     return spikes
 
 
