@@ -22,4 +22,15 @@ def asks(actions, request):
 def menu_of(button):
     """The entries of its menu by their text, as they are when it opens."""
     button.menu().aboutToShow.emit()
-    return {action.text(): action for action in button.menu().actions() if action.text()}
+    return entries_of(button.menu())
+
+
+def entries_of(menu):
+    """The entries of a menu and of the menus in it, by their text."""
+    entries = {}
+    for action in menu.actions():
+        if action.menu() is not None:
+            entries |= entries_of(action.menu())
+        elif action.text():
+            entries[action.text()] = action
+    return entries

@@ -20,8 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.common.task_dialog import ProgressDialog
-from widgets.jobs.actions.job_actions import BUNDLE, REPLAYED
+from widgets.jobs.actions.job_actions import BUNDLE
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
@@ -53,7 +52,6 @@ class BundleController(Controller):
         self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
         """By job and run: the original and the comparison, None for no replay or not yet."""
         page.job_actions.on(BUNDLE, self.ask)
-        page.job_actions.on(REPLAYED, self.compare)
 
     # Export.
 
@@ -151,21 +149,6 @@ class BundleController(Controller):
             return
         self._judged[run] = None
         self._runner.run(f"read {view.id}", judge, show, log.swallowed)
-
-    def compare(self, job_id: str) -> None:
-        """Compare a replay with its original."""
-
-        def show(result: ReplayResult) -> None:
-            dialog = ProgressDialog("Replay", parent=self._window)
-            dialog.show_result("good" if result.is_same else "bad", result.sentence)
-            self._dialog.open(dialog)
-
-        self._runner.run(
-            f"read {job_id}",
-            partial(self._services.replays.compare, job_id),
-            show,
-            partial(self._refused, job_id),
-        )
 
     # Only one dialog is open at a time.
 

@@ -1,4 +1,4 @@
-"""Start jobs. If the pre-flight check fails, show the failures and fix them on request."""
+"""Start jobs. If the preflight check fails, show the failures and fix them on request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StartRequest:
         act: Starts it, on a worker. With a placement the job runs there.
         show_busy: The step under way ("" when it is over).
         began: The job was started.
-        refused: It cannot start, and no pre-flight dialog is open for it.
+        refused: It cannot start, and no preflight dialog is open for it.
     """
 
     job_id: str
@@ -58,7 +58,7 @@ class StartRequest:
 
 
 class StartController(Controller):
-    """One pre-flight dialog at a time; another start closes it."""
+    """One preflight dialog at a time; another start closes it."""
 
     def __init__(
         self,

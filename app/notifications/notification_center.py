@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -58,15 +59,16 @@ class NotificationCenter(QObject):
         self.notices = NotificationRules(tells_finished, parent=self)
         self.notices.notified.connect(self._notify)
         window.side_bar.bell.clicked.connect(self.show)
-        window.side_bar.set_unread(self._recorder.unread)
 
     def take_data_root(self, name: str) -> None:
         """Take another data root; known job ends are stored for each data root."""
         self._root = name
+        self._window.side_bar.set_unread(self._recorder.unread_of(name))
 
     @Slot(JobListing)
     def see(self, listing: JobListing) -> None:
         """Take a listing of all jobs. The first one reports the ends since the last window."""
+        self.notices.see_queue(listing.views)
         if self._is_first:
             self._is_first = False
             known = self._recorder.ends(self._root)
@@ -86,18 +88,18 @@ class NotificationCenter(QObject):
         ends, runs = found
         missed = self.notices.missed(runs)
         for notice in missed:
-            self._recorder.add(notice)
+            self._recorder.add(replace(notice, root=self._root))
         if self._recorder.know(self._root, ends) or missed:
             self._keep()
         if missed:
-            self._window.side_bar.set_unread(self._recorder.unread)
+            self._window.side_bar.set_unread(self._recorder.unread_of(self._root))
             self._tray.notify(of_absence(missed))
             self._show_items()
 
     @Slot(Notice)
     def _notify(self, notice: Notice) -> None:
-        self._recorder.add(notice)
-        self._window.side_bar.set_unread(self._recorder.unread)
+        self._recorder.add(replace(notice, root=self._root))
+        self._window.side_bar.set_unread(self._recorder.unread_of(self._root))
         self._tray.notify(notice)
         self._show_items()
         self._keep()

@@ -8,7 +8,7 @@ Finished jobs: if the user chose so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from backend.records.jobs.alarm import NOT_A_NUMBER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
+from backend.records.sweeps.spec import sweep_of, sweep_title
 from widgets.common import formats
 
 MERGE_MS = 30_000
@@ -40,6 +41,8 @@ class Notice(Record, what="a notice"):
     job_id: str = ""
     node: str = ""
     family: str = "bad"
+    root: str = ""
+    """The data root of its job, "" in notices of earlier versions."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "when": self.when.isoformat()}
@@ -103,6 +106,9 @@ class NotificationRules(QObject):
         self._continued: dict[str, str] = {}
         """When a job that was seen alive was continued without a user, "" for never."""
         self._waiting: list[_Event] = []
+        self._open_sweeps: frozenset[str] = frozenset()
+        self._newly_open_sweeps: frozenset[str] = frozenset()
+        self._finished_of_sweep: dict[str, list[JobView]] = {}
         self._merge = QTimer(self)
         self._merge.setSingleShot(True)
         self._merge.setInterval(merge_ms)
@@ -128,7 +134,36 @@ class NotificationRules(QObject):
             place = view.error.node if view.error else ""
             self._notify(view, view.state.word, _why(view), place=place)
         elif self._reports_success(view.state):
-            self._notify(view, view.state.word, _why(view), "good")
+            tag = sweep_of(view.config.tags)
+            if tag in self._open_sweeps | self._newly_open_sweeps:
+                self._finished_of_sweep.setdefault(tag, []).append(view)
+            else:
+                self._notify(view, view.state.word, _why(view), "good")
+
+    def see_queue(self, views: Iterable[JobView]) -> None:
+        """Take all running and waiting jobs; report the finished ones of a sweep at its end.
+
+        A sweep has ended if two listings in a row have no job of it: the last jobs are reported
+        between them.
+        """
+        self._open_sweeps, self._newly_open_sweeps = (
+            self._newly_open_sweeps,
+            frozenset(
+                sweep_of(view.config.tags)
+                for view in views
+                if view.state.is_live or view.state.is_queued
+            )
+            - {""},
+        )
+        for tag in self._finished_of_sweep.keys() - self._open_sweeps - self._newly_open_sweeps:
+            finished = self._finished_of_sweep.pop(tag)
+            events = [
+                _Event(Notice("", "", _now(), family="good"), view.name, view.state.word)
+                for view in finished
+            ]
+            merged = _merged(events)
+            title = f"{sweep_title(tag, [view.name for view in finished])}: {merged.title}"
+            self._send_or_keep(_Event(replace(merged, title=title), title, tag))
 
     def missed(self, runs: Iterable[Run]) -> tuple[Notice, ...]:
         """Return a notice of each run that ended while no window was open, oldest end first."""
@@ -226,7 +261,8 @@ def _merged(events: list[_Event]) -> Notice:
     noun = "nodes" if word == "Offline" else "jobs"
     title = f"{len(events)} {noun}: {word.lower()}"
     if word in ("Failed", "Lost", "Finished"):
-        title = f"{len(events)} jobs {'are lost' if word == 'Lost' else word.lower()}"
+        count = formats.plural(len(events), "job")
+        title = f"{count} {'are lost' if word == 'Lost' else word.lower()}"
     if where:
         title += f" on {where}"
     names = _listed([event.name for event in events])

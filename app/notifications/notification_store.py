@@ -71,6 +71,10 @@ class NotificationStore:
         self.past = (notice, *self.past)[:KEPT]
         self.unread = min(KEPT, self.unread + 1)
 
+    def unread_of(self, root: str) -> int:
+        """The number of unread ones of a data root, and of those that name none."""
+        return sum(notice.root in ("", root) for notice in self.past[: self.unread])
+
     def read_all(self) -> bool:
         """Mark all as read; return True if any was unread."""
         had_unread, self.unread = self.unread > 0, 0

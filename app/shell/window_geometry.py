@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from PySide6.QtCore import QObject, QPoint, QRect, Qt, QTimer, Slot
+from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 
 from app.runtime.settings import Settings
@@ -20,7 +20,7 @@ _GRIP_W, _GRIP_H = 160, 24
 def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
     """Return ``wanted``, or the middle of the first screen if no screen shows it.
 
-    It is not higher than its screen.
+    It is not larger than its screen.
 
     Args:
         wanted: A window with its frame, in pixels of the desktop.
@@ -30,17 +30,24 @@ def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
     for screen in screens:
         seen = screen.intersected(grip)
         if seen.width() >= min(_GRIP_W, wanted.width()) and seen.height() >= _GRIP_H:
-            # Its foot may be below the screen: it was placed at another scale.
-            low = QRect(wanted)
-            low.setHeight(min(wanted.height(), screen.height()))
-            low.moveTop(max(min(low.top(), screen.bottom() + 1 - low.height()), screen.top()))
-            return low if wanted.height() > screen.height() else wanted
+            # It may be larger than the screen: it was placed at another scale.
+            return _fit_into(wanted, screen)
     if not screens:
         return wanted
     room = screens[0]
     found = QRect(QPoint(0, 0), wanted.size().boundedTo(room.size()))
     found.moveCenter(room.center())
     return found
+
+
+def _fit_into(wanted: QRect, screen: QRect) -> QRect:
+    """Limit each side of a window to its screen; a side that fits stays where it is."""
+    fitting = QRect(wanted.topLeft(), wanted.size().boundedTo(screen.size()))
+    if wanted.width() > screen.width():
+        fitting.moveLeft(screen.left())
+    if wanted.height() > screen.height():
+        fitting.moveTop(screen.top())
+    return fitting
 
 
 class WindowPlace(QObject):
@@ -95,11 +102,13 @@ class WindowPlace(QObject):
     def _put_back(self, settings: Settings) -> None:
         kept = settings.preferences
         self._fit_smallest()
-        self._window.resize(kept.width, kept.height)
+        screens = _screens()
+        size = QSize(kept.width, kept.height)
+        self._window.resize(size.boundedTo(screens[0].size()) if screens else size)
         if len(kept.position) == 2 and all(type(part) is int for part in kept.position):
             left, top = kept.position
             wanted = QRect(left, top, kept.width, kept.height)
-            found = on_a_screen(wanted, _screens())
+            found = on_a_screen(wanted, screens)
             self._window.resize(found.size())
             self._window.move(found.topLeft())
         if kept.maximized:

@@ -5,7 +5,7 @@ address on each node (172.17.0.1/16); with it as the network, Open MPI 5.0.11 en
 accept cannot find guid" and 4.1.4 hung.
 
 Without a common subnet the nodes connect by address: machines of some hosters and VPNs have
-addresses without a subnet (/32), and others are routed to each other. The pre-flight check finds
+addresses without a subnet (/32), and others are routed to each other. The preflight check finds
 out whether they reach each other.
 """
 

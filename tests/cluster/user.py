@@ -106,9 +106,16 @@ class User:
         menu = QApplication.activePopupWidget()
         assert isinstance(menu, QMenu), "no menu is open"
         self.clicks += 1
-        for action in menu.actions():
-            if re.fullmatch(words, action.text().replace("&", "")):
-                QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(action).center())
+        more = [action for action in menu.actions() if action.menu() is not None]
+        for entries in (menu, *(action.menu() for action in more)):
+            for action in entries.actions():
+                if not re.fullmatch(words, action.text().replace("&", "")):
+                    continue
+                if entries is not menu:
+                    opener = next(one for one in more if one.menu() is entries)
+                    QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(opener).center())
+                    self.clicks += 1
+                QTest.mouseClick(entries, _LEFT, pos=entries.actionGeometry(action).center())
                 return
         menu.close()
         raise AssertionError([action.text() for action in menu.actions()])

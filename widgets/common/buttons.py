@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal, Slot
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
     QHBoxLayout,
+    QMenu,
     QPushButton,
     QSizePolicy,
     QWidget,
@@ -40,6 +42,16 @@ _ICON_TONES = {
     "icon": "text2",
     "danger": "bad",
 }
+
+
+def end_hover(widget: QWidget) -> None:
+    """Show a widget as not pointed at.
+
+    Qt marks it when a drag or the pointer enters, and reports no leaving after a drop, a refused
+    drag, or a menu: the widget would stay highlighted until the pointer comes back.
+    """
+    widget.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, False)
+    widget.update()
 
 
 class Button(QPushButton):
@@ -87,6 +99,10 @@ class Button(QPushButton):
         if self._key:  # setText forgets the shortcut
             self.setShortcut(QKeySequence(self._key))
         self.setAccessibleName(text)
+
+    def setMenu(self, menu: QMenu) -> None:
+        super().setMenu(menu)
+        menu.aboutToHide.connect(partial(end_hover, self))
 
     def set_tip(self, tip: str) -> None:
         """Set the tool tip; the shortcut is appended."""

@@ -169,6 +169,12 @@ def memory(size_bytes: float | None) -> str:
     return _size(size_bytes, is_binary=_units.sizes != DECIMAL)
 
 
+def cores(number: float) -> str:
+    """``3.2 cores``: processors in full use."""
+    text = f"{number:.1f}".removesuffix(".0")
+    return f"{text}{GAP}{'core' if text == '1' else 'cores'}"
+
+
 def memory_unit() -> tuple[str, int]:
     """``GiB`` and its bytes: the one unit for the memory of GPUs."""
     return ("GB", 10**9) if _units.sizes == DECIMAL else ("GiB", 2**30)
@@ -312,6 +318,12 @@ def exact(when: datetime | float | None) -> str:
 def version(name: str, number: int) -> str:
     """``coco @ 2``."""
     return f"{name} @ {number}"
+
+
+def reference(text: str) -> str:
+    """``coco @ 2`` for ``coco@2``; a name without a version stays as it is."""
+    name, _, number = text.rpartition("@")
+    return version(name, int(number)) if name and number.isdecimal() else text
 
 
 def per_second(value: float | None, unit: str) -> str:

@@ -47,13 +47,20 @@ def paint_background(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: 
         pointed: The pointer is on it.
     """
     if chosen or pointed:
-        fill_round(painter, rect, theme.current().q("selected" if chosen else "hover"), R_CONTROL)
+        t = theme.current()
+        fill_round(painter, rect, t.q("selected" if chosen else "hover"), R_CONTROL)
+        if chosen and t.high_contrast:
+            _paint_edge(painter, rect, R_CONTROL, "text")
 
 
 def paint_focus(painter: QPainter, rect: QRectF, radius: float = R_CONTROL) -> None:
     """Paint the focus ring inside `rect`."""
+    _paint_edge(painter, rect, radius, "focus")
+
+
+def _paint_edge(painter: QPainter, rect: QRectF, radius: float, tone: str) -> None:
     half = FOCUS_W / 2
-    painter.setPen(QPen(theme.current().q("focus"), FOCUS_W))
+    painter.setPen(QPen(theme.current().q(tone), FOCUS_W))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(rect.adjusted(half, half, -half, -half), radius, radius)
 

@@ -127,6 +127,8 @@ QPushButton[kind="icon"] {{ background: transparent; border-color: transparent; 
   min-width: {CONTROL_H - 2}px; max-width: {CONTROL_H - 2}px; }}
 QPushButton[kind="icon"]:focus {{ {focus(1, CONTROL_H)}
   min-width: {CONTROL_H - 4}px; max-width: {CONTROL_H - 4}px; }}
+QPushButton#bell, QPushButton#bell:focus {{ text-align: left; padding-left: 6px;
+  min-width: {CONTROL_H + 6}px; max-width: {CONTROL_H + 6}px; }}
 QPushButton[kind="quiet"]:hover, QPushButton[kind="icon"]:hover {{ background: {t.selected}; }}
 
 QPushButton:disabled {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
@@ -190,6 +192,13 @@ QCheckBox::indicator:focus, QRadioButton::indicator:focus {{ border: 2px solid {
 
 
 def _views(t: Theme) -> str:
+    edge = f"{FOCUS_W}px solid {t.text}"
+    chosen_edge = (
+        f"QTableView::item:selected {{ border-top: {edge}; border-bottom: {edge}; }}\n"
+        f"QTreeView::item:selected, QListView::item:selected {{ border: {edge}; }}"
+        if t.high_contrast
+        else ""
+    )
     return f"""
 QAbstractItemView {{ background: transparent; border: 0; color: {t.text};
   selection-background-color: {t.selected}; selection-color: {t.text};
@@ -199,6 +208,7 @@ QTreeView::item {{ min-height: {TABLE_ROW_H - 1}px; }}
 QListView::item {{ border-radius: {R_CONTROL}px; padding: 0 8px; }}
 QAbstractItemView::item:hover {{ background: {t.hover}; }}
 QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }}
+{chosen_edge}
 QTableView, QTreeView {{ border: {FOCUS_W}px solid transparent; }}
 QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
   border-radius: {R_CONTROL}px; }}

@@ -65,7 +65,8 @@ class Theme:
     Attributes:
         name: ``light`` or ``dark``.
         curves: Colours of curves in order of use; from the fifth on drawn dashed.
-        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints.
+        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints, also of what
+            is selected. The grid of a plot stays paler than its curves.
     """
 
     name: Literal["light", "dark"]
@@ -138,7 +139,7 @@ class Theme:
         return replace(
             self,
             line=self.line_strong,
-            grid=self.line_strong,
+            grid=self.line,
             text2=self.text,
             text3=self.text2,
             live_tint=background,

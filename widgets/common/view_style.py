@@ -15,7 +15,7 @@ from PySide6.QtCore import (
     Qt,
     Slot,
 )
-from PySide6.QtGui import QContextMenuEvent, QPainter
+from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -57,6 +57,8 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         view.setCornerButtonEnabled(False)
         view.setTabKeyNavigation(False)  # Tab leaves a table, arrows move in it
         view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        if type(view.itemDelegate()) is QStyledItemDelegate:
+            view.setItemDelegate(RowDelegate(view))
         view.verticalHeader().hide()
         view.verticalHeader().setMinimumSectionSize(TARGET_MIN)
         view.verticalHeader().setDefaultSectionSize(row_h)
@@ -157,6 +159,45 @@ class AsHighAsRows(QObject):
             edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._around
             wanted = min(head + rows * row_h.defaultSectionSize() + edges, _MOST_H)
         self._frame.setMaximumHeight(wanted)
+
+
+class RowPointer(QObject):
+    """The row of a table under the pointer, -1 for none; it is highlighted as a whole."""
+
+    def __init__(self, view: QTableView) -> None:
+        super().__init__(view)
+        self._view = view
+        self.row = -1
+        view.viewport().installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QMouseEvent):
+            self._point(self._view.rowAt(int(event.position().y())))
+        elif event.type() == QEvent.Type.Leave:
+            self._point(-1)
+        return False
+
+    def _point(self, row: int) -> None:
+        if row != self.row:
+            self.row = row
+            self._view.viewport().update()
+
+
+class RowDelegate(QStyledItemDelegate):
+    """Cells of a table in which rows are pointed at and chosen, never single cells."""
+
+    def __init__(self, view: QTableView) -> None:
+        super().__init__(view)
+        self._pointer = RowPointer(view)
+
+    def initStyleOption(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        super().initStyleOption(option, index)
+        flags = QStyle.StateFlag
+        option.state &= ~(flags.State_MouseOver | flags.State_HasFocus)
+        if index.row() == self._pointer.row:
+            option.state |= flags.State_MouseOver
 
 
 class TallRows(QStyledItemDelegate):

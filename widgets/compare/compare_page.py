@@ -27,6 +27,7 @@ from backend.records.jobs.comparison import (
 )
 from backend.records.jobs.summary import JobQuery
 from backend.records.jobs.view import JobView
+from backend.records.sweeps.summary import common_word_count, own_words
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
@@ -48,8 +49,8 @@ from widgets.plots.run_curves import RunCurves
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
 
 _NAME_CHARS = 28
-_WORD_END = re.compile(r"[^\s·/_\-:,.]*$")
-_EDGES = " ·/_-:,."
+_NUMBER_AT_END = re.compile(r"\d[\d.,]*([eE][+-]?\d*)?$")
+_NUMBER_AT_START = re.compile(r"^[\d.,]*([eE]?[+-]?\d+)?")
 _SMOOTHING = 0.6
 _NARROW_W, _CRAMPED_W = 1000, 860
 
@@ -360,13 +361,12 @@ class ComparePage(QWidget):
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Shorten names to what differs: a common beginning is left out.
+    """Shorten names to what differs: the words with which all begin are left out.
 
     Long names lose their middle. Names that would be the same get a number.
     """
-    begin = _WORD_END.sub("", _common_begin(names)) if len(names) > 1 else ""
-    cut = [name[len(begin) :].strip(_EDGES) or name for name in names]
-    short = [_without_middle(name) for name in cut]
+    common = common_word_count(names) if len(names) > 1 else 0
+    short = [_without_middle(own_words(name, common)) for name in names]
     repeated = Counter(short)
     seen: Counter[str] = Counter()
     result = []
@@ -376,15 +376,10 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def _common_begin(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    pairs = zip(first, last, strict=False)
-    length = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
-    return first[:length]
-
-
 def _without_middle(name: str) -> str:
     if len(name) <= _NAME_CHARS:
         return name
     half = (_NAME_CHARS - 1) // 2
-    return f"{name[:half].rstrip()}…{name[-half:].lstrip()}"
+    # A part of a number would read as another number.
+    head = _NUMBER_AT_END.sub("", name[:half]).rstrip()
+    return f"{head}…{_NUMBER_AT_START.sub('', name[-half:]).lstrip()}"

@@ -79,6 +79,8 @@ class _Classes(QWidget):
         self.chosen.emit(name)
 
     def _paint_bar(self, painter: QPainter, bar: QRectF, one: ClassCount) -> None:
+        if not one.count:
+            return
         t = theme.current()
         colour = t.q("warn_fill") if one.name in self._rare else t.curve(0)
         if self._only and one.name != self._only:

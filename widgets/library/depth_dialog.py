@@ -22,14 +22,14 @@ _WIDTH, _SLIDER_W = 720, 196
 _BLOCKS_H, _LINE_H, _LEAST_BLOCK_H = 96, 18, 8
 _BLOCK_W, _LEAST_BLOCK_W = 12, 4
 _COLOUR = 0
-_SIDES = (("printed", "As printed"), ("half", "Half of it"))
+_SIDES = (("kept", "No c-value below t"), ("printed", "As printed"))
 _ABOUT = (
     "A plain network is deepest with this many convolutions in each stage. The c-value of a layer "
     "is the side of its filter over that of what it sees; pooling halves the side between stages."
 )
 _OF_SIDES = (
-    "The source prints 2^l k / (t (k − 1)) as the limit of stage l. Its own best plan fits half of "
-    "it, with which no c-value is below t."
+    "The source prints 2^l k / (t (k − 1)) as the limit of stage l, with which c-values are as low "
+    "as t / 2. Its own best plan fits half of it, with which no c-value is below t."
 )
 
 
@@ -49,9 +49,9 @@ class DepthDialog(Dialog):
         self.kernel = SpinBox(3, most=999, unit="px", name="Side of a kernel, k")
         self.least = SpinBox(LEAST_C.denominator, most=999, name="Smallest c-value, t")
         self.least.setPrefix("1 / ")
-        self.half = SegmentedControl(_SIDES, name="Limit of a stage")
-        self.half.set_tip("half", _OF_SIDES)
-        self.half.chosen.connect(self._replan)
+        self.limit = SegmentedControl(_SIDES, name="Limit of a stage")
+        self.limit.set_tip("printed", _OF_SIDES)
+        self.limit.chosen.connect(self._replan)
         fields = [
             _with_slider(box, *ends)
             for box, ends in ((self.side, (8, 508)), (self.kernel, (2, 12)), (self.least, (1, 25)))
@@ -70,7 +70,7 @@ class DepthDialog(Dialog):
         self.fill(
             Label(_ABOUT, "body", "text2", wrap=True),
             row(*fields, STRETCH, gap=S3),
-            row(limit, self.half, STRETCH, self.sum, gap=S2),
+            row(limit, self.limit, STRETCH, self.sum, gap=S2),
             self.drawing,
             row(
                 Field("Channels of a picture", self.channels),
@@ -85,9 +85,11 @@ class DepthDialog(Dialog):
     @Slot()
     def _replan(self) -> None:
         least = Fraction(1, self.least.value()) if self.least.value() else Fraction(0)
-        half = self.half.key() == "half"
+        as_printed = self.limit.key() == "printed"
         try:
-            self._plan = plan_depth(self.side.value(), self.kernel.value(), least, half=half)
+            self._plan = plan_depth(
+                self.side.value(), self.kernel.value(), least, as_printed=as_printed
+            )
             self.show_error("")
             stages = formats.plural(len(self._plan.stages), "stage")
             depth = formats.plural(self._plan.depth, "convolution")
@@ -145,10 +147,10 @@ class DepthDrawing(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        stages = () if self._plan is None else self._plan.stages
-        if not stages:
+        if self._plan is None:
             paint_text(painter, QRectF(self.rect()), "No plan", "small", "text3", center=True)
             return
+        stages = self._plan.stages
         width = self.width() / len(stages)
         painter.setPen(theme.current().q("line_strong"))
         middle = _BLOCKS_H / 2
@@ -162,9 +164,11 @@ class DepthDrawing(QWidget):
             if text_width(texts[0], "strong") > place.width():
                 texts[0] = formats.count(stage.convolutions)
             paint_text(painter, place, texts[0], "strong", center=True)
+            is_low = stage.c_value < self._plan.least * (1 - 1e-9)
             for text in texts[1:]:
                 place.translate(0, _LINE_H)
-                paint_text(painter, place, text, "small", "text2", center=True)
+                tone = "warn" if is_low and text == texts[-1] else "text2"
+                paint_text(painter, place, text, "small", tone, center=True)
 
     def _paint_blocks(
         self, painter: QPainter, column: QRectF, stage: DepthStage, most: int

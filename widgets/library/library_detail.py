@@ -186,8 +186,8 @@ class LibraryDetail(QWidget):
 
         Only those are tried automatically: a wrong loader would report a good dataset as bad.
         """
-        self._dataset_box.set_options([_CHOOSE, *((n, n) for n in datasets)])
-        self._loader_box.set_options([_CHOOSE, *((n, n) for n in loaders)])
+        self._dataset_box.set_options([_CHOOSE, *((n, formats.reference(n)) for n in datasets)])
+        self._loader_box.set_options([_CHOOSE, *((n, formats.reference(n)) for n in loaders)])
         self._together = together
         if self._choose_known():
             # A model may have been built without data until now.
@@ -272,7 +272,8 @@ class LibraryDetail(QWidget):
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
-        self._progress.show()
+        self._is_under_way = True
+        self._show_progress()
 
     def end_trial(self) -> None:
         """End the progress display."""
@@ -325,6 +326,7 @@ class LibraryDetail(QWidget):
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
+        self._is_under_way = False
         keep_place(self._progress)
         self._dataset_box = ComboBox(name="Dataset")
         self._loader_box = ComboBox(name="Loader")
@@ -407,7 +409,8 @@ class LibraryDetail(QWidget):
         self._shown_for.clear()
         self._banner.hide()
         self._offer.hide()
-        self._progress.hide()
+        self._is_under_way = False
+        self._show_progress()
         self._trial.clear()
         self._source.clear()
         self._show_facts([])
@@ -434,6 +437,7 @@ class LibraryDetail(QWidget):
     @Slot(str)
     def _tab_chosen(self, key: str) -> None:
         self._pages.setCurrentWidget(self._by_key[key])
+        self._show_progress()
         self._trial_row.setVisible(key in _TRIED or key == "scan")
         self._go.setVisible(key in _TRIED)
         self._trial.samples.filter.setVisible(key == "samples")
@@ -467,8 +471,13 @@ class LibraryDetail(QWidget):
         self._tab_chosen("samples")
         self._trial.samples.show_class(name)
 
+    def _show_progress(self) -> None:
+        """Show the progress of a trial, but not beside a scan, which has its own."""
+        self._progress.setVisible(self._is_under_way and self._tabs.key() != "scan")
+
     def _end_trial(self) -> None:
-        self._progress.hide()
+        self._is_under_way = False
+        self._show_progress()
         self._go.setEnabled(True)
         self._trial.say_not_yet()
 

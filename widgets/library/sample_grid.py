@@ -38,6 +38,7 @@ class SampleGrid(QWidget):
         self._pictures_for = (0, 0.0, theme.current())
         self._at = 0
         self._together = 1
+        self._caption_h = _CAPTION_H
         self._empty_words = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Samples")
@@ -54,10 +55,11 @@ class SampleGrid(QWidget):
     ) -> None:
         """Show these, the first one selected; ``empty_words`` if there are none.
 
-        So many as are ``together`` stay in one row.
+        So many as are ``together`` stay in one row. A target may have several lines.
         """
         self._samples = samples
         self._together = together
+        self._caption_h = _CAPTION_H * max((s.target.count("\n") + 1 for s in samples), default=1)
         self._images = [decoded(main_part(sample)) for sample in samples]
         self._pictures.clear()
         self._at = 0
@@ -72,13 +74,13 @@ class SampleGrid(QWidget):
     def heightForWidth(self, width: int) -> int:
         columns, side = self._fitted(width)
         rows = -(-len(self._samples) // columns) if self._samples else 1
-        return rows * (side + _CAPTION_H + S2)
+        return rows * (side + self._caption_h + S2)
 
     def sizeHint(self) -> QSize:
         return QSize(6 * (_CELL + S2), self.heightForWidth(6 * (_CELL + S2)))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(2 * (_CELL + S2), _CELL + _CAPTION_H)
+        return QSize(2 * (_CELL + S2), _CELL + self._caption_h)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         for index in range(len(self._samples)):
@@ -117,9 +119,13 @@ class SampleGrid(QWidget):
             painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
             caption = QRectF(cell.left(), square.bottom(), cell.width(), _CAPTION_H)
             number = f"#{sample.index}"
-            paint_text(painter, caption, number, "tiny", "text3", right=True)
-            left = caption.adjusted(0, 0, -text_width(number, "tiny") - S1, 0)
-            paint_text(painter, left, sample.target, "small_strong")
+            number_w = text_width(number, "tiny") + S1
+            for position, line in enumerate(sample.target.split("\n")):
+                line_box = caption.translated(0, position * _CAPTION_H)
+                # A name is worth more than the number, which the selected sample shows, too.
+                if not position and text_width(line, "small_strong") + number_w <= line_box.width():
+                    paint_text(painter, line_box, number, "tiny", "text3", right=True)
+                paint_text(painter, line_box, line, "small_strong")
             if index == self._at:
                 painter.setPen(theme.current().q("text"))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -160,8 +166,8 @@ class SampleGrid(QWidget):
         columns, side = self._fitted(self.width())
         place = index % columns
         x = place * (side + S2) + place // self._together * self._apart() + _EDGE
-        y = index // columns * (side + _CAPTION_H + S2) + _EDGE
-        return QRectF(x, y, side, side + _CAPTION_H)
+        y = index // columns * (side + self._caption_h + S2) + _EDGE
+        return QRectF(x, y, side, side + self._caption_h)
 
     def _go(self, index: int) -> None:
         self._at = index
@@ -174,7 +180,7 @@ class SampleGrid(QWidget):
             self.setAccessibleDescription(self._empty_words)
             return
         one = self._samples[self._at]
-        target = f", {one.target}" if one.target else ""
+        target = f", {' '.join(one.target.split())}" if one.target else ""
         self.setAccessibleDescription(
             f"Sample {one.index}{target}; {self._at + 1} of {len(self._samples)} shown"
         )

@@ -98,6 +98,12 @@ class DrawnCurve:
             self.raw_x, self.raw_y = self.x, self.y
         self.last = self.data.last()
 
+    def values_outside(self, places: AxisMapping, frame: PlotGeometry) -> list[float]:
+        """Return the values above or below the plot: those that have an arrow at its edge."""
+        y = places.ys(self.raw_y)
+        in_view = (self.raw_x >= frame.x0) & (self.raw_x <= frame.x1)
+        return [float(value) for value in self.raw_y[in_view & ((y > frame.y1) | (y < frame.y0))]]
+
     def paint_raw(
         self,
         painter: QPainter,

@@ -366,8 +366,8 @@ class CurvePanel(QWidget):
         return [(row.name, row.value) for row in rows], title
 
     def left_out(self) -> str:
-        """A sentence about the points that a logarithmic axis cannot show."""
-        return self.curves.left_out(self._places)
+        """Sentences about the points that the axes do not show."""
+        return self.curves.left_out(self._places, self._frame(), self._value_text)
 
     # -- Export
 
@@ -480,7 +480,7 @@ class CurvePanel(QWidget):
         for curve in self.curves.values():
             curve.cut(places, x0, x1, self._width_px())
         shown = plot_range.values(
-            self.curves.early(places, x0),
+            self.curves.with_starts(places, x0),
             [places.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
             log=self._log_y,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from widgets.common import formats
+from widgets.plots.annotations import PlotGeometry
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_item import DrawnCurve
 from widgets.plots.growable_array import Floats
 from widgets.plots.plot_range import Range
-
-_EARLY_POINTS = 10
 
 
 class PlotCurves(dict[str, DrawnCurve]):
@@ -44,21 +45,28 @@ class PlotCurves(dict[str, DrawnCurve]):
         found = [curve.data.x_range(places.axis, log=places.log_x) for curve in self.values()]
         return [each for each in found if each is not None]
 
-    def left_out(self, places: AxisMapping) -> str:
-        """A sentence about the points that a logarithmic axis cannot show; "" if it shows all."""
+    def left_out(
+        self, places: AxisMapping, frame: PlotGeometry, value_text: Callable[[float], str]
+    ) -> str:
+        """Sentences about the points that the axes do not show; "" if they show all."""
         below = places.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
         points = sum(c.data.without_place(places.axis) for c in self.values() if places.log_x)
         said = ["Values at or below 0 are gaps."] if below else []
         if points:
             verb = "is" if points == 1 else "are"
             said.append(f"{formats.plural(points, 'point')} at 0 {verb} not shown.")
+        outside = [y for curve in self.values() for y in curve.values_outside(places, frame)]
+        if outside:
+            farthest = max(outside, key=abs)
+            end = "up" if farthest > 0 else "down"
+            hint = "; log y shows them" if min(outside) > 0 and not places.log_y else ""
+            said.append(f"Values {end} to {value_text(farthest)} are at the arrows{hint}.")
         return " ".join(said)
 
-    def early(self, places: AxisMapping, x0: float) -> list[tuple[Floats, int]]:
-        """Input of `plot_range.robust_range`: the cut points, and how many are a run's first."""
-        early = []
-        for curve in self.values():
-            begins = curve.data.x_range(places.axis, log=places.log_x)
-            in_view = begins is not None and begins[0] >= x0
-            early.append((curve.raw_y, _EARLY_POINTS if in_view else 0))
-        return early
+    def with_starts(self, places: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:
+        """Input of `plot_range.robust_range`: the cut points, and whether the first is in view."""
+        ranges = [curve.data.x_range(places.axis, log=places.log_x) for curve in self.values()]
+        return [
+            (curve.raw_y, x_range is not None and x_range[0] >= x0)
+            for curve, x_range in zip(self.values(), ranges, strict=True)
+        ]

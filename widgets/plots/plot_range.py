@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from widgets.plots import ticks
 from widgets.plots.curve_data import XAxis
@@ -19,6 +20,13 @@ _LARGEST_VALUE = 1e300  # beyond it the distance of two values may overflow
 _LEAST_SHARE = 5e-5
 """Share of the values. In a narrower range all labels of six digits would be equal."""
 _EMPTY: Floats = np.empty(0)
+_FEWEST_POINTS, _MANY_POINTS = 5, 20
+_SPIKE_REACH = 5
+"""Spreads of the middle nine tenths, or of the middle half of a curve of few points."""
+_LEAST_SPREAD = 0.2
+"""Share of the value: what is at most twice as large is no spike, however even the curve is."""
+_LEAST_DECADES = 2
+_FEWEST_OF_LEVEL = 3
 
 _Y_ROOM = 8
 """Pixels: half a label of the axis at either end, and the dot of a last point."""
@@ -84,7 +92,7 @@ def widened(low: float, high: float) -> Range:
 
 
 def values(
-    early: Sequence[tuple[Floats, int]],
+    curves: Sequence[tuple[Floats, bool]],
     thresholds: Iterable[float],
     height_px: float,
     *,
@@ -94,15 +102,17 @@ def values(
     """The range of values to show, with room at either end; logarithms if `log`.
 
     Args:
-        early: As in `robust_range`.
+        curves: As in `robust_range`.
         thresholds: Included if they are near.
         scale: Without one, the values determine the range.
     """
-    low, high = robust_range(early, log=log) or (0.0, 1.0)
+    low, high = robust_range(curves, log=log) or (0.0, 1.0)
     if scale is not None and not log:
         low, high = min(low, scale.low), max(high, scale.high)
         if scale.leaves_nothing_out:
-            finite = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
+            finite = np.concatenate(
+                [part[np.isfinite(part)] for part, _ in curves] or [np.empty(0)]
+            )
             lowest = float(finite.min(initial=low + scale.step))
             low = min(low, lowest)
             if scale.step:
@@ -118,26 +128,22 @@ def values(
 
 
 def robust_range(
-    curves: Sequence[tuple[Floats, int]], *, log: bool = False
+    curves: Sequence[tuple[Floats, bool]], *, log: bool = False
 ) -> tuple[float, float] | None:
     """Return the y range that shows curves well, for any values.
 
-    Everything stays in view except outliers that would flatten the rest to a line: values that are
-    more than thirty times the spread away from the middle nine tenths. The first points of a curve
-    are never outliers, because a loss starts high and its start should be visible; only values a
-    million times off (a run that diverges at once) are dropped even there.
+    Everything stays in view except the spikes of each curve, which would flatten the rest to a
+    line, and values a million times the spread of all curves away (a run that diverges at once).
 
     Args:
-        curves: For each curve the result of `CurveData.columns`, and how many of its first points
-        are the very first ones of the curve, 0 if the view starts later.
+        curves: For each curve the result of `CurveData.columns`, and whether it starts in view.
         log: Ignore values at or below zero.
     """
     parts: list[Floats] = []
-    early: list[Floats] = []
-    for series, first in curves:
-        for found, part in ((parts, series), (early, series[:first])):
-            finite = part[np.abs(part) <= _LARGEST_VALUE]  # excludes NaN as well
-            found.append(np.log10(finite[finite > 0]) if log else finite)
+    for series, starts in curves:
+        finite = series[np.abs(series) <= _LARGEST_VALUE]  # excludes NaN as well
+        finite = np.log10(finite[finite > 0]) if log else finite
+        parts.append(finite[~_find_spikes(finite, starts=starts, log=log)])
     everything = np.concatenate(parts) if parts else _EMPTY
     if not len(everything):
         return None
@@ -145,16 +151,43 @@ def robust_range(
     spread = high - low
     if spread <= 0:
         spread = max(abs(middle) * 1e-3, 1e-12)
-    near = everything[(everything >= low - 30 * spread) & (everything <= high + 30 * spread)]
-    starts = np.concatenate(early)
-    starts = starts[np.abs(starts - middle) <= 1e6 * spread]
-    seen = np.concatenate((near, starts))
-    bottom, top = float(seen.min()), float(seen.max())
+    near = everything[np.abs(everything - middle) <= 1e6 * spread]
+    bottom, top = float(near.min()), float(near.max())
     if top <= bottom:
         room = max(abs(middle) * 0.1, 1e-9)
         return bottom - room, top + room
     room = 0.0 if log else (_LEAST_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
     return (bottom - room, top + room) if room > 0 else (bottom, top)
+
+
+def _find_spikes(values: Floats, *, starts: bool, log: bool) -> npt.NDArray[np.bool_]:
+    """Return True for each value at a large distance from the middle of its curve.
+
+    A start from which the curve only approaches them is no spike, nor is an end of several points
+    on another level, as after a step of the learning rate.
+    """
+    spikes = np.zeros(len(values), bool)
+    tail = 0.05 if len(values) >= _MANY_POINTS else 0.25
+    # Fewer points have no level from which one of them could differ.
+    while len(rest := values[~spikes]) >= _FEWEST_POINTS:
+        low = np.quantile(rest, tail, method="higher")
+        high = np.quantile(rest, 1 - tail, method="lower")
+        distance = np.maximum(low - values, values - high)
+        least_spread = _LEAST_DECADES if log else _LEAST_SPREAD * abs(low)
+        outliers = distance > _SPIKE_REACH * (max(high - low, least_spread) or 1.0)
+        start, end = _leading_count(outliers), _leading_count(outliers[::-1])
+        if starts and start and distance[:start].max() <= 2 * distance[0]:
+            outliers[:start] = False
+        if end >= _FEWEST_OF_LEVEL:
+            outliers[len(outliers) - end :] = False
+        if not (outliers & ~spikes).any() or np.count_nonzero(outliers | spikes) > len(values) / 4:
+            break
+        spikes |= outliers
+    return spikes
+
+
+def _leading_count(flags: npt.NDArray[np.bool_]) -> int:
+    return len(flags) if flags.all() else int(np.argmin(flags))
 
 
 def y_ticks(

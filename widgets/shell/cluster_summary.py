@@ -12,7 +12,7 @@ from widgets.common.labels import Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
-from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
+from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W, Role
 from widgets.nodes.row.node_names import fitted
 from widgets.nodes.row.node_row import (
     Condition,
@@ -26,9 +26,9 @@ MOST_SENTENCES = 3
 _NAMED_UP_TO = 20
 _ROW_H, _ROW_WIDE_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 18, 5, 10, 170
 _NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
-_NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 72, 3, 2, 14
+_NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 92, 3, 2, 14
 _CELL_MOST_W = 28
-_COUNTS_H, _RAIL_COUNT_H = 40, 26
+_COUNTS_H, _RAIL_COUNT_H, _COUNT_GAP = 40, 26, 14
 SENTENCES_FROM_H, MAP_FROM_H = 700, 860
 """A window of less height shows less of the cluster."""
 MAP_FROM_H_ALONE = 720
@@ -80,6 +80,10 @@ class HealthCounts(QWidget):
         middle = self.height() / 2
         x = 0.0
         calm, calm_words = self._calm
+        roles: list[Role] = ["far_large"] if self._wide else []
+        roles += ["far", "number"]
+        fitting = [role for role in roles if self._counts_w(role) <= self.width()]
+        role = (fitting or roles[-1:])[0]
         for condition, count in self._counts or ((calm, 0),):
             tone = "good" if condition is Condition.WELL else condition.tone
             square = QRectF(x, middle - ICON_LARGE / 2, ICON_LARGE, ICON_LARGE)
@@ -91,10 +95,19 @@ class HealthCounts(QWidget):
                 return
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
-            x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
-            word = "attention" if condition is Condition.UNHEALTHY else condition.word.lower()
-            room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
-            x += paint_text(painter, room, word, "small_strong", tone) + 14
+            x += paint_text(painter, room, figure, role, tone) + S1
+            lower = {"far_large": 7, "far": 5}.get(role, 2)
+            room = QRectF(x, lower, self.width() - x, self.height())
+            # Without room for all words the icons say it, and the tool tip.
+            word = _word(condition) if fitting else ""
+            x += paint_text(painter, room, word, "small_strong", tone) + _COUNT_GAP
+
+    def _counts_w(self, role: Role) -> float:
+        """Return the width of all counts with their figures in this role."""
+        return sum(
+            ICON_LARGE + 6 + text_width(str(n), role) + S1 + text_width(_word(c), "small_strong")
+            for c, n in self._counts
+        ) + _COUNT_GAP * (len(self._counts) - 1)
 
     def _paint_narrow(self, painter: QPainter) -> None:
         for line, (condition, count) in enumerate(self._counts or ((self._calm[0], 0),)):
@@ -108,6 +121,10 @@ class HealthCounts(QWidget):
             icons.paint_icon(painter, square, condition.icon, tone)
             room = QRectF(square.right() + gap, top, self.width(), _RAIL_COUNT_H)
             paint_text(painter, room, figure, "number", tone)
+
+
+def _word(condition: Condition) -> str:
+    return "attention" if condition is Condition.UNHEALTHY else condition.word.lower()
 
 
 def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 
 from widgets.common import formats, icons, theme
+from widgets.common.buttons import end_hover
 from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
@@ -84,6 +85,7 @@ class NavButton(QAbstractButton):
         dragged = jobs_in(event.mimeData())
         if dragged is None or self._offer_for is None:
             event.ignore()
+            end_hover(self)
             return
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
@@ -95,6 +97,7 @@ class NavButton(QAbstractButton):
 
     def dropEvent(self, event: QDropEvent) -> None:
         self._say(None)
+        end_hover(self)
         dragged = jobs_in(event.mimeData())
         if dragged is not None:
             event.setDropAction(Qt.DropAction.CopyAction)

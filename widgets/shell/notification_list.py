@@ -58,6 +58,8 @@ class NotificationBell(IconButton):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("bell", "Notifications", parent=parent)
+        # The style leaves room for the number beside the bell.
+        self.setObjectName("bell")
         self._count = 0
 
     def set_count(self, count: int) -> None:

@@ -9,7 +9,7 @@ from backend.records.library.item import Kind
 
 @dataclass(frozen=True)
 class Place:
-    """A page. ``number`` is its key (Ctrl+number)."""
+    """A page. ``number`` is its position and its key (Ctrl+number)."""
 
     key: str
     title: str
@@ -17,14 +17,20 @@ class Place:
     number: int
 
 
-PLACES = (
-    Place("jobs", "Jobs", "stack", 1),
-    Place("compare", "Compare", "chart-line-up", 2),
-    Place("datasets", "Datasets", "database", 3),
-    Place("models", "Models", "cube", 4),
-    Place("loaders", "Loaders", "funnel", 5),
-    Place("scripts", "Scripts", "code", 7),
-    Place("nodes", "Nodes", "hard-drives", 6),
+PLACES = tuple(
+    Place(key, title, icon, number)
+    for number, (key, title, icon) in enumerate(
+        (
+            ("jobs", "Jobs", "stack"),
+            ("compare", "Compare", "chart-line-up"),
+            ("datasets", "Datasets", "database"),
+            ("models", "Models", "cube"),
+            ("loaders", "Loaders", "funnel"),
+            ("scripts", "Scripts", "code"),
+            ("nodes", "Nodes", "hard-drives"),
+        ),
+        1,
+    )
 )
 
 PLACES_OF_KINDS = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from widgets.jobs.actions.job_actions import KEYED, KEYED_BULK
+from widgets.shell.pages import PLACES
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,7 @@ _BRUSHES = "Parallel coordinates"
 
 KEYS = (
     Key("Ctrl+K", "Command palette"),
-    Key("Ctrl+1", "Jobs"),
-    Key("Ctrl+2", "Compare"),
-    Key("Ctrl+3", "Datasets"),
-    Key("Ctrl+4", "Models"),
-    Key("Ctrl+5", "Loaders"),
-    Key("Ctrl+6", "Nodes"),
-    Key("Ctrl+7", "Scripts"),
+    *(Key(f"Ctrl+{place.number}", place.title) for place in PLACES),
     Key("Ctrl+N", "New job"),
     Key("Alt+Left", "Back"),
     Key("Alt+Right", "Forward"),

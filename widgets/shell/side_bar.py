@@ -173,6 +173,7 @@ class SideBar(QWidget):
         self._wide = False
         self._room_h = _LOW_H
         self._live: tuple[JobView, ...] = ()
+        self._has_read_jobs = False
         self._buttons = {place.key: NavButton(place) for place in PLACES}
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.place_chosen.emit, key))
@@ -249,7 +250,7 @@ class SideBar(QWidget):
             )
         )
         self.setFixedWidth(SIDEBAR_W)
-        self.show_live(())
+        self._settle_live()
 
     def choose(self, key: str) -> None:
         """Highlight a page, or none if the present page is not in the side bar."""
@@ -283,7 +284,7 @@ class SideBar(QWidget):
         for job in self._jobs:
             job.set_stale(bool(sentence))
         self._settle_failure()
-        self.show_live(self._live)
+        self._settle_live()
 
     def _settle_failure(self) -> None:
         has_failure = bool(self._failure.text())
@@ -295,7 +296,11 @@ class SideBar(QWidget):
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
         """Show the running jobs, oldest first; a job keeps its place while it runs."""
-        self._live = views
+        self._live, self._has_read_jobs = views, True
+        self._settle_live()
+
+    def _settle_live(self) -> None:
+        views = self._live
         self._running_count.setText(formats.count(len(views)) if views else "")
         room = self._rings()
         for index, job in enumerate(self._jobs):
@@ -307,7 +312,9 @@ class SideBar(QWidget):
         # In a low bar the count next to the title says it.
         has_room = left >= self._more.sizeHint().height() + S3
         rest = len(views) - room if has_room else 0
-        self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
+        # Nothing is known while the data root is being opened.
+        idle_text = "Nothing is running" if self._has_read_jobs else ""
+        self._more.setText(f"and {rest} more" if rest > 0 else idle_text)
         self._more.setVisible((rest > 0 or not views) and not self._narrow)
         self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
         for rule in self._rules:
@@ -347,12 +354,12 @@ class SideBar(QWidget):
         first = next(iter(queue.places), None)
         self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
         self._next.set_tip(first.sentence if first is not None else "")
-        self.show_live(self._live)
+        self._settle_live()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
-        self.show_live(self._live)
+        self._settle_live()
 
     def set_narrow(self, narrow: bool) -> None:
         """The narrow bar: icons and rings."""
@@ -381,7 +388,7 @@ class SideBar(QWidget):
         self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
         self._settle_failure()
-        self.show_live(self._live)
+        self._settle_live()
 
     def set_wide(self, wide: bool) -> None:
         """On a large screen large figures are larger."""
@@ -402,7 +409,7 @@ class SideBar(QWidget):
         """A low window hides the cluster's details first, then rings, then the mark."""
         self._room_h = height
         self._settle_failure()
-        self.show_live(self._live)
+        self._settle_live()
 
     @Slot(str)
     def _open_node(self, name: str) -> None:

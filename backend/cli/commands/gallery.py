@@ -67,11 +67,15 @@ def plan(
     side: Annotated[int, Word("Z", "the side of a picture", parse=count)],
     kernel: Annotated[int, Word("K", "the side of a filter", parse=count)],
     least: Annotated[str, Word("T", "the smallest c-value; default: 1/6")] = "1/6",
-    half: Annotated[bool, "with half the right side that the source prints"] = False,
+    as_printed: Annotated[
+        bool, "with the limit of the source, which c-values of T / 2 fit"
+    ] = False,
 ) -> Answer:
     """The deepest plain network for a side and a kernel."""
     try:
-        found = depth_plan.plan_depth(side, kernel, depth_plan.c_value(least), half=half)
+        found = depth_plan.plan_depth(
+            side, kernel, depth_plan.c_value(least), as_printed=as_printed
+        )
     except ValueError as error:
         raise BackendError(str(error)) from error
     rows = (

@@ -129,7 +129,7 @@ def _listener(address: str) -> socket.socket:
 
 
 def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float) -> None:
-    """Accept connections that know the token while a pre-flight can last; never return."""
+    """Accept connections that know the token while a preflight can last; never return."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

@@ -19,6 +19,7 @@ from backend.base.log import suppress
 from backend.base.room import Room, room_of
 from backend.node.metrics.gpus import Gpus
 from backend.node.metrics.keyboard import Keyboard
+from backend.node.metrics.processes import Processes
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading
 
@@ -36,6 +37,7 @@ class Probe:
         self._disk = TimeoutCall(_DISK_LIMIT_S)
         self._gpus = Gpus()
         self._keyboard = Keyboard()
+        self._processes = Processes()
         self._cpu_model = _cpu_model()
         self._interfaces: set[str] = set()
         self._real: list[str] = []
@@ -81,6 +83,9 @@ class Probe:
             gpus_unreadable=self._gpus.unreadable,
             interval_s=self._interval_s,
             at_keyboard=self._keyboard.user(),
+            processes=self._processes.read(
+                frozenset(process.pid for gpu in gpus for process in gpu.processes)
+            ),
         )
 
     def _disk_room(self) -> Room | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.layout import epoch_and_step, place_of
+from backend.records.base.layout import checkpoint_text, epoch_and_step, place_of
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
@@ -548,7 +548,7 @@ def _by(found: EndedRun) -> str:
 
 def _stopped(found: EndedRun) -> str:
     if found.runs_script:
-        newest = f"The newest checkpoint is {found.newest_checkpoint}."
+        newest = f"The newest checkpoint is {checkpoint_text(found.newest_checkpoint)}."
         if not found.newest_checkpoint:
             newest = "There is no checkpoint: the script wrote none."
         elif not found.checkpoint_of_run:
@@ -570,7 +570,7 @@ def _stopped_early(found: EndedRun) -> str:
     if found.newest_checkpoint:
         return (
             f"{_by(found)} before the first step of this run; "
-            f"the newest checkpoint is still {found.newest_checkpoint}."
+            f"the newest checkpoint is still {checkpoint_text(found.newest_checkpoint)}."
         )
     return f"{_by(found)} before the first step; there is no checkpoint yet."
 
@@ -582,7 +582,7 @@ def _stopped_by_force(found: EndedRun, error: RankError) -> str:
         # Rank 0 writes the checkpoint of the stop before it leaves.
         return f"{_stopped(found)} {_named(error)}"
     newest = (
-        f"the newest one is {found.newest_checkpoint}"
+        f"the newest one is {checkpoint_text(found.newest_checkpoint)}"
         if found.newest_checkpoint
         else "there is none from before"
     )

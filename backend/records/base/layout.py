@@ -396,6 +396,12 @@ def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
     return None if named is None else (int(named[1] or 0), int(named[2]))
 
 
+def checkpoint_text(name: str) -> str:
+    """Return "epoch 3, step 540" for the name of a checkpoint, another name as it is."""
+    place = epoch_and_step(name)
+    return name if place is None else place_of(*place)
+
+
 def place_of(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format) -> str:
     """Return "epoch 3, step 540", without an epoch only the step."""
     return f"epoch {count(epoch)}, step {count(step)}" if epoch else f"step {count(step)}"

@@ -62,10 +62,15 @@ class SlowCause(Record, what="slow cause"):
     cpu_wait_ms: float = 0.0
 
     @property
+    def is_of_shared_cores(self) -> bool:
+        """Return whether other programs use the cores of every rank."""
+        return self.rank is None and self.cause is Cause.CPU
+
+    @property
     def evidence(self) -> str:
         """Return the second half of `sentence`."""
         ms, usual, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
-        if rank is None and self.cause is Cause.CPU:
+        if self.is_of_shared_cores:
             times = f"{self.ms / max(self.usual_ms, 1e-9):.1f}".removesuffix(".0")
             return (
                 f"processes share their cores with other programs, so steps take {times} × as long"
@@ -90,7 +95,7 @@ class SlowCause(Record, what="slow cause"):
             node: The node of the rank.
             nodes: The number of the job's nodes.
         """
-        if self.rank is None and self.cause is Cause.CPU:
+        if self.is_of_shared_cores:
             return f"{self.evidence[0].upper()}{self.evidence[1:]}."
         shared = "The loader"
         if self.cause is Cause.COMMUNICATION:

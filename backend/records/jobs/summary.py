@@ -29,7 +29,7 @@ class SweepCount(NamedTuple):
         ids: Of all its jobs, in the order of their creation.
         waiting: Jobs in the queue; ``drafts`` are in no queue.
         stopped: Jobs that can be resumed; ``failed`` includes lost jobs.
-        common: The words that the names of all jobs have in common.
+        common: The number of words with which the names of all jobs begin.
         best_job: The words that distinguish the job with the best metric, "" for none.
     """
 
@@ -39,7 +39,7 @@ class SweepCount(NamedTuple):
     finished: int = 0
     stopped: int = 0
     failed: int = 0
-    common: frozenset[str] = frozenset()
+    common: int = 0
     best_job: str = ""
     drafts: int = 0
 
@@ -103,9 +103,13 @@ class JobSummary(NamedTuple):
         return WAITING if is_waiting else ENDED
 
     @property
+    def is_script(self) -> bool:
+        return "script" in dict(self.pins)
+
+    @property
     def resumes(self) -> bool:
         """As of `JobView`."""
-        return "resume_arguments=" in self.settings or "script" not in dict(self.pins)
+        return "resume_arguments=" in self.settings or not self.is_script
 
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""

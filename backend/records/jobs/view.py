@@ -78,7 +78,11 @@ class JobView:
     @property
     def resumes(self) -> bool:
         """Return whether it can continue from a checkpoint: a script needs arguments for it."""
-        return not self.config.script or bool(self.config.resume_arguments)
+        return not self.is_script or bool(self.config.resume_arguments)
+
+    @property
+    def is_script(self) -> bool:
+        return bool(self.config.script)
 
     @property
     def world_size(self) -> int:

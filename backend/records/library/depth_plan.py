@@ -39,7 +39,7 @@ class DepthPlan:
     side: int
     kernel: int
     least: float
-    half: bool
+    as_printed: bool
     depth: int
     stages: tuple[DepthStage, ...]
 
@@ -69,12 +69,13 @@ def c_value(text: str) -> Fraction:
 
 
 def plan_depth(
-    side: int, kernel: int, least: Fraction = LEAST_C, *, half: bool = False
+    side: int, kernel: int, least: Fraction = LEAST_C, *, as_printed: bool = False
 ) -> DepthPlan:
     """Return the stages a₁ … aₙ with the largest sum, exactly.
 
-    Every stage has a convolution. For each l ≤ n, Σ_{i≤l} aᵢ 2^(i−1) is at most 2^l k / (t (k−1)),
-    as printed in the source, and Σ_{i≤n} aᵢ 2^(i−1) is at most z / (k−1).
+    Every stage has a convolution. For each l ≤ n, Σ_{i≤l} aᵢ 2^(i−1) is at most
+    2^(l−1) k / (t (k−1)), with which no c-value is below t and for which the relaxed optimum of the
+    source holds, and Σ_{i≤n} aᵢ 2^(i−1) is at most z / (k−1).
 
     To fill the stages from the first one on is optimal: a convolution moved to an earlier stage
     with room costs less, and raises no later sum. Of equally deep plans it is the one with the most
@@ -84,14 +85,14 @@ def plan_depth(
         side: z, the side of a picture.
         kernel: k, the side of a filter.
         least: t, the smallest c-value.
-        half: Take half the printed right side, 2^(l−1) k / (t (k−1)), for which the relaxed optimum
-            printed in the source holds, and with which no c-value is below t.
+        as_printed: Take twice that limit, 2^l k / (t (k−1)), which the source prints and with which
+            c-values are as low as t / 2.
 
     Raises:
         ValueError: There is no plan; the message is a sentence.
     """
     _check(side, kernel, least)
-    room = Fraction(kernel, kernel - 1) / least * (1 if half else 2)
+    room = Fraction(kernel, kernel - 1) / least * (2 if as_printed else 1)
     stages: list[DepthStage] = []
     used, cost = 0, 1
     while True:
@@ -104,7 +105,7 @@ def plan_depth(
         stages.append(DepthStage(convolutions, -(-side // cost), sees, kernel * cost / sees))
         cost *= 2
     depth = sum(stage.convolutions for stage in stages)
-    return DepthPlan(side, kernel, float(least), half, depth, tuple(stages))
+    return DepthPlan(side, kernel, float(least), as_printed, depth, tuple(stages))
 
 
 def _check(side: int, kernel: int, least: Fraction) -> None:

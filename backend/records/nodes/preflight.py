@@ -1,4 +1,4 @@
-"""Result of the pre-flight check: whether the chosen nodes can run this job now and together.
+"""Result of the preflight check: whether the chosen nodes can run this job now and together.
 
 Standard library only and Python 3.9: the nodes import this.
 """

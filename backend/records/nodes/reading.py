@@ -48,6 +48,31 @@ class GpuProcess:
 
 
 @dataclass(frozen=True)
+class HostProcess:
+    """A process of a node, on a GPU or not. ``cpu_percent`` is 100 for each core in full use."""
+
+    pid: int
+    user: str
+    command: str
+    cpu_percent: float
+    memory_bytes: int
+    age_s: float | None = None
+    run_tag: str = ""
+
+
+def short_command(command: str) -> str:
+    """Return the program of a command line, and the script or module that Python runs."""
+    program, *arguments = command.split() or [""]
+    program = program.rpartition("/")[2]
+    if not program.startswith("python") or not arguments:
+        return program
+    if arguments[0] == "-m":
+        return " ".join([program, *arguments[:2]])
+    script = arguments[0].rpartition("/")[2]
+    return program if script.startswith("-") else f"{program} {script}"
+
+
+@dataclass(frozen=True)
 class MigInstance:
     """A part of a GPU that can be used like a whole GPU."""
 
@@ -203,6 +228,8 @@ class NodeReading(Record, what="node reading", rules=STRICT):
     """Files that the data root can still take; None without a fixed number."""
     at_keyboard: str = ""
     """The user who has been active at its keyboard for a minute, "" for none."""
+    processes: tuple[HostProcess, ...] = ()
+    """Those with the highest use of processors and memory, and all on a GPU."""
 
     @property
     def network_bytes_per_s(self) -> float | None:
@@ -245,7 +272,7 @@ class Orphan(Record, what="orphan", rules=STRICT):
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of ``doctor``, ``node check`` or the pre-flight check."""
+    """One result of ``doctor``, ``node check`` or the preflight check."""
 
     check: str
     ok: bool

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import LIVE, JobSummary, SweepCount
-from backend.records.sweeps.spec import TAG, sweep_title
+from backend.records.sweeps.spec import BEFORE_ROW, TAG, sweep_title
 
 FEWEST = 2
 """A single job is not a sweep, and needs no row above it."""
 OPEN_UP_TO = 3
 """Sweeps of so few jobs are unfolded by default; a longer one would hide the next job on a small
 screen."""
+_LETTER_FIRST = re.compile(r"\W*[^\W\d]")
 _LOUDEST_FIRST = (
     JobState.TRAINING,
     JobState.EVALUATING,
@@ -59,7 +61,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     waiting = sum(state.is_queued for state in states)
     best = _best(jobs)
     started = min((line.started for line in jobs if line.started), default=0.0)
-    common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
+    common = common_word_count([line.name for line in jobs])
     return JobSummary(
         id=tag,
         name=sweep_title(tag, [line.name for line in jobs]),
@@ -125,9 +127,27 @@ def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
     return min(numbers, key=lambda pair: sign * pair[0])[1]
 
 
-def own_words(name: str, common: frozenset[str]) -> str:
-    """Return the words of a job's name that not all jobs of its sweep have: ``lr=0.1``."""
-    return " ".join(word for word in name.split() if word not in common) or name
+def common_word_count(names: Sequence[str]) -> int:
+    """Return with how many words all names begin that may be left out.
+
+    What remains of each name is not empty and does not begin with a bare number: of ``digits 1``
+    and ``digits 2`` nothing is left out.
+    """
+    words_by_name = [name.split() for name in names]
+    columns = list(zip(*words_by_name))
+    count = next((n for n, column in enumerate(columns) if len(set(column)) > 1), len(columns))
+    while count and not all(_is_readable(words[count:]) for words in words_by_name):
+        count -= 1
+    return count
+
+
+def own_words(name: str, common: int) -> str:
+    """Return a job's name without the words that all names have: ``lr=0.1``."""
+    return " ".join(name.split()[common:]).lstrip(f" {BEFORE_ROW}") or name
+
+
+def _is_readable(words: Sequence[str]) -> bool:
+    return bool(words) and _LETTER_FIRST.match(words[0]) is not None
 
 
 def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:

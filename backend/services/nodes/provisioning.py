@@ -283,7 +283,7 @@ class ProvisioningService:
                         entry, partial(self._let_in, entry=entry, key=key, peers=peers)
                     )
             except BackendError:
-                # The pre-flight check finds it and offers to do it again.
+                # The preflight check finds it and offers to do it again.
                 _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
 
     def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:

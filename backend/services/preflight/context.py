@@ -1,4 +1,4 @@
-"""Context of a pre-flight check: this desktop, and what is known of the job and its nodes."""
+"""Context of a preflight check: this desktop, and what is known of the job and its nodes."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class JobPreflight:
 
 @dataclass(frozen=True)
 class PreflightContext:
-    """This desktop's side of a pre-flight check."""
+    """This desktop's side of a preflight check."""
 
     root: OpenRoot
     cluster: NodeRegistry

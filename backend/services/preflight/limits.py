@@ -1,4 +1,4 @@
-"""Time limits of a pre-flight check."""
+"""Time limits of a preflight check."""
 
 from __future__ import annotations
 

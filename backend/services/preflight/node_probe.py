@@ -1,4 +1,4 @@
-"""A node's part of a pre-flight check, over one connection: listen, probe, meet the others."""
+"""A node's part of a preflight check, over one connection: listen, probe, meet the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pre-flight check: find everything that would prevent a job from running.
+"""One preflight check: find everything that would prevent a job from running.
 
 All nodes are asked in parallel over their own connections, with their own time limits, so that a
 node that does not answer delays only the end. Nothing is started or changed, with two exceptions
@@ -55,7 +55,7 @@ _NONCE_BYTES = 64
 
 
 class PreflightRun:
-    """One pre-flight check: collect what the checks judge.
+    """One preflight check: collect what the checks judge.
 
     Attributes:
         job: Checks of the job itself, which ask no node.

@@ -1,4 +1,4 @@
-"""The pre-flight check of a job, and the fixes that the program can do itself."""
+"""The preflight check of a job, and the fixes that the program can do itself."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from tests.windows import button, elapse, setting_field, the
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox, LineEdit
-from widgets.common.task_dialog import ProgressDialog
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.actions import job_actions as do
@@ -116,23 +115,6 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     assert "“model/bks_model.py” was changed" in the(TaskStatus, dialog).message.text()
     assert made == []
     assert len(services.jobs.queries.list()) == 1
-    dialog.reject()
-
-
-def test_the_page_shows_the_result_of_a_replay(controller, origin, page, tmp_path):
-    services, job_id = origin
-    press(page.detail, "Show replay result")
-    assert "is not a replay" in page.detail._error[0]
-    bundle = tmp_path / "x.ringmaster"
-    services.bundles.bundle(job_id, bundle)
-    again = services.bundles.unbundle(bundle).view
-    mark_replay(services.data_root.job(again.id), job_id)
-    page.show_view(again)
-    page.open_job(again.id)
-    press(page.detail, "Show replay result")
-    dialog = controller.dialog
-    assert isinstance(dialog, ProgressDialog)
-    assert the(TaskStatus, dialog).message.text().startswith("The same curve: all 4 steps")
     dialog.reject()
 
 

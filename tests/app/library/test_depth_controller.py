@@ -46,11 +46,14 @@ def drawn(dialog):
 
 def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
     dialog.grab()
+    assert dialog.sum.text() == "20 convolutions in 4 stages"
+    assert drawn(dialog).startswith("9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv")
+    dialog.limit.choose("printed")
+    dialog.limit.chosen.emit("printed")
     assert dialog.sum.text() == "34 convolutions in 3 stages"
     assert drawn(dialog).startswith("18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv")
-    dialog.half.choose("half")
-    dialog.half.chosen.emit("half")
-    assert dialog.sum.text() == "20 convolutions in 4 stages"
+    dialog.limit.choose("kept")
+    dialog.limit.chosen.emit("kept")
     slider = next(one for one in dialog.findChildren(Slider) if "z" in one.accessibleName())
     slider.set_share(0)
     assert dialog.side.value() == 8

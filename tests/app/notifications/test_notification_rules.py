@@ -51,6 +51,79 @@ def test_m20_each_end_state_raises_exactly_one_notification(notices, received, s
     assert titles(received) == [f"{state.word}: digits"]
 
 
+def member(number, state, tags=("sweep:lr-1234",)):
+    """Job n of a sweep."""
+    config = replace(LIVE.config, tags=tags)
+    job = replace(LIVE, id=f"job-{number}", name=f"lr lr=0.{number}", config=config)
+    return changed(job, state=state)
+
+
+def live_through(notices, *listings):
+    for listing in listings:
+        notices.see_queue(listing)
+        for view in listing:
+            notices.see(view)
+    notices.send_waiting()
+
+
+TRAINING, QUEUED, FINISHED = JobState.TRAINING, JobState.QUEUED, JobState.FINISHED
+
+
+def test_the_successes_of_a_sweep_are_one_notice_at_its_end(notices, received):
+    states = [
+        (TRAINING, QUEUED, QUEUED),
+        (FINISHED, TRAINING, QUEUED),
+        (FINISHED, FINISHED, TRAINING),
+    ]
+    listings = [[member(n, state) for n, state in enumerate(row)] for row in states]
+    live_through(notices, *listings)
+    assert received == []
+    live_through(notices, [member(2, FINISHED)])
+    assert received == []
+    live_through(notices, [], [])
+    assert titles(received) == ["lr: 3 jobs finished"]
+    assert received[0].text == "lr lr=0.0, lr lr=0.1, lr lr=0.2"
+
+
+def test_a_failure_in_a_sweep_is_reported_at_once(notices, received):
+    live_through(
+        notices,
+        [member(0, TRAINING), member(1, QUEUED)],
+        [member(0, JobState.ERROR), member(1, TRAINING)],
+    )
+    assert titles(received) == ["Failed: lr lr=0.0"]
+
+
+def test_the_jobs_of_no_sweep_are_reported_while_a_sweep_runs(notices, received):
+    alone = member(7, TRAINING, tags=())
+    live_through(notices, [member(0, TRAINING), alone])
+    live_through(notices, [member(0, TRAINING), member(7, FINISHED, tags=())])
+    assert titles(received) == ["Finished: lr lr=0.7"]
+
+
+def test_a_sweep_that_was_taken_out_of_the_queue_is_reported(notices, received):
+    live_through(
+        notices,
+        [member(0, TRAINING), member(1, QUEUED)],
+        [member(0, FINISHED), member(1, QUEUED)],
+        [member(1, JobState.CREATED)],
+        [],
+    )
+    assert titles(received) == ["lr: 1 job finished"]
+
+
+def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, received):
+    store = NotificationStore(tmp_path / "notices.json")
+    live_through(notices, [member(0, TRAINING, tags=())], [member(0, JobState.ERROR, tags=())])
+    for root in ("/lab/a", "/lab/b", "/lab/b", ""):
+        store.add(replace(received[0], root=root))
+    store.save()
+    again = NotificationStore(tmp_path / "notices.json")
+    assert [again.unread_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    again.read_all()
+    assert again.unread_of("/lab/b") == 0
+
+
 def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
         notices.see(replace(LIVE, doubt="no news since 14:02"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import QRect
 from pytestqt.qtbot import QtBot
 
@@ -28,10 +30,26 @@ RIGHT_OF_IT = QRect(960, 0, 1920, 1080)
         (QRect(0, 0, 900, 600), [], QRect(0, 0, 900, 600)),
     ],
 )
-def test_a_window_is_not_higher_than_its_screen(
+def test_a_remembered_window_is_on_its_screen(
     wanted: QRect, screens: list[QRect], found: QRect
 ) -> None:
     assert on_a_screen(wanted, screens) == found
+
+
+@given(
+    left=st.integers(-3000, 5000),
+    top=st.integers(-500, 3000),
+    width=st.integers(200, 5000),
+    height=st.integers(200, 3000),
+    screen=st.sampled_from([HD, HD_AT_200, RIGHT_OF_IT]),
+)
+def test_no_side_of_a_window_is_longer_than_that_of_its_screen(
+    left: int, top: int, width: int, height: int, screen: QRect
+) -> None:
+    found = on_a_screen(QRect(left, top, width, height), [screen])
+    assert found.width() == min(width, screen.width())
+    assert found.height() == min(height, screen.height())
+    assert screen.intersects(found)
 
 
 @pytest.mark.parametrize(

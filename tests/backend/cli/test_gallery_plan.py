@@ -37,10 +37,10 @@ def added(tmp_path: Path, reference: str) -> torch.nn.Module:
     ("words", "stages"),
     [
         (("--side", "16", "--kernel", "3"), [8]),
-        (("--side", "16", "--kernel", "3", "--half", "--least", "1/2"), [3, 1]),
-        (("--side", "15", "--kernel", "3", "--least", "1"), [3, 1]),
-        (("--side", "33", "--kernel", "5", "--least", "0.5"), [5, 1]),
-        (("--side", "20", "--kernel", "4", "--least", "0.5", "--half"), [2, 1]),
+        (("--side", "16", "--kernel", "3", "--least", "1/2"), [3, 1]),
+        (("--side", "15", "--kernel", "3", "--least", "1", "--as-printed"), [3, 1]),
+        (("--side", "33", "--kernel", "5", "--least", "0.5", "--as-printed"), [5, 1]),
+        (("--side", "20", "--kernel", "4", "--least", "0.5"), [2, 1]),
     ],
 )
 def test_the_printed_command_adds_the_network(cli, tmp_path, words, stages):

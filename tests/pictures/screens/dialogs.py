@@ -243,19 +243,19 @@ def trash_jobs(stage: Stage) -> None:
 
 
 def _depth(
-    stage: Stage, side: int = 128, kernel: int = 3, least: int = 6, *, half: bool = False
+    stage: Stage, side: int = 128, kernel: int = 3, least: int = 6, *, as_printed: bool = False
 ) -> DepthDialog:
     stage.library(Kind.MODEL).show_items(())
     dialog = stage.lay_over(DepthDialog(stage.window))
-    dialog.half.choose("half" if half else "printed")
+    dialog.limit.choose("printed" if as_printed else "kept")
     for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.least, least)):
         box.setValue(value)
     dialog._replan()
     return dialog
 
 
-screen("depth-plan", (LARGE, SMALL, SMALLEST))(lambda stage: _depth(stage, half=True))
-screen("depth-plan-printed")(_depth)
-screen("depth-plan-largest")(lambda stage: _depth(stage, 8192, 2, 100, half=True))
+screen("depth-plan", (LARGE, SMALL, SMALLEST))(_depth)
+screen("depth-plan-printed")(lambda stage: _depth(stage, as_printed=True))
+screen("depth-plan-largest")(lambda stage: _depth(stage, 8192, 2, 100))
 screen("depth-plan-one")(lambda stage: _depth(stage, 3, 3, 1))
 screen("depth-plan-refused")(lambda stage: _depth(stage, 4, 5))

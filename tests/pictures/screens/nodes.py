@@ -10,7 +10,14 @@ import numpy as np
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.records.nodes.reading import WARN, Finding, HealthFinding, NodeState, Presence
+from backend.records.nodes.reading import (
+    WARN,
+    Finding,
+    HealthFinding,
+    HostProcess,
+    NodeState,
+    Presence,
+)
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -123,6 +130,22 @@ def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None =
     page.open_node(name)
     page.show_past(name, past or lab.past(name))
     return page
+
+
+HOST_PROCESSES = (
+    HostProcess(4200, "mai", "python train.py", 320.0, 8 << 30, 7200.0),
+    HostProcess(4201, "mai", "python train.py", 90.0, 3 << 30, 7200.0),
+    HostProcess(912, "alice", "MATLAB", 190.0, 21 << 30, 90_000.0),
+    HostProcess(1, "root", "mysqld", 0.0, 2 << 30, 900_000.0),
+)
+
+
+@screen("node-detail-processors")
+def node_detail_processors(stage: Stage) -> None:
+    state = samples.state("cpu1", "ours", 0)
+    assert state.reading is not None
+    state = replace(state, reading=replace(state.reading, processes=HOST_PROCESSES))
+    _nodes(stage, (state, *lab.nodes())).open_node("cpu1")
 
 
 screen("node-detail", EVERY, ("dark",))(lambda stage: _detail(stage, "gpu07"))

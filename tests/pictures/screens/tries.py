@@ -72,6 +72,25 @@ def whole(classes: int = 10, each: int = 36) -> Prediction:
     )
 
 
+def shapes() -> Prediction:
+    """A set whose classes have names that are wider than a column of the matrix."""
+    names = ("circle", "square", "triangle")
+    found = whole(3)
+    mistakes = tuple(
+        replace(
+            mistake,
+            sample=replace(mistake.sample, target=names[n % 3]),
+            prediction=names[(n + 1) % 3],
+            guesses=(Guess(names[(n + 1) % 3], 0.998), Guess(names[n % 3], 0.002)),
+        )
+        for n, mistake in enumerate(found.mistakes)
+    )
+    classes = tuple(
+        replace(measures, name=name) for measures, name in zip(found.classes, names, strict=True)
+    )
+    return replace(found, classes=classes, mistakes=mistakes)
+
+
 def _dialog(stage: Stage) -> TryDialog:
     open_job(stage, lab.FINISHED)
     made = lab.checkpoints(lab.FINISHED)
@@ -95,6 +114,7 @@ def _answered(stage: Stage, *found: Prediction, kind: str = "validation") -> Try
 screen("try", (LARGE, SMALL, SMALLEST))(_dialog)
 screen("try-file", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, photo(), kind="files"))
 screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(lambda stage: _answered(stage, whole()))
+screen("try-named-classes")(lambda stage: _answered(stage, shapes()))
 screen("try-other")(lambda stage: _answered(stage, whole(100), kind="other"))
 screen("try-two")(lambda stage: _answered(stage, whole(), whole(10, 30)))
 screen("try-under-way")(lambda stage: _dialog(stage).show_progress(0.3, "Computing predictions…"))

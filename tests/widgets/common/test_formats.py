@@ -325,3 +325,19 @@ def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
     gib = 2**30
     assert plain(f.memory_of(used * gib, total * gib)) == written
     assert plain(f.memory(total * gib)).removesuffix(" GiB").removesuffix(".0") in written
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("coco@2", "coco @ 2"),
+        ("Leaf pictures@1", "Leaf pictures @ 1"),
+        ("a@b@12", "a@b @ 12"),
+        ("coco", "coco"),
+        ("@2", "@2"),
+        ("mai@host", "mai@host"),
+        ("", ""),
+    ],
+)
+def test_a_version_stands_apart_from_its_name(text: str, shown: str) -> None:
+    assert f.reference(text) == shown

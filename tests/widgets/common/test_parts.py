@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QWheelEvent
+from PySide6.QtGui import QEnterEvent, QKeySequence, QResizeEvent, QShortcut, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -22,6 +22,7 @@ from pytestqt.qtbot import QtBot
 from tests.pictures.flaws import flaws
 from tests.windows import button, on_screen, the
 from widgets.common import theme
+from widgets.common.actions import MoreButton
 from widgets.common.banner import Banner
 from widgets.common.buttons import (
     Button,
@@ -193,6 +194,16 @@ def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Sho
     qtbot.keyClick(switch, Qt.Key.Key_Space)
     assert not switch.isChecked()
     assert switch.accessibleName() == "Half precision"
+
+
+def test_a_button_is_not_highlighted_after_its_menu(qtbot: QtBot) -> None:
+    more = on_screen(qtbot, MoreButton(lambda menu: menu.addAction("Copy")), 40, 40)
+    middle = QPointF(20, 20)
+    QApplication.sendEvent(more, QEnterEvent(middle, middle, middle))
+    assert more.underMouse()
+    more.menu().popup(QPoint(0, 0))
+    more.menu().close()
+    assert not more.underMouse()
 
 
 def test_segments_signal_only_choices_of_the_user(qtbot: QtBot, show: Show) -> None:

@@ -178,3 +178,4 @@ def test_high_contrast_gives_up_tints_and_keeps_text_readable(t: Theme) -> None:
         assert strong.hex(f"{family}_tint") == t.surface
     assert contrast(strong.line, strong.surface) >= GRAPHIC_LEAST
     assert contrast(strong.text2, strong.surface) > contrast(t.text2, t.surface)
+    assert contrast(strong.grid, strong.surface) < contrast(strong.line, strong.surface)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QColor
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QTableView
 
 from widgets.common.record_table_model import RowTableModel, TableColumn
@@ -48,3 +51,23 @@ def test_all_columns_of_a_wide_table_are_equally_wide(view, model, qtbot):
     qtbot.waitUntil(lambda: abs(view.columnWidth(0) - view.columnWidth(1)) <= 1)
     share_width(view, 0)
     assert view.columnWidth(1) < view.columnWidth(0) / 2
+
+
+def test_the_whole_row_under_the_pointer_is_highlighted(view, model, qtbot, theme_manager):
+    share_width(view, 0)
+    view.show()
+    model.put([("a", "1"), ("b", "2")])
+    viewport = view.viewport()
+
+    def backgrounds() -> list[QColor]:
+        """The colours of the empty parts of both cells of the first row."""
+        image = viewport.grab().toImage()
+        ends = (view.columnWidth(0) - 4, viewport.width() - 2)
+        return [image.pixelColor(x, view.rowHeight(0) // 2) for x in ends]
+
+    (plain,) = set(map(QColor.name, backgrounds()))
+    QTest.mouseMove(viewport, QPoint(10, view.rowHeight(0) // 2))
+    (pointed,) = set(map(QColor.name, backgrounds()))
+    assert pointed != plain
+    QTest.mouseMove(viewport, QPoint(10, view.rowHeight(0) + 5))
+    assert set(map(QColor.name, backgrounds())) == {plain}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QEnterEvent
 from PySide6.QtTest import QTest
@@ -313,6 +317,35 @@ def test_names_that_all_begin_alike_are_shortened():
     assert short_names(["alone"]) == ("alone",)
     assert short_names([]) == ()
     assert max(map(len, short_names([f"{'x' * 80}{n}y" for n in range(8)]))) <= 28
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["digits lr=0.01", "digits lr=0.1"], ("lr=0.01", "lr=0.1")),
+        (["lr=0.001", "lr=0.01"], ("lr=0.001", "lr=0.01")),
+        (["unet 1", "unet 2"], ("unet 1", "unet 2")),
+        (["unet v1.10", "unet v1.1"], ("v1.10", "v1.1")),
+        (["lr 1e-3", "lr 1e-4"], ("lr 1e-3", "lr 1e-4")),
+        (["run 2026-11-28", "run 2026-11-29"], ("run 2026-11-28", "run 2026-11-29")),
+        (["net_16x", "net_8x"], ("net_16x", "net_8x")),
+        (["a b c", "a b c d"], ("c", "c d")),
+        (["mine", "mine (copy)"], ("mine", "mine (copy)")),
+        (["s · whole seed=1", "s · split seed=1"], ("whole seed=1", "split seed=1")),
+        (["s · 4 parts", "s · 16 parts"], ("s · 4 parts", "s · 16 parts")),
+        (["模型 甲", "模型 乙"], ("甲", "乙")),
+    ],
+)
+def test_a_short_name_keeps_its_numbers_and_what_they_count(names, shown):
+    assert short_names(names) == shown
+
+
+@given(st.lists(st.text("ab ·=_.-1e0", min_size=1, max_size=60), min_size=1, max_size=4))
+def test_every_number_of_a_short_name_is_a_number_of_the_name(names):
+    number = re.compile(r"\d[\d.]*")
+    for name, shown in zip(names, short_names(names), strict=True):
+        without_count = re.sub(r" \(\d+\)$", "", shown)
+        assert set(number.findall(without_count)) <= set(number.findall(name))
 
 
 def test_an_empty_page_says_what_belongs_here(page, qtbot):

@@ -141,6 +141,15 @@ def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     assert controller.heard == ["2 jobs are compared already"]
 
 
+@pytest.mark.parametrize("content", [drags.jobs("id0"), drags.file("/data")])
+def test_the_place_is_not_highlighted_after_a_drag(controller, place, content):
+    drags.drop(place, content)
+    assert not place.underMouse()
+    drags.over(place, content)
+    drags.away(place)
+    assert not place.underMouse()
+
+
 def test_page_and_place_accept_only_jobs(page, place, tmp_path):
     for content in (drags.file(tmp_path), QMimeData()):
         assert not drags.over(page, content)

@@ -229,6 +229,17 @@ def test_progress_moves_nothing_on_the_page(page, key):
     assert detail._pages.geometry() == before
 
 
+def test_the_progress_of_a_preview_does_not_stand_beside_a_scan(page):
+    page.show_items((item("digits"),))
+    page.detail.show_trial_progress(None, "Starting Python")
+    for key, is_shown in (("scan", False), ("samples", True), ("scan", False), ("source", True)):
+        open_tab(page.detail, key)
+        assert page.detail._progress.isVisible() is is_shown
+    page.detail.end_trial()
+    open_tab(page.detail, "samples")
+    assert not page.detail._progress.isVisible()
+
+
 def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))

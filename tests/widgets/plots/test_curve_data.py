@@ -312,7 +312,7 @@ def test_the_last_value_is_the_last_finite_one() -> None:
 
 
 def y_range(*series: list[float] | Floats, log: bool = False) -> tuple[float, float]:
-    found = robust_range([(np.asarray(each, float), 10) for each in series], log=log)
+    found = robust_range([(np.asarray(each, float), True) for each in series], log=log)
     assert found is not None
     return found
 
@@ -340,6 +340,61 @@ def test_the_high_start_of_a_loss_is_never_hidden() -> None:
     assert high >= 400
 
 
+def smooth_curve(point_count: int, start: float, end: float) -> Floats:
+    """A decline with noise of 2 % of its height."""
+    declining = end + (start - end) * np.exp(-np.linspace(0, 5, point_count))
+    noise = np.random.default_rng(point_count).normal(0, 0.02 * abs(start - end), point_count)
+    return declining + noise
+
+
+@given(
+    point_count=st.integers(12, 800),
+    start=st.floats(1.0, 20.0),
+    factor=st.floats(30, 1e12),
+    sign=st.sampled_from([-1, 1]),
+    where=st.floats(0.02, 1.0),
+)
+def test_one_spike_does_not_flatten_a_curve(
+    point_count: int, start: float, factor: float, sign: int, where: float
+) -> None:
+    values = smooth_curve(point_count, start, 0.1)
+    spiky = values.copy()
+    spiky[max(round(where * (point_count - 1)), 1)] = sign * factor * start
+    low, high = y_range(spiky)
+    assert np.ptp(values) >= 0.3 * (high - low)
+
+
+@pytest.mark.parametrize(
+    "validation",
+    [
+        [43.0, 11600.0, 900.0, 20.0, 5.0, 2.0, 1.9, 1.5, 1.4, 1.35],
+        [2.0, 1.5, 1.3, 1.2, 1.1, 4000.0, 1.0, 1.0],
+        [2.0, 1.5, 1.3, 1.2, -1e9],
+    ],
+)
+def test_a_spike_of_the_validation_does_not_flatten_the_training(validation: list[float]) -> None:
+    _, high = y_range(smooth_curve(600, 2.5, 0.5), validation)
+    assert high < 50
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        [0.1] * 96 + [0.01] * 4,
+        [2.0 + 0.01 * (n % 3) for n in range(96)] + [0.5] * 4,
+        [1.0] * 60 + [900.0] * 60,
+        [0.01] * 30 + [5.0] * 30,
+        [2.3, 1.0, 0.99, 0.98, 0.5],
+        [1.0, 1.1, 1.4, 1.9, 2.5, 3.0],
+        [0.0, 0.0, 0.0, 0.0, 0.9],
+    ],
+)
+def test_a_curve_that_reaches_another_level_is_shown_whole(level: list[float]) -> None:
+    low, high = y_range(level)
+    assert low <= min(level)
+    assert high >= max(level)
+
+
 def test_a_flat_line_has_room_above_and_below() -> None:
     for value in (0.0, 5.0, -3.0, 1e300, 1e-300):
         low, high = y_range([value] * 10)
@@ -359,13 +414,13 @@ def test_figures_of_an_axis_differ_however_little_the_values_do(value: float, sh
 def test_a_logarithmic_view_leaves_out_values_without_a_logarithm() -> None:
     low, high = y_range([0.0, -1.0, 10.0, 1000.0], log=True)
     assert (low, high) == (1.0, 3.0)
-    assert robust_range([(np.array([0.0, -1.0]), 2)], log=True) is None
+    assert robust_range([(np.array([0.0, -1.0]), True)], log=True) is None
     assert robust_range([]) is None
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=50), st.booleans())
 def test_every_range_is_one_that_can_be_drawn(values: list[float], log: bool) -> None:
-    found = robust_range([(np.asarray(values, float), 10)], log=log)
+    found = robust_range([(np.asarray(values, float), True)], log=log)
     if found is not None:
         low, high = found
         assert math.isfinite(low)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.windows import on_screen, owned, the
-from widgets.common import theme
+from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import EndsOf
 from widgets.plots.annotations import AxisSpan, Boundary, Post, ThresholdLine, curve_pen
@@ -468,3 +468,15 @@ def test_a_plot_with_the_focus_can_be_removed() -> None:
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
     done = subprocess.run([sys.executable, "-c", _GONE], cwd=ROOT, env=environment, check=False)
     assert done.returncode == 0
+
+
+def test_a_sentence_names_the_value_that_the_plot_leaves_out(panel: CurvePanel) -> None:
+    values = [2.0 - n / 100 for n in range(100)]
+    values[40] = 11_600.0
+    panel.set_curve("loss", "train", curve(values))
+    assert panel.y_range()[1] < 10
+    assert panel.left_out() == (
+        f"Values up to {formats.metric(11_600)} are at the arrows; log y shows them."
+    )
+    panel.set_log_y(True)
+    assert panel.left_out() == ""

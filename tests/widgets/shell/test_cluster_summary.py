@@ -9,7 +9,11 @@ from backend.records.nodes.reading import Presence
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, texts
 from widgets.common.labels import Note
-from widgets.shell.cluster_summary import ClusterSummary
+from widgets.common.painting import text_width
+from widgets.common.theme import SIDEBAR_W, SIDEBAR_WIDE_W
+from widgets.nodes.row.node_row import node_row
+from widgets.shell import cluster_summary
+from widgets.shell.cluster_summary import ClusterSummary, HealthCounts
 from widgets.shell.side_bar import SideBar
 
 
@@ -54,6 +58,32 @@ def test_unusable_nodes_are_not_called_healthy(summary, presences, said):
         tuple(replace(one, presence=is_so) for one, is_so in zip(states, presences, strict=True))
     )
     assert summary.counts.accessibleName() == said
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize(
+    ("unhealthy", "offline"), [(1, 1), (12, 1), (1, 12), (48, 16), (148, 116), (0, 7)]
+)
+def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, is_wide):
+    nodes = [samples.hot(samples.state(f"hot{n}")) for n in range(unhealthy)]
+    nodes += [samples.gone(samples.state(f"gone{n}")) for n in range(offline)]
+    room_of_texts = []
+    monkeypatch.setattr(
+        cluster_summary,
+        "paint_text",
+        lambda _painter, room, text, role, *_more: (
+            room_of_texts.append((room.right() - room.left(), text_width(text, role)))
+            or float(text_width(text, role))
+        ),
+    )
+    counts = HealthCounts()
+    qtbot.addWidget(counts)
+    counts.set_wide(is_wide)
+    counts.show_rows(tuple(map(node_row, nodes)))
+    counts.resize(SIDEBAR_WIDE_W - 40 if is_wide else SIDEBAR_W - 40, 40)
+    counts.grab()
+    assert room_of_texts
+    assert all(width <= room + 1 for room, width in room_of_texts)
 
 
 def test_the_summary_shows_at_most_three_sentences(summary):

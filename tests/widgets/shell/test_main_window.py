@@ -139,7 +139,10 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         assert shown >= min(jobs, 1 if height < 900 or error else 3)
 
 
-def test_the_side_bar_says_that_nothing_is_running(window):
+def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):
+    window.side_bar.show_nodes(())
+    window.side_bar.set_room(900)
+    assert "Nothing is running" not in texts(window.side_bar)
     window.side_bar.show_live(())
     assert "Nothing is running" in texts(window.side_bar)
 

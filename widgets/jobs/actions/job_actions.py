@@ -5,10 +5,12 @@ A new action is an entry here, and a handler in a controller: ``actions.on(STOP,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
+
+from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
@@ -16,7 +18,7 @@ from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import WHY_NO_RESUME, JobView
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
-from widgets.common.actions import Action, Request, Requests, always, never
+from widgets.common.actions import Action, Request, Requests, always, fill_menu, never
 from widgets.common.lazy_file_drag import Promise
 
 JobIds: TypeAlias = tuple[str, ...]
@@ -132,11 +134,10 @@ EXPORT = JobAction(
 )
 BUNDLE = JobAction("bundle", "Bundle…", able=lambda on: not on.job.state.is_live)
 REPLAY = JobAction("replay", "Replay…", able=lambda on: on.job.state.is_over)
-REPLAYED = JobAction("replayed", "Show replay result", able=lambda on: on.job.state.is_over)
 ELSEWHERE = JobAction(
     "elsewhere",
     "Resume on other nodes…",
-    able=lambda on: (
+    offered=lambda on: (
         bool(on.has_checkpoints)
         and on.job.state.is_over
         and on.job.state is not JobState.FINISHED
@@ -146,10 +147,9 @@ ELSEWHERE = JobAction(
 )
 PREFLIGHT = JobAction(
     "preflight",
-    "Pre-flight check…",
-    able=lambda on: (
-        not on.job.state.is_live and not on.busy and on.job.state is not JobState.FINISHED
-    ),
+    "Preflight check…",
+    offered=lambda on: not on.job.state.is_live and on.job.state is not JobState.FINISHED,
+    able=lambda on: not on.busy,
     on_page=True,
 )
 RENAME = JobAction("rename", "Rename", offered=lambda on: not on.in_table, on_page=True)
@@ -162,7 +162,10 @@ START_OVER = JobAction(
 )
 EVENTS = JobAction("events", "Open TensorBoard", able=lambda on: bool(on.job.run))
 WEIGHTS = JobAction(
-    "weights", "Open TensorBoard with weights", able=lambda on: bool(on.has_checkpoints)
+    "weights",
+    "Open TensorBoard with weights",
+    offered=lambda on: not on.job.is_script,
+    able=lambda on: bool(on.has_checkpoints),
 )
 FOLDER = JobAction("folder", "Open folder")
 COPY_ID = JobAction("copy_id", "Copy id")
@@ -171,14 +174,21 @@ COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 TRASH = JobAction("trash", "Move to the trash", able=lambda on: not on.job.state.is_live)
 
 QUEUE_ACTIONS = (QUEUE, TOP, PRIORITY, LEAVE)
-JOB_ACTIONS = (
-    (
-        *(CLONE, COMPARE, EXPORT, BUNDLE, REPLAY, REPLAYED, ELSEWHERE, PREFLIGHT, RENAME),
-        *(START_OVER, EVENTS, WEIGHTS, FOLDER, COPY_ID, COPY_FOLDER),
-    ),
-    (TRASH,),
-)
-KEYED = (STOP, *(action for group in JOB_ACTIONS for action in group if action.keys))
+JOB_ACTIONS = (*(CLONE, COMPARE, EXPORT, ELSEWHERE, PREFLIGHT, RENAME, START_OVER, EVENTS, FOLDER),)
+MORE_ACTIONS = (BUNDLE, REPLAY, WEIGHTS, COPY_ID, COPY_FOLDER)
+KEYED = (STOP, *(action for action in JOB_ACTIONS if action.keys))
+
+
+def fill_job_menu(
+    menu: QMenu,
+    first: Sequence[JobAction],
+    on: JobFacts,
+    ask: Callable[[JobAction], object],
+) -> None:
+    """Add the actions of a job, after ``first``; the rare ones have a menu of their own."""
+    fill_menu(menu, (first, JOB_ACTIONS), on, ask, with_keys=True)
+    fill_menu(menu.addMenu("More"), (MORE_ACTIONS,), on, ask)
+    fill_menu(menu, ((TRASH,),), on, ask)
 
 
 def main_action(on: JobFacts) -> JobAction:

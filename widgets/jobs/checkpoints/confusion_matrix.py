@@ -39,6 +39,7 @@ class ConfusionMatrix(QWidget):
         self._names: tuple[str, ...] = ()
         self._counts: tuple[tuple[int, ...], ...] = ()
         self._at: tuple[int, int] | None = None
+        self._widest_name = 0
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -46,13 +47,14 @@ class ConfusionMatrix(QWidget):
 
     def show_counts(self, names: tuple[str, ...], counts: tuple[tuple[int, ...], ...]) -> None:
         self._names, self._counts, self._at = names, counts, None
+        self._widest_name = max((text_width(name, "tiny") for name in names), default=0)
         self.updateGeometry()
         self._describe()
         self.update()
 
     def sizeHint(self) -> QSize:
         side = round(self._cell * len(self._counts)) + 1
-        return QSize(self._left + side, side + _NAME_H)
+        return QSize(self._left + side, side + self._top)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -82,9 +84,17 @@ class ConfusionMatrix(QWidget):
         for number, name in enumerate(self._names):
             row = QRectF(0, self._box(number, 0).top(), self._left - S1, self._cell)
             paint_text(painter, row, name, "tiny", "text2", right=True)
-            column = QRectF(self._box(0, number).left(), 0, self._cell, _NAME_H)
-            if text_width(name, "tiny") <= self._cell:
+            left = self._box(0, number).left()
+            if self._top == _NAME_H:
+                column = QRectF(left, 0, self._cell, _NAME_H)
                 paint_text(painter, column, name, "tiny", "text2", center=True)
+                continue
+            painter.save()
+            painter.translate(left, self._top - S1)
+            painter.rotate(-90)
+            upright = QRectF(0, 0, self._top - S1, self._cell)
+            paint_text(painter, upright, name, "tiny", "text2")
+            painter.restore()
 
     @property
     def _cell(self) -> float:
@@ -95,16 +105,22 @@ class ConfusionMatrix(QWidget):
     def _left(self) -> int:
         if self._cell < _NAMED_FROM:
             return 0
-        widest = max((text_width(name, "tiny") for name in self._names), default=0)
-        return min(_NAMES_W, widest + S2)
+        return min(_NAMES_W, self._widest_name + S2)
+
+    @property
+    def _top(self) -> int:
+        """The height above the cells; names wider than a column stand upright."""
+        if self._cell < _NAMED_FROM or self._widest_name <= self._cell:
+            return _NAME_H
+        return min(_NAMES_W, self._widest_name + S2)
 
     def _box(self, row: int, column: int) -> QRectF:
         side = self._cell
         inner = side - 1 if side >= _NAMED_FROM else side
-        return QRectF(self._left + column * side, _NAME_H + row * side, inner, inner)
+        return QRectF(self._left + column * side, self._top + row * side, inner, inner)
 
     def _cell_at(self, point: QPointF) -> tuple[int, int] | None:
-        row = int((point.y() - _NAME_H) // self._cell)
+        row = int((point.y() - self._top) // self._cell)
         column = int((point.x() - self._left) // self._cell)
         size = len(self._counts)
         return (row, column) if 0 <= row < size and 0 <= column < size else None

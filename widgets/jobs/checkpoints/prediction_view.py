@@ -84,9 +84,10 @@ class GuessBars(QWidget):
             paint_text(painter, name, one.name, "small" if number else "strong")
             bar = QRectF(left, line.top() + 7, room, _BAR_H - 14)
             fill_round(painter, bar, theme.current().q("sunken"), R_CELL)
-            bar.setWidth(max(2.0, room * (one.confidence or 0.0)))
-            fill_round(painter, bar, theme.current().curve(0), R_CELL)
             figure = formats.percent(one.confidence)
+            if figure != formats.percent(0.0):
+                bar.setWidth(max(2.0, room * (one.confidence or 0.0)))
+                fill_round(painter, bar, theme.current().curve(0), R_CELL)
             paint_text(painter, line, figure, "small", "text2", right=True)
 
 
@@ -307,10 +308,10 @@ def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:
 
 
 def _captioned(one: PredictedSample) -> SamplePreview:
-    """Return a sample whose caption has the answer, after the target if they differ."""
+    """Return a sample whose caption has the answer, below the target if they differ."""
     target = one.sample.target
     is_class = bool(one.guesses)
     words = (
-        f"{target} → {one.prediction}" if target != one.prediction and target else one.prediction
+        f"{target}\n→ {one.prediction}" if target != one.prediction and target else one.prediction
     )
     return replace(one.sample, target=words if is_class else target)

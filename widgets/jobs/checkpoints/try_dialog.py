@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QStackedWidget, QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
 from backend.records.jobs.view import JobView
+from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState, Scroll, StyledFrame
 from widgets.common.dialog import Dialog
@@ -124,9 +125,12 @@ class TryDialog(Dialog):
 
     def show_library(self, datasets: list[str], loaders: list[str]) -> None:
         """Show the versions that can be chosen."""
-        self._dataset.set_options([(name, name) for name in datasets], self._dataset.key())
+        self._dataset.set_options(
+            [(name, formats.reference(name)) for name in datasets], self._dataset.key()
+        )
         usual = ("", "The job's loader")
-        self._loader.set_options([usual, *((name, name) for name in loaders)], self._loader.key())
+        versions = [(name, formats.reference(name)) for name in loaders]
+        self._loader.set_options([usual, *versions], self._loader.key())
         self._fit()
 
     def try_files(self, files: tuple[str, ...]) -> None:

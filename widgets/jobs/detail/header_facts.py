@@ -91,6 +91,8 @@ def what_stop_costs(
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
         at = f"epoch {newest.epoch}" if newest.epoch else f"step {formats.count(newest.step)}"
+        # A script's file may name no step.
+        at = at if newest.epoch or newest.step else newest.name
         there = f"Newest checkpoint: {at}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
         rest = f"{at}, {when}" if newest is not None else "its start"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
@@ -39,7 +40,7 @@ from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import ReplayComparison, finding
+from widgets.jobs.detail.warning import JobFinding, ReplayComparison, finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.ranks.rank_history import problems_of_job
@@ -83,7 +84,7 @@ class JobDetail(QWidget):
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
-        self._banner_for: tuple[bool, str, str] = (False, "", "")
+        self._banner_for: tuple[bool, str, str, bool] = (False, "", "", False)
         self._make_tabs()
         self._wire()
         self._focus = FocusLead(self, self.header.act)
@@ -213,7 +214,7 @@ class JobDetail(QWidget):
         if self._is_open(job_id):
             button = self.header.runs
             self._earlier.show_runs(runs)
-            self._earlier.open_menu(button.mapToGlobal(button.rect().bottomLeft()))
+            self._earlier.open_menu(button)
 
     def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
         """Show the curves and the log of an earlier run that starting over put away."""
@@ -408,24 +409,25 @@ class JobDetail(QWidget):
             earlier is not None,
             found.node if found is not None else "",
             found.original if found is not None else "",
+            found is not None and found.is_about_processes,
         )
         if banner_for != self._banner_for:
             self._banner_for = banner_for
-            self._banner.set_actions(self._banner_actions(*banner_for))
+            self._banner.set_actions(self._banner_actions(earlier is not None, found))
         if found is not None:
             self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
         self._banner.setVisible(found is not None)
 
-    def _banner_actions(self, is_earlier: bool, node: str, original: str) -> list[Button]:
+    def _banner_actions(self, is_earlier: bool, found: JobFinding | None) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
             button.clicked.connect(lambda: self.job_actions.ask(do.NEWEST, self._id()))
-        elif node:
-            button = Button("Show node")
-            button.clicked.connect(lambda: self.job_actions.ask(do.SHOW_NODE, node))
-        elif original:
+        elif found is not None and found.node:
+            button = Button("Show processes" if found.is_about_processes else "Show node")
+            button.clicked.connect(partial(self.job_actions.ask, do.SHOW_NODE, found.node))
+        elif found is not None and found.original:
             button = Button("Compare")
-            both = (original, self._id())
+            both = (found.original, self._id())
             button.clicked.connect(lambda: self.job_actions.ask(do.COMPARE_ALL, both))
         else:
             return []

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.actions import MoreButton, fill_menu
+from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, IconButton
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
@@ -17,11 +17,11 @@ from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import (
-    JOB_ACTIONS,
     QUEUE_ACTIONS,
     JobAction,
     JobActions,
     JobFacts,
+    fill_job_menu,
     main_action,
 )
 from widgets.jobs.detail.header_facts import circumstances, facts
@@ -106,7 +106,7 @@ class JobHeader(QWidget):
 
     def _fill_menu(self, menu: QMenu) -> None:
         if self._on is not None:
-            fill_menu(menu, (QUEUE_ACTIONS, *JOB_ACTIONS), self._on, self._ask, with_keys=True)
+            fill_job_menu(menu, QUEUE_ACTIONS, self._on, self._ask)
 
     def rename(self) -> None:
         """Replace the name with a field to edit it."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
 from widgets.common import formats
+from widgets.common.buttons import end_hover
 from widgets.common.labels import literal
 from widgets.jobs.actions.job_actions import EARLIER, NEWEST, JobActions
 from widgets.jobs.detail.warning import JobFinding
@@ -57,10 +57,12 @@ class EarlierRuns:
             action.setChecked(run.put_away == place)
         return menu
 
-    def open_menu(self, at: QPoint) -> None:
+    def open_menu(self, button: QWidget) -> None:
+        """Open the menu below a button."""
         menu = self.menu()
+        menu.aboutToHide.connect(partial(end_hover, button))
         menu.aboutToHide.connect(menu.deleteLater)
-        menu.popup(at)
+        menu.popup(button.mapToGlobal(button.rect().bottomLeft()))
 
     def finding(self) -> JobFinding | None:
         """Return the finding of the page while it shows an earlier run."""

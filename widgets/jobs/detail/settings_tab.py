@@ -173,9 +173,8 @@ def _by_hand(command: JobCommand) -> str:
 
 def _words(key: str, value: str) -> str:
     """Return a value as in the form, with the version separate from the name."""
-    name, _, version = value.partition("@")
-    if key in PINNED and version.isdecimal():
-        return formats.version(name, int(version))
+    if key in PINNED:
+        return formats.reference(value)
     # As in the form: 600 for 600.0.
     whole = value.removesuffix(".0")
     return whole if whole.isdecimal() else value_words(key, value)

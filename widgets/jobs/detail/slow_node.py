@@ -73,6 +73,8 @@ def culprit(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
     if cause is None or (slow is not None and cause.rank in slow.ranks):
         return (slow.sentence, slow.name) if slow is not None else ("", "")
     names = [placement.node for _, placement, _ in view.ranks()]
+    if cause.is_of_shared_cores:
+        return cause.sentence("", len(set(names))), names[0]
     name = names[cause.rank] if cause.rank is not None else ""
     return cause.sentence(node_title(name), len(set(names))), name
 

@@ -32,6 +32,8 @@ class JobFinding:
     icon: str = ""
     node: str = ""
     """The node that it is about."""
+    is_about_processes: bool = False
+    """The processes of that node show the cause."""
     original: str = ""
     """The job that the open one replays."""
 
@@ -73,7 +75,9 @@ def finding(
         return JobFinding("warn", alarm.sentence, more)
     why_slow, node = culprit(view, slow)
     if why_slow:
-        return JobFinding("warn", why_slow, node=node)
+        cause = view.status.slow_cause
+        is_about_processes = cause is not None and cause.is_of_shared_cores
+        return JobFinding("warn", why_slow, node=node, is_about_processes=is_about_processes)
     if place is not None and view.state.is_queued:
         more = f"{place.entry.reason} {place.sentence}".lstrip()
         return JobFinding("idle", f"Place {place.number}.", more, icon="clock")

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 from backend.records.base.layout import place_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
-from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
+from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
 from backend.records.jobs.view import MPIRUN_LOG, WHY_NO_RESUME, JobView
 from backend.records.library.packages import package_of
@@ -37,7 +37,7 @@ from widgets.jobs.detail.header_facts import step_words
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.jobs.failure.failure_events import EventList, events
 from widgets.jobs.failure.failure_plots import FailurePlots
-from widgets.jobs.failure.remedies import Remedies, lost, remedies
+from widgets.jobs.failure.remedies import Remedies, cause_of, lost, remedies
 from widgets.jobs.log.log_ansi import plain
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.annotations import AxisSpan
@@ -89,7 +89,7 @@ class FailureTab(QWidget):
         self._again = Button("Resume", kind="primary", icon="play")
         self._again.clicked.connect(self._run_again)
         self._changed = Button("", icon="play")
-        self._changed.clicked.connect(self._resume_with)
+        self._changed.clicked.connect(self._run_changed)
         self._without = Button("", icon="play")
         self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
@@ -154,12 +154,14 @@ class FailureTab(QWidget):
     def show_view(self, view: JobView) -> None:
         error = view.error
         cause = error.sentence if error is not None else ""
-        # The message of the run has rank and node before the cause.
-        says_all = not cause or cause in view.status.message
-        self._sentence.setText(view.status.message if says_all and view.status.message else cause)
-        self._why.setText("" if says_all else view.status.message)
-        self._why.setVisible(not says_all and bool(view.status.message))
-        remedy = error.remedy if error is not None else ""
+        # The message of the run usually has rank and node before the cause.
+        message = view.status.message
+        sentence, why = (message, "") if cause in message else (cause, message)
+        self._sentence.setText(sentence)
+        self._why.setText("" if why in sentence else why)
+        self._why.setVisible(bool(self._why.text()))
+        # Against such a loss the buttons name the changes.
+        remedy = error.remedy if error is not None and cause_of(view) not in OF_LOSS else ""
         self._remedy.setText(remedy)
         self._remedy.setVisible(bool(remedy))
         self._view = view
@@ -333,15 +335,19 @@ class FailureTab(QWidget):
         )
         if self._installed == (self._view.id, found.module):
             found = self._remedies = replace(found, module="", is_same_last=False)
-        self._changed.setText(f"Resume with {_in_words(found.resume)}")
-        self._changed.setVisible(bool(found.resume))
+        verb = "Clone" if self._starts_over else "Resume"
+        self._changed.setText(f"{verb} with {_in_words(found.change)}")
+        self._changed.set_icon("copy" if self._starts_over else "play")
+        self._changed.setVisible(bool(found.change))
         self._clone.setText("Clone with gradient clipping" if found.clone else "Clone and change")
         self._without.setText(f"Resume without {found.without}")
         self._without.setVisible(bool(found.without))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
         self._choose.setVisible(found.chooses)
         # The menu of the job still has Resume; here it would only fail again.
-        self._again.setVisible(not ("batch_size" in found.resume or found.without))
+        self._again.setVisible(
+            self._starts_over or not ("batch_size" in found.change or found.without)
+        )
         usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
         if self._usual.indexOf(usual[0]) != 0:
             self._usual.removeWidget(usual[0])
@@ -376,8 +382,9 @@ class FailureTab(QWidget):
             self._actions.ask(do.RESUME_FROM, self._id(), self._first_checkpoint)
 
     @Slot()
-    def _resume_with(self) -> None:
-        self._actions.ask(do.RESUME_WITH, self._id(), self._remedies.resume)
+    def _run_changed(self) -> None:
+        request = do.CLONE_WITH if self._starts_over else do.RESUME_WITH
+        self._actions.ask(request, self._id(), self._remedies.change)
 
     @Slot()
     def _clone_with(self) -> None:

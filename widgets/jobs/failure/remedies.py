@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
 from backend.records.jobs.view import JobView
 from backend.records.library.packages import missing_module, module_of
@@ -56,8 +56,9 @@ class Remedies:
     """The actions to offer.
 
     Attributes:
-        resume: The setting to resume with: half of the batch size that did not fit, or a tenth of
-            the learning rate; empty if neither helps.
+        change: The setting to resume with, or to clone the job with if there is no checkpoint: half
+            of the batch size that did not fit, or a tenth of the learning rate; empty if neither
+            helps.
         clone: The setting to clone the job with: gradient clipping, or empty.
         placement: Where the job ran, without the GPU that failed, as a job file has it.
         without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
@@ -67,7 +68,7 @@ class Remedies:
         module: A Python module that is not installed, "" if that is not the cause.
     """
 
-    resume: Mapping[str, Any] = field(default_factory=dict)
+    change: Mapping[str, Any] = field(default_factory=dict)
     clone: Mapping[str, Any] = field(default_factory=dict)
     placement: tuple[Mapping[str, Any], ...] = ()
     without: str = ""
@@ -82,25 +83,25 @@ def remedies(
     checkpoints: tuple[Checkpoint, ...] | None,
     states: Mapping[str, NodeState],
 ) -> Remedies:
-    """Return what helps against the cause; resuming needs a checkpoint."""
+    """Return what helps against the cause; without a checkpoint, changes of a clone."""
     cause = cause_of(view)
     is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
     unclipped = cause in OF_LOSS and view.config.gradient_norm is None
     clone = {"gradient_norm": _CLIP} if unclipped else {}
     module = _missing_module(view)
-    if checkpoints == ():
-        return Remedies(clone=clone, is_same_last=is_same_last, module=module)
     gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
     away = next(gone, "")
     too_large = cause == _OUT_OF_MEMORY and not away
-    resume: dict[str, Any] = {}
+    change: dict[str, Any] = {}
     if too_large and view.config.batch_size > 1:
-        resume["batch_size"] = view.config.batch_size // 2
-    if cause in OF_LOSS and not away:
-        resume["optimizer.lr"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
+        change["batch_size"] = view.config.batch_size // 2
+    if cause in OF_LOSS and not away and not view.is_script:
+        change["optimizer.lr"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
+    if checkpoints == ():
+        return Remedies(change=change, clone=clone, is_same_last=is_same_last, module=module)
     without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
     return Remedies(
-        resume=resume,
+        change=change,
         clone=clone,
         placement=placement,
         without=without,
@@ -162,5 +163,5 @@ def lost(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
     """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
     if checkpoints is None:
         return ""
-    kept = max((one.step for one in checkpoints), default=0)
-    return formats.plural(max(0, view.step - kept), "step")
+    found = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+    return formats.plural(max(0, view.step - (found.step if found is not None else 0)), "step")

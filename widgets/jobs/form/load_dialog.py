@@ -230,7 +230,9 @@ def _settings(view: JobView) -> str:
     config = view.config
     return " · ".join(
         (
-            view.pins["model"].reference if "model" in view.pins else config.model,
+            formats.reference(
+                view.pins["model"].reference if "model" in view.pins else config.model
+            ),
             f"{config.optimizer.name} {formats.setting(config.optimizer.lr)}",
             formats.plural(config.epochs, "epoch"),
         )

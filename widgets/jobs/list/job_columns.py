@@ -176,8 +176,7 @@ def _setting(line: JobSummary, key: str) -> str:
         value = summary_settings.number(line, key)
         return formats.NONE if value != value else formats.setting(value)
     words = value_words(_path(key), summary_settings.setting(line, key))
-    name, _, version = words.partition("@")
-    return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
+    return formats.reference(words) or formats.NONE
 
 
 def _path(key: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRect, QRectF, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetrics, QPainter
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
@@ -17,9 +17,10 @@ from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_state, state_tone, turn_now
-from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.common.theme import FOCUS_W, ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.common.view_style import RowPointer
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
-from widgets.jobs.list.job_delegate import BY_KEY, POINTED, SELECTED, paint_pieces
+from widgets.jobs.list.job_delegate import BY_KEY, SELECTED, paint_pieces
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.sweep_text import notable_counts
 
@@ -38,9 +39,10 @@ _COLUMNS = tuple(JobColumn)
 class JobTableDelegate(QStyledItemDelegate):
     """Paints and edits a cell."""
 
-    def __init__(self, model: JobListModel, parent: QObject) -> None:
-        super().__init__(parent)
+    def __init__(self, model: JobListModel, view: QTableView) -> None:
+        super().__init__(view)
         self._model = model
+        self._pointer = RowPointer(view)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
@@ -48,15 +50,19 @@ class JobTableDelegate(QStyledItemDelegate):
         line = model.line_at(number)
         column = _COLUMNS[index.column()]
         state = option.state.value
+        is_pointed = number == self._pointer.row
         cell = QRectF(option.rect)
         # Antialiased edges of two cells leave a seam where a pixel is not a dot.
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
         if state & SELECTED:
             painter.fillRect(cell, t.q("selected"))
-        elif state & POINTED:
+        elif is_pointed:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
+        if state & SELECTED and t.high_contrast:
+            for top in (cell.top(), cell.bottom() - FOCUS_W):
+                painter.fillRect(QRectF(cell.left(), top, cell.width(), FOCUS_W), t.q("text"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if state & BY_KEY == BY_KEY:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
@@ -67,7 +73,7 @@ class JobTableDelegate(QStyledItemDelegate):
             # The row above shows the sweep.
             hidden = sweep_of(line.tags) if model.is_member(number) else ""
             tags = [tag for tag in line.tags if tag != hidden]
-            _paint_tags(painter, inner, tags, on_plain=not state & (SELECTED | POINTED))
+            _paint_tags(painter, inner, tags, on_plain=not (state & SELECTED or is_pointed))
         elif column is JobColumn.PROGRESS:
             _paint_progress(painter, inner, line, model.place(line.id))
         elif column is JobColumn.BEST:

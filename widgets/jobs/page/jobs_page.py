@@ -33,7 +33,6 @@ from widgets.common.theme import (
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import (
     BULK_ACTIONS,
-    JOB_ACTIONS,
     KEYED,
     KEYED_BULK,
     QUEUE_ACTIONS,
@@ -42,6 +41,7 @@ from widgets.jobs.actions.job_actions import (
     JobActions,
     JobFacts,
     Selection,
+    fill_job_menu,
     main_action,
     may_have_checkpoints,
 )
@@ -604,8 +604,7 @@ class JobsPage(QWidget):
             self.table.fill_menu(menu, index)
         main = main_action(on)
         first = (main,) if main in _OF_ROWS else ()
-        groups = ((*first, *QUEUE_ACTIONS), *JOB_ACTIONS)
-        fill_menu(menu, groups, on, partial(self._ask, line.id), with_keys=True)
+        fill_job_menu(menu, (*first, *QUEUE_ACTIONS), on, partial(self._ask, line.id))
 
 
 def _list_width(page_w: int) -> int:

@@ -1,4 +1,4 @@
-"""One finding of the pre-flight check: what, where, why, and the button that fixes it."""
+"""One finding of the preflight check: what, where, why, and the button that fixes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the pre-flight check: headings, buttons, and the outcome of fixes."""
+"""The text of the preflight check: headings, buttons, and the outcome of fixes."""
 
 from __future__ import annotations
 

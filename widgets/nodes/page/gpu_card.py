@@ -110,16 +110,17 @@ class GpuCard(Card):
         self._power = Label("", "small", "text2")
         self._spark = Sparkline("Use of the GPU", height=_SPARK_H)
         self._mark = IconLabel("warning-fill", "warn", ICON_SMALL)
+        self._reason = Label("", "small_strong", "warn", elide="right")
         self._who = Label("", "small", "text2", elide="right")
         # As high with a large figure as without, so that all cards of a page are alike.
         self._heat.setMinimumHeight(QFontMetrics(theme.font("heading")).height())
-        self._who.setMinimumHeight(self._mark.height())
         self._owner = Label("", "small", "text2")
         super().__init__(
             row((self._name, 1), self._heat),
             row(self._use, (self._words, 1), self._power, gap=S1),
             self._spark,
-            row(self._mark, (self._who, 1), self._owner, gap=5),
+            row((self._who, 1), self._owner, gap=5),
+            row(self._mark, (self._reason, 1), gap=5),
             gap=5,
             margins=_MARGINS,
         )
@@ -157,7 +158,9 @@ class GpuCard(Card):
         self._words.setText(f"use · {cell.memory}" if cell.memory != formats.NONE else "use")
         self._power.setText("" if gpu.power_w is None else f"{gpu.power_w:.0f}{formats.GAP}W")
         self._spark.set_values(use, "warn" if reason else "live")
-        self._mark.setVisible(bool(reason))
+        self._reason.setText(upper_first(reason))
+        for part in (self._mark, self._reason):
+            part.setVisible(bool(reason))
         run = next((one for one in gpu.compute_processes if one.run_tag), None)
         job, user = (run.run_tag.partition("/")[0], run.user) if run is not None else ("", "")
         number = (ranks or {}).get((job, gpu.uuid))
@@ -165,10 +168,7 @@ class GpuCard(Card):
         ours = " · ".join(part for part in (rank, cell.owner) if part)
         who = {"free": "free", "ours": ours}.get(cell.use, f"in use by {cell.owner}")
         who = ", ".join(part for part in (who, cell.display) if part)
-        self._who.setText(upper_first(reason) if reason else who)
-        # A problem replaces the name of the user.
-        held_by = user or (cell.owner if reason and cell.use == "other" else "")
-        self._owner.setText(" · ".join(p for p in (rank if reason else "", held_by) if p))
-        self._who.set_role("small_strong" if reason else "small")
-        self._who.set_tone("warn" if reason else "text3" if cell.use == "free" else "text2")
+        self._who.setText(who)
+        self._owner.setText(user)
+        self._who.set_tone("text3" if cell.use == "free" else "text2")
         self.setAccessibleName(", ".join(part for part in (cell.sentence, rank, user) if part))

@@ -1,9 +1,11 @@
-"""The right-hand column of a node's page: results of a check, and the users of its GPUs."""
+"""The right-hand column of a node's page: results of a check, and its processes by owner."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +14,15 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
-from backend.records.nodes.reading import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
+from backend.records.nodes.reading import (
+    Finding,
+    GpuProcess,
+    HealthFinding,
+    HostProcess,
+    NodeReading,
+    Orphan,
+    short_command,
+)
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
@@ -232,8 +242,52 @@ class JobsCard(Card):
             self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
 
 
+@dataclass
+class _ProcessGroup:
+    """Processes of one program, one owner and one run."""
+
+    command: str
+    user: str
+    pids: set[int] = field(default_factory=set)
+    gpu_processes: list[tuple[int, GpuProcess]] = field(default_factory=list)
+    cpu_percent: float = 0.0
+    memory_bytes: int = 0
+    age_s: float | None = None
+
+    def add(self, process: GpuProcess | HostProcess, gpu_index: int | None = None) -> None:
+        self.pids.add(process.pid)
+        self.age_s = max(self.age_s or 0.0, process.age_s) if process.age_s else self.age_s
+        if isinstance(process, HostProcess):
+            self.cpu_percent += process.cpu_percent
+            self.memory_bytes += process.memory_bytes
+        elif gpu_index is not None:
+            self.gpu_processes.append((gpu_index, process))
+
+    def texts(self) -> tuple[str, str, str]:
+        """Return the program, the owner, and the details."""
+        count = len(self.pids)
+        title = f"{self.command}, {count} processes" if count > 1 else self.command
+        parts = (
+            self._gpu_text(),
+            formats.cores(self.cpu_percent / 100) if self.cpu_percent else "",
+            f"{formats.memory(self.memory_bytes)} of memory" if self.memory_bytes else "",
+            f"pid {min(self.pids)}" if count == 1 else "",
+            formats.rough(self.age_s) if self.age_s is not None else "",
+        )
+        return title, self.user, " · ".join(part for part in parts if part)
+
+    def _gpu_text(self) -> str:
+        if not self.gpu_processes:
+            return ""
+        sizes = [p.memory_bytes for _, p in self.gpu_processes if p.memory_bytes is not None]
+        name = f"GPU {formats.ranges(index for index, _ in self.gpu_processes)}"
+        if all(process.only_draws for _, process in self.gpu_processes):
+            name = f"{name} · display"
+        return f"{name} · {formats.memory(sum(sizes))}" if sizes else name
+
+
 class ProcessesCard(Card):
-    """Processes on the GPUs, each with its owner."""
+    """The processes that use GPUs, processors and memory, by owner, the busiest owner first."""
 
     def __init__(self) -> None:
         self._count = Label("", "small", "text3")
@@ -245,19 +299,13 @@ class ProcessesCard(Card):
         self.hide()
 
     def show_reading(self, reading: NodeReading) -> None:
-        """Processes of one owner and one run share a line."""
-        groups: dict[tuple[str, str, str], list[tuple[int, GpuProcess]]] = {}
-        for gpu in reading.gpus:
-            for process in gpu.processes:
-                command = process.command.rpartition("/")[2] or "a process"
-                key = (command, process.user or "another user", process.run_tag)
-                groups.setdefault(key, []).append((gpu.index, process))
-        lines = tuple(_words(*key[:2], held) for key, held in groups.items())
+        groups = _group_by_owner(reading)
+        lines = tuple(group.texts() for group in groups)
         self.setVisible(bool(lines))
         if lines == self._shown:
             return
         self._shown = lines
-        self._count.setText(formats.count(sum(len(held) for held in groups.values())))
+        self._count.setText(formats.count(sum(len(group.pids) for group in groups)))
         clear(self._rows)
         for number, line in enumerate(lines[:_MOST_LINES]):
             if number:
@@ -268,25 +316,35 @@ class ProcessesCard(Card):
             self._rows.addWidget(Label(rest, "small", "text3"))
 
 
-def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple[str, str, str]:
-    """Return command, owner, and the details: GPU, pid, memory and age."""
-    indexes = formats.ranges(index for index, _ in held)
-    processes = [process for _, process in held]
-    known = [p.memory_bytes for p in processes if p.memory_bytes is not None]
-    ages = [p.age_s for p in processes if p.age_s is not None]
-    parts = (
-        f"GPU {indexes}",
-        f"pid {processes[0].pid}" if len(held) == 1 else "",
-        "display" if all(p.only_draws for p in processes) else "",
-        formats.memory(sum(known)) if known else "",
-        formats.rough(max(ages)) if ages else "",
+def _group_by_owner(reading: NodeReading) -> list[_ProcessGroup]:
+    groups: dict[tuple[str, str, str], _ProcessGroup] = {}
+
+    def add(process: GpuProcess | HostProcess, gpu_index: int | None = None) -> None:
+        command = short_command(process.command) or "a process"
+        user = process.user or "another user"
+        key = command, user, process.run_tag
+        groups.setdefault(key, _ProcessGroup(command, user)).add(process, gpu_index)
+
+    for gpu in reading.gpus:
+        for gpu_process in gpu.processes:
+            add(gpu_process, gpu.index)
+    for host_process in reading.processes:
+        add(host_process)
+    cpu_by_user: Counter[str] = Counter()
+    gpus_by_user: Counter[str] = Counter()
+    for group in groups.values():
+        cpu_by_user[group.user] += round(group.cpu_percent)
+        gpus_by_user[group.user] += len(group.gpu_processes)
+    return sorted(
+        groups.values(),
+        key=lambda group: (
+            -gpus_by_user[group.user],
+            -cpu_by_user[group.user],
+            group.user,
+            -len(group.gpu_processes),
+            -group.cpu_percent,
+        ),
     )
-    title = (
-        command
-        if len(held) == 1
-        else f"{command}, {formats.plural(len(held), 'process', 'processes')}"
-    )
-    return title, user, " · ".join(part for part in parts if part)
 
 
 def _process(command: str, user: str, words: str) -> QWidget:

@@ -36,7 +36,7 @@ from widgets.nodes.row.node_row import (
     upper_first,
 )
 
-_NARROW_BELOW_W = 1000
+_NARROW_BELOW_W = 1110
 _METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
 _NEW_H = 400

@@ -27,7 +27,7 @@ DIMMED = 0.28
 _CELL_H, _CELL_GAP, _CELL_MOST_W = 23, 4, 140
 _FIGURE_FROM_W, _HEAT_FROM_W = 34, 58
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 132, 240, 0.22
-_BLOCK_GAP, _METER_W, _NETWORK_W, _BEAT_W = 24, 74, 52, 44
+_BLOCK_GAP, _METER_W, _NETWORK_W, _BEAT_W = 24, 74, 52, 54
 _METER_H = 4
 _NETWORK_FROM_W = 860
 _WALL_CELL_GAP, _WALL_CELL_MOST_W, _WALL_NAME_MOST_W = 3, 28, 116
@@ -111,7 +111,7 @@ def paint_head(painter: QPainter, columns: RackColumns) -> None:
         network = QRectF(right - _BEAT_W - S3 - _NETWORK_W, 0, _NETWORK_W, HEAD_H)
         paint_text(painter, network, "Gbit/s", "tiny", "text3", right=True)
     beat = QRectF(right - _BEAT_W, 0, _BEAT_W, HEAD_H)
-    paint_text(painter, beat, "Beat", "tiny", "text3", right=True)
+    paint_text(painter, beat, "Heartbeat", "tiny", "text3", right=True)
 
 
 def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:

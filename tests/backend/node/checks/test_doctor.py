@@ -1,4 +1,4 @@
-"""The pre-flight of this computer: every fault at once, each with the way out."""
+"""The preflight of this computer: every fault at once, each with the way out."""
 
 from __future__ import annotations
 

@@ -269,11 +269,14 @@ def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
     )
     assert judge(*stopped, **known).message == "Stopped by ben before the first step."
     early = judge(**known, stop_was_requested=True, ended_early=True).message
-    assert early.startswith("Stopped by ben before the first step of this run; the newest")
+    assert early == (
+        "Stopped by ben before the first step of this run; "
+        "the newest checkpoint is still epoch 2, step 20."
+    )
     by_force = judge(**known, stop_was_requested=True, gave_up="It hung.").message
     assert by_force == (
         "Stopped by ben, by force, so no checkpoint could be made; "
-        f"the newest one is {name}. It hung."
+        "the newest one is epoch 2, step 20. It hung."
     )
 
 

@@ -25,40 +25,41 @@ VALUES = tuple(Fraction(text) for text in ("1", "3/4", "0.6", "1/2", "1/3", "0.3
 
 
 def is_feasible(
-    plan: tuple[int, ...], side: int, kernel: int, least: Fraction, *, half: bool
+    plan: tuple[int, ...], side: int, kernel: int, least: Fraction, *, as_printed: bool
 ) -> bool:
     """Both conditions of the source, written as they are printed."""
     sums = [sum(a * 2**i for i, a in enumerate(plan[:stage])) for stage in range(1, len(plan) + 1)]
     right = Fraction(kernel) / (least * (kernel - 1))
     return all(
-        used <= Fraction(2) ** (stage - half) * right for stage, used in enumerate(sums, 1)
+        used <= Fraction(2) ** (stage - (not as_printed)) * right
+        for stage, used in enumerate(sums, 1)
     ) and sums[-1] <= Fraction(side, kernel - 1)
 
 
 def all_plans(
-    side: int, kernel: int, least: Fraction, *, half: bool, begin: tuple[int, ...] = ()
+    side: int, kernel: int, least: Fraction, *, as_printed: bool, begin: tuple[int, ...] = ()
 ) -> Iterator[tuple[int, ...]]:
     """Every feasible plan that begins so: each stage has at least one convolution."""
     for more in count(1):
         plan = (*begin, more)
-        if not is_feasible(plan, side, kernel, least, half=half):
+        if not is_feasible(plan, side, kernel, least, as_printed=as_printed):
             return
         yield plan
-        yield from all_plans(side, kernel, least, half=half, begin=plan)
+        yield from all_plans(side, kernel, least, as_printed=as_printed, begin=plan)
 
 
 def stages_of(plan: DepthPlan) -> tuple[int, ...]:
     return tuple(stage.convolutions for stage in plan.stages)
 
 
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("as_printed", [False, True])
 @pytest.mark.parametrize("kernel", [2, 3, 4, 5, 7])
-def test_no_plan_is_deeper(kernel: int, half: bool) -> None:
+def test_no_plan_is_deeper(kernel: int, as_printed: bool) -> None:
     sides = [kernel, *range(kernel + 1, MOST_USED * (kernel - 1), max(kernel - 2, 2))]
     for side in sides:
         for least in VALUES:
-            found = stages_of(plan_depth(side, kernel, least, half=half))
-            plans = list(all_plans(side, kernel, least, half=half))
+            found = stages_of(plan_depth(side, kernel, least, as_printed=as_printed))
+            plans = list(all_plans(side, kernel, least, as_printed=as_printed))
             deepest = max(map(sum, plans))
             assert sum(found) == deepest, (side, least)
             assert found == max(one for one in plans if sum(one) == deepest)
@@ -68,19 +69,19 @@ def test_no_plan_is_deeper(kernel: int, half: bool) -> None:
     kernel=st.integers(2, MOST_KERNEL),
     more=st.integers(0, MOST_SIDE - MOST_KERNEL),
     least=st.fractions(Fraction(1, 100), 1, max_denominator=1000),
-    half=st.booleans(),
+    as_printed=st.booleans(),
 )
 def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
-    kernel: int, more: int, least: Fraction, half: bool
+    kernel: int, more: int, least: Fraction, as_printed: bool
 ) -> None:
     side = kernel + more
-    plan = plan_depth(side, kernel, least, half=half)
+    plan = plan_depth(side, kernel, least, as_printed=as_printed)
     stages = stages_of(plan)
     assert (plan.depth, plan.least) == (sum(stages), float(least))
     assert min(stages) > 0
-    assert is_feasible(stages, side, kernel, least, half=half)
+    assert is_feasible(stages, side, kernel, least, as_printed=as_printed)
     assert plan.stages[-1].sees <= side
-    lowest = float(least) * (1 if half else 0.5) - 1e-9
+    lowest = float(least) * (0.5 if as_printed else 1) - 1e-9
     assert all(stage.c_value >= lowest for stage in plan.stages)
     # Neighbours: one convolution more, and two more in exchange for one of another stage.
     places = range(len(stages) + 1)
@@ -90,24 +91,26 @@ def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
         changed = [a + change.get(i, 0) for i, a in enumerate((*stages, 0))]
         neighbour = tuple(changed if changed[-1] else changed[:-1])
         if min(neighbour) > 0:
-            assert not is_feasible(neighbour, side, kernel, least, half=half)
+            assert not is_feasible(neighbour, side, kernel, least, as_printed=as_printed)
 
 
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("as_printed", [False, True])
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
-def test_the_relaxed_optimum_of_the_source_is_met_where_it_is_whole(m: int, half: bool) -> None:
-    """For k = 3 and t = 1/4: a₁ = k / ((k−1) t) = 6 of half the right side, the others half of it.
+def test_the_relaxed_optimum_of_the_source_is_met_where_it_is_whole(
+    m: int, as_printed: bool
+) -> None:
+    """For k = 3 and t = 1/4: a₁ = k / ((k−1) t) = 6 of the right side, the others half of it.
 
     As printed, the right side gives twice as many: the two formulas of the source disagree.
     """
-    side = 2 ** (m - 1) * 3 * 4 * (1 if half else 2)
-    first = 6 if half else 12
-    found = plan_depth(side, 3, Fraction(1, 4), half=half)
+    side = 2 ** (m - 1) * 3 * 4 * (2 if as_printed else 1)
+    first = 12 if as_printed else 6
+    found = plan_depth(side, 3, Fraction(1, 4), as_printed=as_printed)
     assert stages_of(found) == (first, *(first // 2,) * (m - 1))
 
 
 def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
-    plan = plan_depth(128, 3, half=True)
+    plan = plan_depth(128, 3)
     assert plan.text == "9-4-4-3"
     assert [one.side for one in plan.stages] == [128, 64, 32, 16]
     assert [one.sees for one in plan.stages] == [18, 34, 66, 114]

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QTableView
 
-from backend.records.jobs.prediction import CLASSES, VALUES, PredictedSample, Prediction
+from backend.records.jobs.prediction import CLASSES, VALUES, Guess, PredictedSample, Prediction
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -128,10 +128,44 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     the(ConfusionMatrix, view).chosen.emit(int(one.sample.target), int(one.prediction))
     grid = the(SampleGrid, view).samples
     assert grid
-    assert {sample.target for sample in grid} == {f"{one.sample.target} → {one.prediction}"}
+    assert {sample.target for sample in grid} == {f"{one.sample.target}\n→ {one.prediction}"}
     assert says(view, f"samples of {one.sample.target} predicted as {one.prediction}")
     the(SegmentedControl, view).chosen.emit("best")
     assert len(the(SampleGrid, view).samples) == len(found.best)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("circle", "square", "triangle"),
+        ("0", "1"),
+        ("a", "a class with a name that no column has room for"),
+        tuple(f"species {n}" for n in range(24)),
+    ],
+)
+def test_each_column_of_the_matrix_has_its_name(qtbot, theme_manager, names):
+    matrix = ConfusionMatrix()
+    qtbot.addWidget(matrix)
+    matrix.show_counts(names, tuple((0,) * len(names) for _ in names))
+    matrix.resize(matrix.sizeHint())
+    image = matrix.grab().toImage()
+    for number in range(len(names)):
+        cell = matrix._box(0, number)
+        head = image.copy(int(cell.left()), 0, int(cell.width()), int(cell.top()))
+        points = [(x, y) for x in range(head.width()) for y in range(head.height())]
+        assert any(head.pixelColor(*point) != image.pixelColor(0, 0) for point in points)
+
+
+def test_a_share_of_zero_percent_has_no_bar(qtbot, theme_manager):
+    bars = GuessBars()
+    qtbot.addWidget(bars)
+    images = []
+    for confidence in (0.0, 0.004, 0.01):
+        bars.show_guesses((Guess("triangle", confidence),))
+        bars.resize(200, bars.height())
+        images.append(bars.grab().toImage())
+    assert images[0] == images[1]
+    assert images[0].copy(0, 0, 150, 24) != images[2].copy(0, 0, 150, 24)
 
 
 def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, theme_manager):

@@ -140,3 +140,9 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
     assert "–" in texts(plot)
     assert (detail._starts, detail.curves.began_s) == ({}, 0.0)
+
+
+def test_a_file_of_a_script_that_names_no_step_is_named_itself():
+    last = replace(checkpoint(0), name="last.pt")
+    costs = what_stop_costs(changed(LIVE, state=JobState.FINISHED), (last,))
+    assert costs.startswith("Newest checkpoint: last.pt, ")

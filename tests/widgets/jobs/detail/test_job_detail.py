@@ -188,7 +188,7 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
     again = "Resume" if kept else "Start over"
-    change = "Resume with batch size 4" if kept else "Clone and change"
+    change = f"{'Resume' if kept else 'Clone'} with batch size 4"
     assert primary == [change if cause else again]
 
 

@@ -141,6 +141,19 @@ def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     assert not the(Banner, detail).findChildren(Button)
 
 
+def test_other_programs_are_one_click_away_from_the_banner_that_blames_them(qtbot):
+    detail = JobDetail(JobActions())
+    qtbot.addWidget(detail)
+    shared_cores = SlowCause(Cause.CPU, None, 280.0, 290.0, 100.0)
+    detail.open_job(changed(lab.LIVE, slow_cause=shared_cores))
+    banner = the(Banner, detail)
+    (processes,) = banner.findChildren(Button)
+    assert processes.text() == "Show processes"
+    with asks(detail.job_actions, do.SHOW_NODE) as requested:
+        processes.click()
+    assert requested.args == [lab.LIVE.nodes[0]]
+
+
 def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
     strip = RankStrip()
     qtbot.addWidget(strip)

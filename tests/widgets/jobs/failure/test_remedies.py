@@ -14,7 +14,7 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
-from tests.windows import button, open_tab, the, window
+from tests.windows import button, open_tab, texts, the, window
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
@@ -76,7 +76,7 @@ def offered(detail):
         ("user_code", (checkpoint(30),), ["Clone and change", "Resume"]),
         ("", (checkpoint(30),), ["Resume", "Clone and change"]),
         ("", None, ["Resume", "Clone and change"]),
-        ("gpu_memory", (), ["Clone and change", "Start over"]),
+        ("gpu_memory", (), ["Clone with batch size 16", "Clone and change", "Start over"]),
         ("gpu_ecc", (), ["Clone and change", "Start over"]),
         (
             "not_a_number",
@@ -88,7 +88,11 @@ def offered(detail):
             (checkpoint(30),),
             ["Resume with learning rate 0.01", "Clone with gradient clipping", "Resume"],
         ),
-        ("not_a_number", (), ["Clone with gradient clipping", "Start over"]),
+        (
+            "not_a_number",
+            (),
+            ["Clone with learning rate 0.01", "Clone with gradient clipping", "Start over"],
+        ),
     ],
 )
 def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, cause, kept, wanted):
@@ -156,7 +160,7 @@ def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(d
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
     one = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
     kept = (checkpoint(30),)
-    assert remedies(failed("gpu_memory", 0, one), kept, NODES).resume == {}
+    assert remedies(failed("gpu_memory", 0, one), kept, NODES).change == {}
     assert remedies(failed("gpu_ecc", 0, one), kept, NODES).without == ""
     unknown = remedies(failed("gpu_ecc"), kept, {})
     assert (unknown.without, unknown.chooses) == ("", True)
@@ -180,6 +184,44 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
     alarms = (Alarm(kind, 240, "The loss …"),) if kind else ()
     job = changed(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
     assert cause_of(changed(job, error=replace(job.error, traceback=traceback))) == cause
+
+
+def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
+    detail.open_job(failed("diverged"))
+    detail.show_checkpoints("a", ())
+    with asks(detail.job_actions, do.CLONE_WITH) as requested:
+        qtbot.mouseClick(
+            button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
+        )
+    assert requested.args == ["a", {"optimizer.lr": 0.01}]
+
+
+@pytest.mark.parametrize("cause", ["not_a_number", "diverged"])
+@pytest.mark.parametrize("kept", [(), (checkpoint(30),), None])
+def test_no_sentence_names_a_remedy_without_a_button(detail, cause, kept):
+    view = failed(cause)
+    remedy = "Resume with a lower learning rate, or clone the job with gradient clipping."
+    detail.open_job(changed(view, error=replace(view.error, remedy=remedy)))
+    if kept is not None:
+        detail.show_checkpoints("a", kept)
+    assert remedy not in texts(detail.failure)
+
+
+def test_a_sentence_stands_once(detail):
+    view = failed("not_a_number")
+    sentence = "The loss of rank 3 became NaN at step 61."
+    error = replace(view.error, sentence=f"{sentence} Its input was finite.")
+    for message in (sentence, error.sentence, ""):
+        detail.open_job(changed(view, error=error, message=message))
+        shown = [text for text in texts(detail.failure) if sentence in text]
+        assert shown == [error.sentence]
+
+
+def test_the_lost_work_counts_from_the_checkpoint_that_resume_takes(detail):
+    view = failed("not_a_number")
+    detail.open_job(changed(view, error=replace(view.error, sound_step=25)))
+    detail.show_checkpoints("a", (checkpoint(20), checkpoint(243)))
+    assert Fact("Lost", "224 steps") in the(KeyValueRow, detail.failure).facts
 
 
 def test_clipping_is_offered_once():

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
-from tests.asks import asks
+from tests.asks import asks, entries_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -135,8 +135,7 @@ def menu_of(qtbot, page, view, index):
     return menu
 
 
-def texts(menu):
-    return {action.text(): action for action in menu.actions() if action.text()}
+texts = entries_of
 
 
 def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, page, ids):

@@ -10,6 +10,7 @@ from backend.records.nodes.reading import (
     Finding,
     Gpu,
     GpuProcess,
+    HostProcess,
     NodeReading,
     NodeState,
     Presence,
@@ -18,6 +19,7 @@ from tests.asks import asks
 from tests.pictures import lab
 from tests.widgets.nodes import samples
 from tests.windows import label_of, says, texts, the
+from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader
 from widgets.common.labels import Label
@@ -140,6 +142,36 @@ def test_the_page_names_the_user_of_a_gpu(page):
     assert the(ProcessesCard, page).isVisible()
 
 
+def texts_of_processes(page):
+    labels = the(ProcessesCard, page).findChildren(Label)
+    return [label.text().replace(formats.GAP, " ") for label in labels]
+
+
+def test_processes_are_listed_by_owner_also_without_gpus(page):
+    processes = (
+        HostProcess(7, "alice", "MATLAB", 320.0, 8 << 30, 7200.0),
+        HostProcess(8, "mai", "python train.py", 90.0, 3 << 30, 60.0),
+        HostProcess(9, "mai", "python train.py", 60.0, 2 << 30, 90.0),
+        HostProcess(10, "alice", "R", 0.0, 1 << 30, 60.0),
+    )
+    show(page, replace(READING, gpus=(), processes=processes))
+    assert texts_of_processes(page) == [
+        "Processes",
+        "4",
+        *("MATLAB", "alice", "3.2 cores · 8.0 GiB of memory · pid 7 · 2 h"),
+        *("R", "alice", "1.0 GiB of memory · pid 10 · 1 min"),
+        *("python train.py, 2 processes", "mai", "1.5 cores · 5.0 GiB of memory · 2 min"),
+    ]
+
+
+def test_a_gpu_process_has_its_cpu_and_memory_in_the_same_line(page):
+    used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
+    host = HostProcess(51204, "alice", "python", 110.0, 4 << 30, 40.0)
+    show(page, replace(READING, gpus=(used,), processes=(host,)))
+    details = "GPU 0 · 18.0 GiB · 1.1 cores · 4.0 GiB of memory · pid 51204 · 40 s"
+    assert details in texts_of_processes(page)
+
+
 def test_a_gpu_of_ours_shows_its_rank_and_owner_even_if_unhealthy(page):
     view = replace(lab.LIVE, id="j1")
     state = samples.hot(samples.state("gpu07", "ours"))
@@ -148,7 +180,7 @@ def test_a_gpu_of_ours_shows_its_rank_and_owner_even_if_unhealthy(page):
     page.show_node(state, history, (view,))
     well, unhealthy = page.findChildren(GpuCard)[2:4]
     assert {f"rank 10 · {view.name}", "mai"} <= set(texts(well))
-    assert {"Slowed by heat", "rank 11 · mai"} <= set(texts(unhealthy))
+    assert {"Slowed by heat", f"rank 11 · {view.name}", "mai"} <= set(texts(unhealthy))
     assert well.accessibleName().endswith("rank 10, mai")
 
 
