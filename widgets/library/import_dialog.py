@@ -24,7 +24,7 @@ from widgets.common.theme import S2
 from widgets.library.page_texts import project_words
 
 _WIDTH = 520
-_ALL, _THREE, _BOTH = "all", "All three", "Both"
+_ALL, _THREE, _BOTH = "all", "All parts", "Both"
 _PAUSE_MS = 200
 """Has no key until a typed path was inspected."""
 
@@ -70,7 +70,7 @@ class ImportDialog(Dialog):
 
         Args:
             taken: Existing names, with the number of their newest version.
-            prefers_all: Select all three if a folder holds them.
+            prefers_all: Select all parts if a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
         self._taken = taken or {}

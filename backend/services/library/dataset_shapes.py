@@ -85,10 +85,7 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             continue
         if found is not None:
             sentence = f"This looks like {title}: {sanitize(found.detail, 200)}."
-            facts = dict(found.facts)
-            if "side" in facts:
-                facts["features"] = facts["channels"] * facts["side"] ** 2
-            return Suggestion(entry, title, found.settings, sentence, facts)
+            return Suggestion(entry, title, found.settings, sentence, found.facts)
     return None
 
 
