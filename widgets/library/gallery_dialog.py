@@ -10,8 +10,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
 from backend.records.base.validation import name_fault
-from backend.records.jobs.flat_settings import flat, label
-from backend.records.jobs.settings import name_and_unit, value_words
+from backend.records.jobs.flat_settings import flat
+from backend.records.jobs.settings import label, name_and_unit, value_words
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind

@@ -12,7 +12,7 @@ from backend.records.library.gallery import GalleryEntry
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import icons
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.theme import ICON_NAV, S3
+from widgets.common.theme import ICON_NAV, S3, Tone
 from widgets.library.item_groups import EntryDelegate
 from widgets.library.layer_graph import paint_strip
 from widgets.library.layers_view import short_count
@@ -47,6 +47,10 @@ def list_model() -> RowTableModel[GalleryRow]:
     return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.words),))
 
 
+def _tone_of(row: GalleryRow) -> Tone:
+    return "text3" if row.why_not else "text"
+
+
 class GalleryDelegate(EntryDelegate):
     """A small picture at the left, two lines next to it."""
 
@@ -59,7 +63,7 @@ class GalleryDelegate(EntryDelegate):
         row: GalleryRow = index.data(RECORD_ROLE)
         card, figures = row.entry.card, row.entry.figures
         painter.save()
-        below, tone = (row.why_not, "text3") if row.why_not else (card.task, "text")
+        below, tone = row.why_not or card.task, _tone_of(row)
         words = self.paint_words(
             *(painter, option, (card.title, row.size, below)), indent=_PICTURE_W + S3, tone=tone
         )

@@ -111,8 +111,9 @@ class GalleryService:
             item = self._library.import_item(
                 entry.kind, source, as_name or name, progress, reuse_same=True
             )
-        training = dict(entry.card.training)
-        return self._library.note(item, TRAINING_FACT, training) if training else item
+        if entry.kind is not Kind.MODEL:
+            return item
+        return self._library.note(item, TRAINING_FACT, dict(entry.card.training))
 
     def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
         """Write the code of an entry, with its parts and settings, into a new ``folder``.
