@@ -168,7 +168,7 @@ def _start_on_three(program: Program, user: User) -> str:
     user.take_pictures("new-job")
     user.press("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    user.choose(program.jobs.detail.header.more, "Pre-flight check…")
+    user.choose(program.jobs.detail.header.more, "Preflight check…")
     user.wait(lambda: program._job_controller._starts.talk is not None)
     talk = program._job_controller._starts.talk
     assert talk is not None

@@ -90,10 +90,16 @@ def fill_menu(
     subject: S,
     do: Callable[[Action[Any, S]], object],
     *,
+    more: Iterable[Action[Any, S]] = (),
     with_keys: bool = False,
 ) -> None:
-    """Add the actions that are offered, and a separator before each group."""
-    for group in groups:
+    """Add the actions that are offered, and a separator before each group.
+
+    The seldom used ``more`` are in a menu of their own before the last group.
+    """
+    for group in (all_groups := list(groups)):
+        if more and group is all_groups[-1]:
+            fill_menu(menu.addMenu("More"), (more,), subject, do)
         if menu.actions():
             menu.addSeparator()
         for action in group:

@@ -146,7 +146,7 @@ ELSEWHERE = JobAction(
 )
 PREFLIGHT = JobAction(
     "preflight",
-    "Pre-flight check…",
+    "Preflight check…",
     able=lambda on: (
         not on.job.state.is_live and not on.busy and on.job.state is not JobState.FINISHED
     ),
@@ -173,11 +173,13 @@ TRASH = JobAction("trash", "Move to the trash", able=lambda on: not on.job.state
 QUEUE_ACTIONS = (QUEUE, TOP, PRIORITY, LEAVE)
 JOB_ACTIONS = (
     (
-        *(CLONE, COMPARE, EXPORT, BUNDLE, REPLAY, REPLAYED, ELSEWHERE, PREFLIGHT, RENAME),
-        *(START_OVER, EVENTS, WEIGHTS, FOLDER, COPY_ID, COPY_FOLDER),
+        *(CLONE, COMPARE, EXPORT, BUNDLE, REPLAY, ELSEWHERE, PREFLIGHT, RENAME),
+        *(START_OVER, EVENTS, FOLDER),
     ),
     (TRASH,),
 )
+MORE_ACTIONS = (REPLAYED, WEIGHTS, COPY_ID, COPY_FOLDER)
+"""Seldom used; menus have them one level deeper."""
 KEYED = (STOP, *(action for group in JOB_ACTIONS for action in group if action.keys))
 
 
@@ -272,8 +274,6 @@ class CheckpointDrag:
 
 NEW = Request[[]]("new")
 """Open the form of a new job."""
-STUDY = Request[[]]("study")
-"""Open the gallery of studies."""
 BACK = Request[[]]("back")
 """Show the list (narrow windows)."""
 RESUME_FROM = Request[[str, str]]("resume_from")

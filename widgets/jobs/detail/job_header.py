@@ -18,6 +18,7 @@ from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import (
     JOB_ACTIONS,
+    MORE_ACTIONS,
     QUEUE_ACTIONS,
     JobAction,
     JobActions,
@@ -106,7 +107,8 @@ class JobHeader(QWidget):
 
     def _fill_menu(self, menu: QMenu) -> None:
         if self._on is not None:
-            fill_menu(menu, (QUEUE_ACTIONS, *JOB_ACTIONS), self._on, self._ask, with_keys=True)
+            groups = (QUEUE_ACTIONS, *JOB_ACTIONS)
+            fill_menu(menu, groups, self._on, self._ask, more=MORE_ACTIONS, with_keys=True)
 
     def rename(self) -> None:
         """Replace the name with a field to edit it."""

@@ -36,6 +36,7 @@ from widgets.jobs.actions.job_actions import (
     JOB_ACTIONS,
     KEYED,
     KEYED_BULK,
+    MORE_ACTIONS,
     QUEUE_ACTIONS,
     BulkAction,
     JobAction,
@@ -605,7 +606,8 @@ class JobsPage(QWidget):
         main = main_action(on)
         first = (main,) if main in _OF_ROWS else ()
         groups = ((*first, *QUEUE_ACTIONS), *JOB_ACTIONS)
-        fill_menu(menu, groups, on, partial(self._ask, line.id), with_keys=True)
+        ask = partial(self._ask, line.id)
+        fill_menu(menu, groups, on, ask, more=MORE_ACTIONS, with_keys=True)
 
 
 def _list_width(page_w: int) -> int:

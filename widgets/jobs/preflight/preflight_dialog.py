@@ -54,7 +54,7 @@ class PreflightDialog(Dialog):
 
     def __init__(self, can_try: bool, parent: QWidget | None = None) -> None:
         """Create the dialog; ``can_try``: the job exists, so one of its batches can be tried."""
-        super().__init__("Pre-flight check", _WIDTH, parent)
+        super().__init__("Preflight check", _WIDTH, parent)
         # Otherwise the first button would have the focus ring before a key is pressed.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._can_try = can_try
@@ -92,7 +92,7 @@ class PreflightDialog(Dialog):
 
     def _make_parts(self) -> None:
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
-        self._title = Label("Pre-flight check", "title", elide="right")
+        self._title = Label("Preflight check", "title", elide="right")
         self._cross = IconButton("x", "Close")
         self._cross.clicked.connect(self.reject)
         self._sentence = Label("", "body", "text2", wrap=True)

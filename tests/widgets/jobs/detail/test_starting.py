@@ -40,12 +40,12 @@ def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: Q
     able = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        act = menu_of(detail.header.more)["Pre-flight check…"]
+        act = menu_of(detail.header.more)["Preflight check…"]
         able[view.state.value] = act.isEnabled()
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
     with asks(detail.job_actions, do.PREFLIGHT) as requested:
-        menu_of(detail.header.more)["Pre-flight check…"].trigger()
+        menu_of(detail.header.more)["Preflight check…"].trigger()
     assert requested.args == ["a"]
 
 
