@@ -22,4 +22,6 @@ def asks(actions, request):
 def menu_of(button):
     """The entries of its menu by their text, as they are when it opens."""
     button.menu().aboutToShow.emit()
-    return {action.text(): action for action in button.menu().actions() if action.text()}
+    actions = button.menu().actions()
+    inner = [action for entry in actions if entry.menu() for action in entry.menu().actions()]
+    return {action.text(): action for action in (*actions, *inner) if action.text()}

@@ -1,4 +1,4 @@
-"""The settings of New job that came with the model, as far as the user left them."""
+"""The settings of New job that came with the model and that the user did not change."""
 
 from __future__ import annotations
 

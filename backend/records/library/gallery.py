@@ -157,7 +157,7 @@ class GalleryEntry:
 
 @dataclass(frozen=True)
 class DataShape:
-    """What is known of a dataset that a network has to take.
+    """The task and the sizes of a dataset that a network has to take, where they are known.
 
     Attributes:
         task: "classification" or "detection", "" if it is unknown.
