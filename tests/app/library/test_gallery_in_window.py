@@ -80,6 +80,7 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     of_data = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}
     qtbot.waitUntil(lambda: of_data.items() <= read(dialog).items())
     mouse.click("Add", dialog)
+    card = program._services.gallery.show("lenet-5").card.training
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     before = program.jobs.total
     mouse.click("Start", program.form)
@@ -88,10 +89,8 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}
     assert view.name == "lenet-5 1"
-    card = program._services.gallery.show("lenet-5").card.training
     assert view.config.optimizer.name == card["optimizer"]["name"]
     assert view.config.batch_size == card["batch_size"]
-    assert view.config.epochs > card["epochs"], "an epoch of a few pictures has few steps"
     assert (mouse.clicks, mouse.typed) == (8, 0)
     code = program._services.library.text(Kind.MODEL, "lenet-5@1", "bks_model.py")
     assert "CLASSES = 3\nCHANNELS = 3\nSIDE = 28\n" in code
