@@ -11,6 +11,8 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from app.jobs.fitting_parts import fitting_parts
+from app.jobs.proposed_training import USUAL_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
@@ -20,7 +22,6 @@ from app.shell.help import read_terms
 from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.base.timestamps import seconds
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
@@ -38,13 +39,10 @@ from widgets.jobs.form.trial_status import BatchTrial, TrialState
 from widgets.jobs.page.jobs_page import JobsPage
 
 _NEW_JOB: Mapping[str, Any] = {
-    "epochs": 10,
-    "batch_size": 32,
-    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    **USUAL_TRAINING,
     "schedule": {"name": "cosine", "warmup_epochs": 1},
-    "placement": [{"node": "this-computer", "processes": 1}],
 }
-_NEW_SCRIPT = {"placement": _NEW_JOB["placement"]}
+_HERE = {"placement": [{"node": THIS_COMPUTER, "processes": 1}]}
 _LATELY = 50
 """The number of jobs that a search returns."""
 _TRIED = "One batch was tried"
@@ -97,6 +95,7 @@ class FormController(Controller):
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
         self._trial: Progress | None = None
         self._help: Progress | None = None
+        self._training = ProposedTraining()
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
@@ -135,35 +134,24 @@ class FormController(Controller):
     def new_job_of(self, chosen: Mapping[str, str]) -> None:
         """Open the form with these names, by their keys in the job file."""
 
-        def show(usual: Mapping[str, str]) -> None:
-            defaults = _NEW_SCRIPT if Kind.SCRIPT.value in chosen else {**_NEW_JOB, **usual}
-            raw = {**defaults, **chosen}
+        def show(proposal: Mapping[str, Any]) -> None:
+            is_script = Kind.SCRIPT.value in chosen
+            raw = {**({} if is_script else {**_NEW_JOB, **proposal}), **chosen}
             self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
+            self._form.propose_placement()
+            self._training.begin(raw)
 
-        self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
+        self._runner.run("form", partial(self._proposal, chosen), show, lambda _error: show({}))
 
-    def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
-        """Names from the catalogue on this disk, so that a new job never waits for a share."""
-        newest = self._jobs.queries.search("", 1)
-        worked = [vars(one) for one in self._services.library.used_together()]
-        usual = {}
-        for kind in PARTS:
-            items = self._services.catalogue.items(kind)
-            fits = (one for one in worked if chosen.items() <= one.items())
-            requested = [one[kind.value] for one in fits] if chosen else []
-            requested += chosen.values()
-            if items and newest:
-                last = max(items, key=lambda item: seconds(item.created))
-                # A part that was imported after the newest job is probably meant to be used.
-                is_newer = seconds(last.created) > seconds(newest[0].created)
-                requested += [last.name] if is_newer else []
-            requested += [getattr(job.config, kind.value) for job in newest]
-            names = (reference.partition("@")[0] for reference in requested)
-            there = {item.name for item in items}
-            found = next((name for name in names if name in there), "")
-            if found:
-                usual[kind.value] = found
-        return usual
+    def _proposal(self, chosen: Mapping[str, str]) -> dict[str, Any]:
+        """Return parts that fit, and settings with which their model was seen to train.
+
+        They are from the catalogue on this disk, so that a new job never waits for a share.
+        """
+        items = {kind: self._services.catalogue.items(kind) for kind in PARTS}
+        jobs = self._jobs.queries.search("", _LATELY)
+        parts = fitting_parts(chosen, items, self._services.library.used_together(), jobs)
+        return {**training_of(parts.get("model", ""), items[Kind.MODEL]), **parts}
 
     def _known_metrics(self) -> list[str]:
         """Metrics that recent jobs measured, from the catalogue on this disk."""
@@ -186,11 +174,12 @@ class FormController(Controller):
     @Slot(object)
     def _begin(self, draft: JobDraft) -> None:
         """Open the form with a template; what it omits has the defaults of any new job."""
-        raw = {**_NEW_JOB, **draft.raw}
+        raw = {**_NEW_JOB, **_HERE, **draft.raw}
         raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
 
     def show_draft(self, draft: JobDraft) -> None:
+        self._training.begin({})
         self._form.show_draft(draft)
         self._runner.run("metrics", self._known_metrics, self._form.show_metrics, log.swallowed)
         self._name_weights(str(draft.raw.get("start_from", "")))
@@ -300,6 +289,8 @@ class FormController(Controller):
     @Slot(object)
     def _check(self, draft: JobDraft) -> None:
         self._rename(draft.raw)
+        if not draft.axes and self._training.is_of_other_model(draft.raw):
+            self._follow_model(draft.raw)
         self._check_number += 1
         self._runner.run(
             "check",
@@ -310,9 +301,22 @@ class FormController(Controller):
             lambda error: self._form.show_error(str(error)),
         )
 
+    def _follow_model(self, raw: Mapping[str, Any]) -> None:
+        """Propose the settings with which the chosen model was seen to train."""
+
+        def read() -> dict[str, Any]:
+            return training_of(str(raw["model"]), self._services.catalogue.items(Kind.MODEL))
+
+        def propose(training: Mapping[str, Any]) -> None:
+            self._form.propose(self._training.follow(raw, training))
+
+        self._runner.run("form", read, propose, log.swallowed)
+
     def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
         if number != self._check_number:
             return
+        if not draft.axes:
+            self._form.propose(self._training.more_epochs(draft.raw, check.steps_per_epoch))
         self._checked_draft = draft
         self._choose_together(check.together)
         self._form.show_check(check, self._known_trial(check))

@@ -18,7 +18,7 @@ from backend.records.sweeps.spec import SweepMade, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import SAVE, STUDY
+from widgets.jobs.actions.job_actions import SAVE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 
@@ -48,7 +48,6 @@ class StudyController(Controller):
         self._page = page
         self._pane = page.sweep
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
-        page.job_actions.on(STUDY, self.choose)
         result = self._pane.study
         self._pane.table_requested.connect(self._read)
         result.resume_requested.connect(self._resume)

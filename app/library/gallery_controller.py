@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.library.gallery import GalleryEntry
+from backend.records.library.gallery import DataShape, GalleryEntry
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import LayerGraph
 from backend.services.jobs.inspection import InspectionService
@@ -28,7 +29,12 @@ class GalleryController(Controller):
 
     Attributes:
         dialog: Holds the open dialog.
+
+    Signals:
+        plan_requested: Open the depth planner.
     """
+
+    plan_requested = Signal()
 
     def __init__(
         self,
@@ -60,6 +66,8 @@ class GalleryController(Controller):
         dialog = GalleryDialog(kind, taken, preset, self._window)
         dialog.add_requested.connect(partial(self._add, dialog, then))
         dialog.cancel_requested.connect(self._cancel)
+        dialog.plan_requested.connect(dialog.reject)
+        dialog.plan_requested.connect(self.plan_requested)
         self.dialog.open(dialog)
 
         def show(entries: Sequence[GalleryEntry]) -> None:
@@ -74,18 +82,19 @@ class GalleryController(Controller):
         """Open the models with the settings that the data of a new job needs, where known."""
         items = [one for one in self._items(Kind.DATASET) if dataset in (one.name, one.reference)]
 
-        def read() -> dict[str, int]:
-            facts = self._gallery.facts(dataset, loader) if items else {}
+        def read() -> DataShape:
+            data = self._gallery.data_shape(dataset, loader) if items else DataShape()
             # A preview has counted the classes; the files only suggest them.
             counted = max((one.facts.get("classes", 0) for one in items), default=0)
-            return {**facts, "classes": counted} if counted else facts
+            sizes = {**data.sizes, **({"classes": counted} if counted else {})}
+            return replace(data, sizes=sizes)
 
-        def show(facts: dict[str, int]) -> None:
-            self.choose(Kind.MODEL, GalleryPreset(facts=facts), then)
+        def show(data: DataShape) -> None:
+            self.choose(Kind.MODEL, GalleryPreset(data=data), then)
 
         def unknown(error: BackendError) -> None:
             log.swallowed(error)
-            show({})
+            show(DataShape())
 
         self._runner.run(_LANE, read, show, unknown)
 

@@ -26,6 +26,7 @@ from backend.services.library.gallery import GalleryService
 from backend.services.library.service import LibraryService
 from backend.services.tools.packages import install_package
 from backend.services.tools.tool_process import ToolError
+from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.toast import Offer
 from widgets.library.gallery_dialog import GalleryPreset
@@ -42,7 +43,6 @@ class LibraryController(Controller):
 
     Signals:
         changed: The items changed; read them with `items`.
-        offered: An `Offer`: such a sentence, and the next step.
         job_requested: Kind and reference to begin a new job with.
         new_job_requested: Names by kind, as in a job file, to begin a new job with.
         page_requested: Show the page of this kind: something new there has a next step.
@@ -51,7 +51,6 @@ class LibraryController(Controller):
     """
 
     changed = Signal()
-    offered = Signal(Offer)
     job_requested = Signal(object, str)
     new_job_requested = Signal(object)
     page_requested = Signal(object)
@@ -229,14 +228,12 @@ class LibraryController(Controller):
         asking = self._import_for
         if asking is not None and item.kind not in (asking, Kind.MODEL):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
-        shape = ""
+        self.page_requested.emit(item.kind)
         if suggestion is not None and not self._has_loader(item.name):
-            shape = suggestion.sentence
-            self._show_suggestion(item.reference, suggestion)
-            self.page_requested.emit(item.kind)
-        more = " ".join(filter(None, (item.left_out, shape)))
-        words = f"Imported {item.name} @ {item.version}" + (f". {more}" if more else "")
-        self._offer(words, *self._next_step(item, suggestion), item)
+            self._show_suggestion(item.reference, suggestion, item.left_out)
+        else:
+            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.left_out)))
+            self._offer(message, *self._next_step(item), item)
 
     def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
         """Show what was imported; ``known`` existed before, and is reused if it is equal."""
@@ -254,22 +251,22 @@ class LibraryController(Controller):
         else:
             act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
         self._offer(imported, *act, *items)
+        self.page_requested.emit(items[0].kind)
 
     def _offer(
-        self, words: str, button: str, act: Callable[[], object], *items: LibraryItem
+        self, message: str, button: str, act: Callable[[], object], *items: LibraryItem
     ) -> None:
-        """Offer the next step in the toast, and in the pages of the items until it is used."""
-        pages = [self._pages[kind] for kind in {item.kind for item in items}]
+        """Offer the next step in the banners of the items, until it is used."""
+
+        def show(*offers: Offer) -> None:
+            for item in items:
+                self._pages[item.kind].detail.show_offers(item.reference, *offers)
 
         def use() -> None:
-            for page in pages:
-                page.show_offer(None)
+            show()
             act()
 
-        offer = Offer(words, button, use)
-        for page in pages:
-            page.show_offer(offer)
-        self.offered.emit(offer)
+        show(Offer(message, button, use))
 
     def open_new(self, *items: LibraryItem) -> None:
         """Close the import dialog and open new items in their pages."""
@@ -287,13 +284,9 @@ class LibraryController(Controller):
         readers = {one.loader for one in self._together if one.dataset == dataset}
         return bool(loaders & {dataset, *readers})
 
-    def _next_step(
-        self, item: LibraryItem, suggestion: Suggestion | None
-    ) -> tuple[str, Callable[[], object]]:
+    def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
         """The part that a job with it still needs, or a new job if none is missing."""
         if item.kind is Kind.DATASET and not self._has_loader(item.name):
-            if suggestion is not None:
-                return "Use its loader", partial(self._use_loader, item.reference, suggestion)
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
         has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
         if item.kind is Kind.LOADER and not has_own:
@@ -309,7 +302,9 @@ class LibraryController(Controller):
         show = partial(self._show_suggestion, reference)
         self._runner.run("suggest", suggest, show, log.swallowed)
 
-    def _show_suggestion(self, reference: str, found: Suggestion | None) -> None:
+    def _show_suggestion(
+        self, reference: str, found: Suggestion | None, left_out: str = ""
+    ) -> None:
         name = _name_of(reference)
         if found is None or self._has_loader(name):
             return
@@ -317,7 +312,8 @@ class LibraryController(Controller):
         preset = GalleryPreset(found.entry, found.settings, name=name, choices=found.choices)
         then = partial(self._loader_added, reference)
         choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
-        offers = Offer(found.sentence, "Use its loader", use), Offer("", "Settings…", choose)
+        message = f"{found.sentence} {left_out}".strip()
+        offers = Offer(message, "Add a loader for it", use), Offer("", "Settings…", choose)
         self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
 
     def _use_loader(self, reference: str, suggestion: Suggestion) -> None:
@@ -340,10 +336,8 @@ class LibraryController(Controller):
         detail.choose_partner(Kind.LOADER, loader.name)
         chosen = {Kind.DATASET.value: name, Kind.LOADER.value: loader.name}
         train = "Train…", partial(self.new_job_requested.emit, chosen)
-        words = f"{name} is read by the loader {loader.name} @ {loader.version}"
-        data = (one for one in self._items[Kind.DATASET] if one.reference == reference)
-        self._offer(words, *train, loader, *data)
-        detail.show_offers(reference, Offer(f"{words}.", *train))
+        data = (item for item in self._items[Kind.DATASET] if item.reference == reference)
+        self._offer(f"{name} has its loader.", *train, loader, *data)
 
     def _not_imported(self, error: BackendError) -> None:
         self._import = None
@@ -374,7 +368,7 @@ class LibraryController(Controller):
 
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        promise = f"New jobs of {item.name} @ {item.version} start from these weights"
+        promise = f"New jobs of {_title(item)} start from these weights"
         unused = unused_in_weights(item.facts)
         self._runner.notify(f"{promise}. {unused}" if unused else promise)
 
@@ -501,7 +495,7 @@ class LibraryController(Controller):
         )
 
     def _removed(self, item: LibraryItem) -> None:
-        self._runner.notify(f"Moved {item.name} @ {item.version} to the trash")
+        self._runner.notify(f"Moved {_title(item)} to the trash")
 
     # The items.
 
@@ -535,6 +529,11 @@ def _imported_words(name: str, items: Sequence[LibraryItem], fresh: Sequence[Lib
         return f"{name} is here already, with the same files."
     new = (f"{item.kind.value.capitalize()} is new: version {item.version}." for item in fresh)
     return " ".join((f"Imported {name}.", *new))
+
+
+def _title(item: LibraryItem) -> str:
+    """Return the name of an item; the first version needs no number."""
+    return item.name if item.version == 1 else formats.version(item.name, item.version)
 
 
 def _name_of(reference: str) -> str:

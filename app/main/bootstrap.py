@@ -371,7 +371,7 @@ class Program(QObject):
         )
         show_new = self._library_controller.show_new
         self._depth_controller = DepthController(services.gallery, runner, show_new, window, self)
-        self.library[Kind.MODEL].plan_requested.connect(self._depth_controller.plan)
+        self._gallery_controller.plan_requested.connect(self._depth_controller.plan)
         inspecting = services.inspection, runner
         self._layers_controller = LayersController(
             *inspecting, self.library[Kind.MODEL].detail, self
@@ -455,7 +455,6 @@ class Program(QObject):
     def _wire_library(self) -> None:
         controller, drafts = self._library_controller, self._job_controller.drafts
         controller.changed.connect(self._library_changed)
-        controller.offered.connect(self.window.toast.offer)
         controller.job_requested.connect(drafts.new_job_with)
         controller.new_job_requested.connect(drafts.new_job_of)
         controller.page_requested.connect(lambda kind: self.window.go(PLACES_OF_KINDS[kind]))

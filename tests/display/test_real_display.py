@@ -254,7 +254,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     desk.drag(giver.source, row.middle, lambda: program.has(words, "DropSheet"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
-        lambda: program.has_said("New jobs of digits @ 1 start from these weights"),
+        lambda: program.has_said("New jobs of digits start from these weights"),
         "the weights to be copied",
     )
     assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()

@@ -48,7 +48,7 @@ from widgets.common import icons, theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.labels import IconLabel, Label, native_key, plain_tip
 from widgets.common.layout import STRETCH, row
-from widgets.common.painting import fill_round, paint_focus
+from widgets.common.painting import fill_round, paint_focus, paint_text
 from widgets.common.style import repolish
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 
@@ -276,6 +276,10 @@ class ComboBox(QComboBox):
         """The selected option and the text that belongs to it."""
         return ", ".join(filter(None, (self.currentText(), self._aside)))
 
+    def clear_choice(self) -> None:
+        """Select the default, which is the first option, or nothing if there is a placeholder."""
+        self.setCurrentIndex(-1 if self.placeholderText() else 0)
+
     def choose(self, key: str) -> None:
         """Select by key; an unknown key clears the selection."""
         self.setCurrentIndex(self.findData(key))
@@ -283,13 +287,14 @@ class ComboBox(QComboBox):
     def set_options(self, options: Iterable[tuple[str, str]], chosen: str = "") -> None:
         """Set options as (key, text). The selected one stays if it still exists."""
         wanted = chosen or self.key()
+        nothing = -1 if self.placeholderText() else 0
         blocked = self.blockSignals(True)
         self.clear()
         for key, text in options:
             self.addItem(text, key)
             self.setItemData(self.count() - 1, plain_tip(text), Qt.ItemDataRole.ToolTipRole)
         index = self.findData(wanted)
-        self.setCurrentIndex(max(index, 0))
+        self.setCurrentIndex(max(index, nothing))
         self.blockSignals(blocked)
         self.updateGeometry()
 
@@ -322,7 +327,9 @@ class ComboBox(QComboBox):
         option.currentText = self.fontMetrics().elidedText(
             self.shown_text(), Qt.TextElideMode.ElideRight, room
         )
-        if not self.isEditable():
+        if self.currentIndex() < 0 and self.placeholderText():
+            paint_text(painter, QRectF(self._text_rect()), self.placeholderText(), tone="text3")
+        elif not self.isEditable():
             painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         paint_caret(painter, self)
 
@@ -480,12 +487,14 @@ class SearchField(_LeavesToWindow, QLineEdit):
 class FaultLine(Label):
     """An error line that keeps its room, so that nothing moves when an error appears.
 
-    It begins below the first field at fault. If the sentences do not fit, the tool tip has all.
+    Each sentence begins below its field. If they do not fit so, all begin below the first, and the
+    tool tip has what is cut.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("", "tiny", "bad", elide="right", parent=parent)
         self._fields: list[Field] = []
+        self._starts: list[tuple[int, str]] = []
 
     def stand_below(self, *fields: Field) -> None:
         """Show the errors of these fields, which have no room of their own."""
@@ -509,12 +518,24 @@ class FaultLine(Label):
 
     def _place(self) -> None:
         """Begin below the first field at fault, or as near to it as the sentences fit."""
-        at_fault = (one for one in self._fields if one.error() and one.isVisible())
-        first = next(at_fault, None)
-        left = self.mapFromGlobal(first.mapToGlobal(QPoint())).x() if first is not None else 0
-        room = self.width() - self.fontMetrics().horizontalAdvance(self.text()) - 2
-        self.setContentsMargins(max(0, min(left, room)), 0, 0, _FAULT_GAP)
+        at_fault = [field for field in self._fields if field.error() and field.isVisible()]
+        starts = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in at_fault]
+        advance = self.fontMetrics().horizontalAdvance
+        ends = [x + advance(f"{f.error()} ") for x, f in zip(starts, at_fault, strict=True)]
+        fits = all(end <= x for end, x in zip(ends, [*starts[1:], self.width()], strict=False))
+        sentences = [field.error() for field in at_fault]
+        self._starts = list(zip(starts, sentences, strict=True)) if fits and starts[1:] else []
+        room = self.width() - advance(self.text()) - 2
+        self.setContentsMargins(max(0, min(*starts[:1], room)) if starts else 0, 0, 0, _FAULT_GAP)
         self._show()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self._starts:
+            super().paintEvent(event)
+            return
+        painter = QPainter(self)
+        for x, sentence in self._starts:
+            paint_text(painter, QRectF(self.rect().adjusted(x, 0, 0, 0)), sentence, "tiny", "bad")
 
     def sizeHint(self) -> QSize:
         return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _FAULT_GAP))
@@ -530,10 +551,7 @@ class Field(QWidget):
 
     Attributes:
         control: The given widget.
-        act: A button over the end of the label, outside the layout; next in Tab order.
     """
-
-    act: QWidget | None = None
 
     def __init__(
         self, label: str, control: QWidget, *, note: str = "", parent: QWidget | None = None

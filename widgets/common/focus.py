@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from widgets.common.fields import LEADS_FOCUS, Field
+from widgets.common.fields import LEADS_FOCUS
 
 
 class FocusLead(QObject):
@@ -84,8 +84,7 @@ def _parts(holder: QWidget) -> list[QWidget]:
     if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
         return []
     layout = holder.layout()
-    parts = list(_of_layout(layout)) if layout is not None else []
-    return parts + _there(holder.act if isinstance(holder, Field) else None)
+    return list(_of_layout(layout)) if layout is not None else []
 
 
 def _there(*widgets: QWidget | None) -> list[QWidget]:

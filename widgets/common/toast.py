@@ -9,10 +9,13 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer, Signal, S
 from PySide6.QtWidgets import QFrame, QWidget
 
 from widgets.common.buttons import Button
+from widgets.common.cards import ProgressLine
 from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.painting import text_width
 from widgets.common.theme import TOAST_MS
+
+_ROUNDING = 2
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,10 @@ class Offer:
 
 
 class Toast(QFrame):
-    """Show for six seconds what the user just did, with a button for Undo or the next step.
+    """Show for six seconds what the user just did, with a button for Undo.
 
-    It is at the bottom right over its parent, above the buttons of a page's foot.
+    It is at the bottom right over its parent, above the buttons of a page's foot and above what is
+    under way there.
 
     It stays while the pointer is on it or its button has the focus.
 
@@ -44,7 +48,6 @@ class Toast(QFrame):
         self._over = parent
         self.setObjectName("toast")
         self._tag = ""
-        self._act: Callable[[], object] | None = None
         self._text = Label("", "medium", "on_ink", wrap=True)
         self._text.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self._undo = Button("Undo", kind="toast")
@@ -60,13 +63,8 @@ class Toast(QFrame):
 
     def show_message(self, text: str, *, undo_tag: str = "") -> None:
         """Show `text`; with `undo_tag` also Undo, which returns the tag."""
-        self._tag, self._act = undo_tag, None
+        self._tag = undo_tag
         self._say(text, "Undo" if undo_tag else "")
-
-    def offer(self, offer: Offer) -> None:
-        """Show a text with a button."""
-        self._tag, self._act = "", offer.act
-        self._say(offer.text, offer.button)
 
     @Slot()
     def follow(self) -> None:
@@ -101,10 +99,7 @@ class Toast(QFrame):
     def _undone(self) -> None:
         self.hide()
         self._timer.stop()
-        if self._act is not None:
-            self._act()
-        else:
-            self.undone.emit(self._tag)
+        self.undone.emit(self._tag)
 
     def _place(self) -> None:
         edges = self._row.contentsMargins()
@@ -112,8 +107,10 @@ class Toast(QFrame):
         if self._undo.text():
             beside += self._row.spacing() + self._undo.sizeHint().width()
         room = min(self._over.width() - 2 * self._MARGIN - beside, self._MOST_W)
-        # The size hint of a wrapped label is narrower than its text.
-        self._text.setFixedWidth(min(text_width(self._text.text(), "medium"), room))
+        # The size hint of a wrapped label is narrower than its text. A text that just fits is
+        # broken where the scale rounds its width.
+        width = text_width(self._text.text(), "medium") + _ROUNDING
+        self._text.setFixedWidth(min(width, room))
         width = self._row.sizeHint().width()
         self.resize(width, self._row.heightForWidth(width))
         place = QRect(
@@ -122,9 +119,11 @@ class Toast(QFrame):
             self.width(),
             self.height(),
         )
-        for button in self._over.findChildren(Button):
-            if button.property("kind") in ("big", "tall") and button.isVisible():
-                its = QRect(button.mapTo(self._over, QPoint()), button.size())
+        buttons = self._over.findChildren(Button)
+        ends = [one for one in buttons if one.property("kind") in ("big", "tall")]
+        for part in (*ends, *self._over.findChildren(ProgressLine)):
+            if part.isVisible():
+                its = QRect(part.mapTo(self._over, QPoint()), part.size())
                 if its.intersects(place.adjusted(0, 0, 0, self._MARGIN)):
                     place.moveBottom(its.top() - self._MARGIN)
         self.move(place.topLeft())

@@ -10,12 +10,14 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
 from backend.records.base.validation import name_fault
-from backend.records.jobs.settings import name_and_unit
-from backend.records.library.gallery import CardSetting, GalleryEntry
+from backend.records.jobs.flat_settings import flat
+from backend.records.jobs.settings import label, name_and_unit, value_words
+from backend.records.library.depth_plan import NETWORK
+from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import formats
-from widgets.common.buttons import SegmentedControl, Switch, UnderlinedTabs
+from widgets.common.buttons import Button, SegmentedControl, Switch, UnderlinedTabs
 from widgets.common.cards import EmptyState, Scroll
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField, SpinBox
@@ -44,16 +46,16 @@ class GalleryPreset:
     """The contents of the dialog when it opens.
 
     Attributes:
-        entry: The name of the selected entry; by default the smallest that takes the ``facts``.
+        entry: The name of the selected entry; by default the first that takes the data.
         settings: Typed values for it.
-        facts: Settings that the data needs, by name, for every entry.
+        data: What every entry has to take.
         name: The name in the library; by default that of the entry.
         choices: Values to offer for its settings that take any text.
     """
 
     entry: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, int] = field(default_factory=dict)
+    data: DataShape = field(default_factory=DataShape)
     name: str = ""
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -74,10 +76,12 @@ class GalleryDialog(Dialog):
         add_requested: A `GalleryChoice`; answer with `show_progress`, then `accept` or
             `show_error`.
         cancel_requested: Cancel the running addition.
+        plan_requested: Plan the depth of a network instead.
     """
 
     add_requested = Signal(object)
     cancel_requested = Signal()
+    plan_requested = Signal()
 
     def __init__(
         self,
@@ -115,16 +119,25 @@ class GalleryDialog(Dialog):
             self._right.addWidget(page)
         left = QWidget()
         left.setFixedWidth(_LIST_W)
-        left.setLayout(col(self._search, (self._list, 1), gap=S2))
+        left.setLayout(col(self._search, (self._list, 1), self._unfold, gap=S2))
         self.fill((row(left, (self._right, 1), gap=S6), 1), foot=(self._close, self._go))
         self._show_entry()
 
     # -- input
 
     def show_entries(self, entries: Sequence[GalleryEntry]) -> None:
-        self._rows = {one.name: GalleryRow(one) for one in entries}
+        data = self._preset.data
+        ordered = sorted(entries, key=data.order) if self._kind is Kind.MODEL else entries
+        self._rows = {
+            entry.name: GalleryRow(entry, why_not=data.why_not(entry.card)) for entry in ordered
+        }
+        preset = self._rows.get(self._preset.entry)
+        folded = [row.entry.card.collection for row in self._rows.values()]
+        self._unfold.setText(f"{next(filter(None, folded), '')} ({len([*filter(None, folded)])})")
+        self._unfold.setVisible(any(folded))
+        self._unfold.setChecked(preset is not None and bool(preset.entry.card.collection))
         self._filter("")
-        self._select(self._preset.entry or self._best(entries))
+        self._select(self._preset.entry)
         self._list.setFocus()
 
     def show_graph(self, name: str, graph: LayerGraph | str) -> None:
@@ -164,6 +177,9 @@ class GalleryDialog(Dialog):
         self._list.setItemDelegate(GalleryDelegate(self._list))
         dress(self._list, f"{WORDS[self._kind].title} of the gallery")
         self._list.selectionModel().currentChanged.connect(self._chosen)
+        self._unfold = Button("", kind="quiet", icon="caret-down")
+        self._unfold.setCheckable(True)
+        self._unfold.clicked.connect(self._find)
 
     def _make_card(self) -> None:
         self._tabs = UnderlinedTabs((("card", "Card"), ("layers", "Layers")), "card", name="Parts")
@@ -172,14 +188,18 @@ class GalleryDialog(Dialog):
         self._about = Label("", "body", "text", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
         self._note = Label("", "small", "text2", wrap=True)
+        self._training = Label("", "small", "text2", wrap=True)
+        self._why_not = Label("", "body", "warn", wrap=True)
+        self._plan = Button("Plan the depth…", icon="stack", tip="How deep can a network be?")
+        self._plan.clicked.connect(self.plan_requested)
         self._facts = KeyValueRow()
         self._batch = SpinBox(32, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
         self._batch.valueChanged.connect(self._show_figures)
         self._memory = Label("", "body", "text")
         self._figures = QWidget()
         batch = row(Label(_BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH)
-        default = Label("Figures are those of the default settings.", "tiny", "text3")
-        self._figures.setLayout(col(self._facts, batch, default))
+        self._defaults = Label("", "tiny", "text3", wrap=True)
+        self._figures.setLayout(col(self._facts, batch, self._defaults))
         self._settings = QGridLayout()
         self._settings.setSpacing(S3)
         for column in range(_A_ROW):
@@ -187,8 +207,8 @@ class GalleryDialog(Dialog):
         card = QWidget()
         card.setLayout(
             col(
-                *(self._title, self._about, self._source, self._note),
-                *(self._figures, self._settings, STRETCH),
+                *(self._title, self._about, self._why_not, self._figures, self._settings),
+                *(row(self._plan, STRETCH), self._training, self._note, self._source, STRETCH),
                 gap=S3,
             )
         )
@@ -200,24 +220,12 @@ class GalleryDialog(Dialog):
 
     # -- the list
 
-    def _best(self, entries: Sequence[GalleryEntry]) -> str:
-        """The smallest entry with all settings of the known data, or the first one."""
-        known = self._preset.facts.keys()
-        takers = (one for one in entries if known and known <= one.card.settings.keys())
-        fits = [one for one in takers if not self._misfits(one)]
-        fits.sort(key=lambda one: one.figures.layers.parameters if one.figures else 0)
-        return (fits or list(entries))[0].name if entries else ""
-
-    def _misfits(self, entry: GalleryEntry) -> dict[str, int]:
-        """The known facts that the entry cannot take."""
-        settings = entry.card.settings
-        known = ((key, value) for key, value in self._preset.facts.items() if key in settings)
-        return {key: value for key, value in known if not settings[key].is_valid(value)}
-
     def _filter(self, text: str) -> None:
-        """Show the entries with all words in name, title or task."""
+        """Show the entries with all words in name, title or task; without words no folded ones."""
         words = text.casefold().split()
-        named = ((row, f"{row.entry.name} {row.words}".casefold()) for row in self._rows.values())
+        is_open = bool(words) or self._unfold.isChecked()
+        rows = [row for row in self._rows.values() if is_open or not row.entry.card.collection]
+        named = ((row, f"{row.entry.name} {row.words}".casefold()) for row in rows)
         self._model.put([row for row, name in named if all(word in name for word in words)])
 
     def _select(self, name: str) -> None:
@@ -225,8 +233,10 @@ class GalleryDialog(Dialog):
         self._list.setCurrentIndex(self._model.index(names.index(name) if name in names else 0, 0))
         self._chosen()
 
-    @Slot(str)
-    def _find(self, text: str) -> None:
+    @Slot()
+    def _find(self) -> None:
+        text = self._search.text()
+        self._unfold.set_icon("caret-up" if self._unfold.isChecked() else "caret-down")
         kept = self._entry.name if self._entry is not None else ""
         self._filter(text)
         self._nothing.say("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
@@ -249,9 +259,21 @@ class GalleryDialog(Dialog):
             card = entry.card
             self._title.setText(card.title)
             self._about.setText(card.about)
-            self._source.setText(f"Source: {card.source}")
+            figures = entry.figures
+            complexity = formats.metric(figures.relative_complexity) if figures is not None else ""
+            more = f". Its convolutions compute {complexity} × AlexNet" if complexity else ""
+            self._source.setText(f"Source: {card.source}{more}.")
             self._note.setText(f"Note: {card.note}")
             self._note.setVisible(bool(card.note))
+            settings = ((label(k), value_words(k, v)) for k, v in flat(card.training).items())
+            training = ", ".join(f"{name.lower()} {value}" for name, value in settings)
+            self._training.setText(f"A new job begins with {training}.")
+            self._training.setVisible(bool(card.training))
+            why_not = self._rows[entry.name].why_not
+            self._why_not.setText(f"{why_not}.")
+            self._why_not.setVisible(bool(why_not))
+            self._plan.setVisible(entry.name == NETWORK)
+            self._batch.setValue(int(card.training.get("batch_size", self._batch.value())))
             self._name.setText(self._names.get(entry.name) or self._preset.name or entry.name)
             self._show_settings(entry)
             self._show_figures()
@@ -263,10 +285,11 @@ class GalleryDialog(Dialog):
 
     @Slot()
     def _show_figures(self) -> None:
-        found = self._entry.figures if self._entry is not None else None
+        entry = self._entry
+        found = entry.figures if entry is not None else None
         self._tabs.setVisible(found is not None)
         self._figures.setVisible(found is not None)
-        if found is None:
+        if entry is None or found is None:
             self._tabs.choose("card")
             return
         layers = found.layers.of_batch(self._batch.value())
@@ -276,13 +299,16 @@ class GalleryDialog(Dialog):
                 Fact("Parameters", formats.count(layers.parameters)),
                 Fact("Weights", formats.memory(4 * layers.parameters)),
                 Fact("Multiply-adds a sample", formats.NONE if work is None else short_count(work)),
-                Fact(
-                    "Complexity",
-                    f"{formats.metric(found.relative_complexity)} × AlexNet",
-                    tip="Σ inputs · kernel² · outputs · side² over the convolutions",
-                ),
             )
         )
+        typed = self._typed.get(entry.name, {})
+        defaults = {key: _text(setting.default) for key, setting in entry.card.settings.items()}
+        others = [
+            f"{entry.card.settings[key].label.lower()} {default}"
+            for key, default in defaults.items()
+            if typed.get(key, default) != default
+        ]
+        self._defaults.setText(f"Figures are those of {', '.join(others)}." if others else "")
         self._memory.setText(f"{formats.memory(layers.activation_bytes)} of activations")
 
     def _show_graph(self, graph: LayerGraph | str | None) -> None:
@@ -308,7 +334,7 @@ class GalleryDialog(Dialog):
         clear(self._settings)
         self._fields = {}
         values = self._typed.setdefault(entry.name, self._first_values(entry))
-        misfits = self._misfits(entry)
+        misfits = self._preset.data.misfits(entry.card)
         for number, (key, setting) in enumerate(entry.card.settings.items()):
             control = self._control(key, setting, values[key])
             made = self._fields[key] = Field(setting.label, control)
@@ -320,8 +346,9 @@ class GalleryDialog(Dialog):
 
     def _first_values(self, entry: GalleryEntry) -> dict[str, str]:
         values: dict[str, object] = {k: one.default for k, one in entry.card.settings.items()}
-        taken = self._preset.facts.keys() - self._misfits(entry).keys()
-        values |= {key: self._preset.facts[key] for key in taken}
+        data = self._preset.data
+        misfits = data.misfits(entry.card)
+        values |= {k: one for k, one in data.settings(entry.card).items() if k not in misfits}
         values |= self._preset.settings if entry.name == self._preset.entry else {}
         return {key: _text(values[key]) for key in entry.card.settings}
 
@@ -361,6 +388,7 @@ class GalleryDialog(Dialog):
         values = self._typed[self._entry.name]
         for key, made in self._fields.items():
             made.set_error(_fault(key, self._entry.card.settings[key], values[key]))
+        self._show_figures()
         self._check()
 
     @Slot(str)

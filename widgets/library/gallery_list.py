@@ -12,7 +12,7 @@ from backend.records.library.gallery import GalleryEntry
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import icons
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.theme import ICON_NAV, S3
+from widgets.common.theme import ICON_NAV, S3, Tone
 from widgets.library.item_groups import EntryDelegate
 from widgets.library.layer_graph import paint_strip
 from widgets.library.layers_view import short_count
@@ -27,6 +27,8 @@ class GalleryRow:
 
     entry: GalleryEntry
     graph: LayerGraph | None = None
+    why_not: str = ""
+    """Why it cannot take the data of the job, "" if nothing is known against it."""
 
     @property
     def size(self) -> str:
@@ -38,11 +40,15 @@ class GalleryRow:
     def words(self) -> str:
         """The row in words: "LeNet-5, 431 k parameters, classification"."""
         card, size = self.entry.card, f"{self.size} parameters" if self.size else ""
-        return ", ".join(filter(None, (card.title, size, card.task)))
+        return ", ".join(filter(None, (card.title, size, card.task, self.why_not)))
 
 
 def list_model() -> RowTableModel[GalleryRow]:
     return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.words),))
+
+
+def _tone_of(row: GalleryRow) -> Tone:
+    return "text3" if row.why_not else "text"
 
 
 class GalleryDelegate(EntryDelegate):
@@ -57,8 +63,9 @@ class GalleryDelegate(EntryDelegate):
         row: GalleryRow = index.data(RECORD_ROLE)
         card, figures = row.entry.card, row.entry.figures
         painter.save()
+        below, tone = row.why_not or card.task, _tone_of(row)
         words = self.paint_words(
-            painter, option, (card.title, row.size, card.task), indent=_PICTURE_W + S3
+            *(painter, option, (card.title, row.size, below)), indent=_PICTURE_W + S3, tone=tone
         )
         picture = QRectF(words.left() - _PICTURE_W - S3, words.top(), _PICTURE_W, words.height())
         if row.graph is not None and figures is not None:

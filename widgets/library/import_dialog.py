@@ -25,7 +25,7 @@ from widgets.common.theme import S2
 from widgets.library.page_texts import project_words
 
 _WIDTH = 520
-_ALL, _THREE, _BOTH = "all", "All three", "Both"
+_ALL, _THREE, _BOTH = "all", "All parts", "Both"
 _ENDING = re.compile(
     r"(?<=.)((\.tar|\.[ct]sv|\.txt)?\.(zip|gz|bz2|xz)|\.(t[gx]z|tbz2?|tar|[ct]sv|txt|np[yz]|parquet))$",
     re.IGNORECASE,
@@ -76,7 +76,7 @@ class ImportDialog(Dialog):
 
         Args:
             taken: Existing names, with the number of their newest version.
-            prefers_all: Select all three if a folder holds them.
+            prefers_all: Select all parts if a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
         self._taken = taken or {}

@@ -10,11 +10,11 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.item import STUDY_FACT, Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
-from widgets.common.theme import ROW_H, S1, S2, S3
+from widgets.common.theme import ROW_H, S1, S2, S3, Tone
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -36,9 +36,14 @@ class Entry:
     def summary(self) -> str:
         """The text below the name."""
         files = formats.plural(self.newest.files, "file")
-        if len(self.versions) == 1:
-            return files
-        return f"{formats.plural(len(self.versions), 'version')} · {files}"
+        count = len(self.versions)
+        versions = formats.plural(count, "version") if count > 1 else ""
+        return " · ".join(filter(None, (self.study and "Of a study", versions, files)))
+
+    @property
+    def study(self) -> str:
+        """The title of the study that added it, "" for what the user imported."""
+        return str(self.newest.facts.get(STUDY_FACT, ""))
 
     @property
     def warning(self) -> str:
@@ -47,16 +52,17 @@ class Entry:
 
 
 def entries(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:
-    """Group versions by name, in alphabetical order."""
+    """Group versions by name, in alphabetical order; those of studies come last."""
     by_name: dict[str, list[LibraryItem]] = {}
     for item in items:
         by_name.setdefault(item.name, []).append(item)
-    return tuple(
+    found = (
         Entry(
             versions[0].kind, name, tuple(sorted(versions, key=lambda v: v.version, reverse=True))
         )
-        for name, versions in sorted(by_name.items(), key=lambda pair: pair[0].casefold())
+        for name, versions in by_name.items()
     )
+    return tuple(sorted(found, key=lambda entry: (bool(entry.study), entry.name.casefold())))
 
 
 class EntryRole(IntEnum):
@@ -138,12 +144,14 @@ class EntryDelegate(QStyledItemDelegate):
         *,
         warns: bool = False,
         indent: int = 0,
+        tone: Tone = "text",
     ) -> QRectF:
         """Paint a row and its name, corner and second line; return the place of the lines.
 
         Args:
             warns: The second line is a warning.
             indent: The width of what is at their left.
+            tone: Of the name.
         """
         name, corner, below = words
         state = option.state
@@ -159,7 +167,7 @@ class EntryDelegate(QStyledItemDelegate):
         half = inner.height() / 2
         room = text_width(corner) + S2
         first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
-        paint_text(painter, first, name, "strong", middle=True)
+        paint_text(painter, first, name, "strong", tone, middle=True)
         place = QRectF(inner.right() - room, inner.top(), room, half)
         paint_text(painter, place, corner, "body", "text2", right=True)
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)

@@ -250,8 +250,10 @@ class LibraryDetail(QWidget):
             self._trial.layers.show_graph(graph)
 
     def show_offers(self, reference: str, *offers: Offer) -> None:
-        """Show a sentence about the item with the next steps; the first is the likeliest."""
-        if self._is_shown(reference):
+        """Show a sentence about the item with the next steps, or none; first the likeliest."""
+        if not offers:
+            self._offer.hide()
+        elif self._is_shown(reference):
             self._shown_for["offer"] = reference
             buttons = [
                 Button(one.button, kind="plain" if n else "primary") for n, one in enumerate(offers)
@@ -262,6 +264,9 @@ class LibraryDetail(QWidget):
             self._offer.set_finding("idle", shape, details, icon="magic-wand")
             self._offer.set_actions(buttons)
             self._offer.show()
+            if self._kind is Kind.DATASET and not self._can_try():
+                # The offer is the answer; another loader would be a guess.
+                self._trial.ask(WORDS[Kind.LOADER].icon, "No loader reads it yet", (), "")
 
     def show_variance(self, trial: Trial, found: DepthVariance | str) -> None:
         """Take the variances by depth of the shown layers, or why there are none."""
@@ -539,7 +544,8 @@ class LibraryDetail(QWidget):
         if is_loader and self._shown_for.get("offer") != self._reference():
             self._shown_for["offer"] = self._reference()
             self.suggestion_requested.emit(self._reference())
-        self._trial.ask(words.icon, title, names, f"Import a {words.what}…")
+        if self._offer.isHidden():
+            self._trial.ask(words.icon, title, names, f"Import a {words.what}…")
 
     @Slot()
     def _partner_chosen(self) -> None:

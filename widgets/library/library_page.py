@@ -44,7 +44,6 @@ from widgets.common.theme import (
     S3,
     S4,
 )
-from widgets.common.toast import Offer
 from widgets.common.view_style import dress
 from widgets.library.item_actions import AGAIN
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
@@ -60,7 +59,6 @@ class LibraryPage(QWidget):
     Signals:
         import_requested: The name to import under, "" for a new one.
         gallery_requested: Choose from the gallery.
-        plan_requested: Open the depth planner, which makes a model.
         weights_dropped: Reference of a model, and the path of a file of weights.
         refresh_requested: Read the items: the page came to the front, or reading failed before.
 
@@ -71,7 +69,6 @@ class LibraryPage(QWidget):
 
     import_requested = Signal(str)
     gallery_requested = Signal()
-    plan_requested = Signal()
     weights_dropped = Signal(str, str)
     refresh_requested = Signal()
 
@@ -84,7 +81,6 @@ class LibraryPage(QWidget):
         self._has_none = True
         self._is_known = False
         self._model = EntryModel()
-        self._offered: Offer | None = None
         self._make_list()
         self._make_right()
         self.split = ListSplit(self._list_pane, self._right)
@@ -135,14 +131,6 @@ class LibraryPage(QWidget):
             self._show_entry()
         self._fit()
 
-    def show_offer(self, offer: Offer | None) -> None:
-        """Show the next step after an import above the list's foot, until it is used."""
-        self._offer.setVisible(offer is not None)
-        self._offered = offer
-        if offer is not None:
-            self._offer_words.setText(offer.text)
-            self._use_offer.setText(offer.button)
-
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
         name, _, version = reference.partition("@")
@@ -178,22 +166,13 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop.setFixedHeight(48)
-        self._offer_words = Label("", "small", "text2", wrap=True)
-        self._use_offer = Button("", icon="arrow-right")
-        self._use_offer.clicked.connect(self._take_offer)
-        self._offer = QWidget()
-        self._offer.setLayout(col(self._offer_words, row(self._use_offer, STRETCH), gap=S1))
-        self._offer.hide()
         # Next to its button in an empty place.
         self._gallery = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
         self._gallery.clicked.connect(self.gallery_requested)
-        plan = Button("Plan the depth…", kind="quiet", icon="stack", tip="How deep can a model be?")
-        plan.clicked.connect(self.plan_requested)
         title = Label(words.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
         head = row(title, STRETCH, self._add)
-        plan.setVisible(self.kind is Kind.MODEL)
         self._list_pane = QWidget()
         self._list_pane.setMinimumWidth(240)
         self._list_pane.setLayout(
@@ -203,7 +182,7 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._offer, self._gallery, plan, self._drop, margins=(S4, S2, S4, S4)),
+                col(self._gallery, self._drop, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
@@ -333,11 +312,6 @@ class LibraryPage(QWidget):
     def _refresh(self) -> None:
         self._say_reading()
         self.refresh_requested.emit()
-
-    @Slot()
-    def _take_offer(self) -> None:
-        if self._offered is not None:
-            self._offered.act()
 
     @Slot()
     def _import_new(self) -> None:

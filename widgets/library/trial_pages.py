@@ -197,6 +197,7 @@ class PartnerQuestion(QWidget):
         self._icon.set_icon(icon, "text3")
         self._title.setText(title)
         self._import.setText(button)
+        self._import.setVisible(bool(button))
         clear(self._answers)
         for name in names[:_SHOWN]:
             answer = Button(sanitize(name, _NAME_CHARS), icon=icon, tip=name)

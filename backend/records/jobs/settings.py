@@ -145,10 +145,15 @@ def usual(path: str) -> Any:
     return None if default is MISSING else default
 
 
-def conditions(path: str) -> tuple[str, ...]:
-    """Return the rules of a setting in words, and whether it may change later."""
+def conditions(path: str, *, script: bool = True) -> tuple[str, ...]:
+    """Return the rules of a setting in words, and whether it may change later.
+
+    Without ``script``, rules on what only a job with a script has are left out.
+    """
     change = ("A resume may change it.",) if path in CHANGEABLE else ()
-    return (*(rule.in_words(label(path)) for rule in RULES if rule.needs[0] == path), *change)
+    rules = [rule for rule in RULES if rule.needs[0] == path]
+    kept = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.needs))
+    return (*(rule.in_words(label(path)) for rule in kept), *change)
 
 
 def in_markdown() -> str:

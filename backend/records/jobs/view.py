@@ -232,7 +232,6 @@ class JobCheck:
     learning_rate: float | None = None
     steps_per_epoch: int | None = None
     rates: tuple[float, ...] = ()
-    command: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     """Checks of the job; one that failed is a hint, and does not prevent creating the job."""
     jobs: int = 1

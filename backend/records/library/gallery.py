@@ -98,6 +98,11 @@ class Card(Record, what="card", rules=STRICT):
         note: Where the source is open or wrong, and what was chosen.
         parts: Files of ``resources/gallery/parts`` that its code imports.
         settings: By the name of the constant in the source, in lower case.
+        rank: Its place among those to begin with, from 1.
+        suits: The largest values of settings for which it is one to begin with.
+        collection: Where it is from, if only a reader of that source looks for it; such entries
+            are folded.
+        training: Settings of a job with which it was seen to train (`tests/gallery`).
     """
 
     title: str
@@ -107,6 +112,10 @@ class Card(Record, what="card", rules=STRICT):
     note: str = ""
     parts: tuple[str, ...] = ()
     settings: Mapping[str, CardSetting] = field(default_factory=dict)
+    rank: int = 99
+    suits: Mapping[str, int] = field(default_factory=dict)
+    collection: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, given: Mapping[str, str]) -> dict[str, Value]:
         """Return the value of every setting, checked.
@@ -144,6 +153,48 @@ class GalleryEntry:
     name: str
     card: Card
     figures: CardFigures | None = None
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """The task and the sizes of a dataset that a network has to take, where they are known.
+
+    Attributes:
+        task: "classification" or "detection", "" if it is unknown.
+        sizes: Settings that a network needs for the data; see `Suggestion.facts`.
+    """
+
+    task: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def settings(self, card: Card) -> dict[str, int]:
+        """Return the sizes that a card has settings for, valid or not."""
+        sizes = dict(self.sizes)
+        if "side" in sizes:
+            sizes.setdefault("features", sizes.get("channels", 1) * sizes["side"] ** 2)
+        return {key: sizes[key] for key in card.settings if key in sizes}
+
+    def misfits(self, card: Card) -> dict[str, int]:
+        """Return the sizes that are no valid settings of a card."""
+        settings = self.settings(card).items()
+        return {key: value for key, value in settings if not card.settings[key].is_valid(value)}
+
+    def why_not(self, card: Card) -> str:
+        """Return why a network cannot take the data, "" if nothing is known against it."""
+        if self.task and self.task != card.task:
+            return f"Not for {self.task}"
+        if "side" in card.settings and "features" in self.sizes and "side" not in self.sizes:
+            return "For pictures, not for tables"
+        sizes = (f"{key.capitalize()} {value}" for key, value in self.misfits(card).items())
+        return next((f"{size} does not fit" for size in sizes), "")
+
+    def order(self, entry: GalleryEntry) -> tuple[object, ...]:
+        """Return the sort key of an entry: first those that fit and that one begins with."""
+        card = entry.card
+        suits = all(self.sizes.get(key, 0) <= most for key, most in card.suits.items())
+        fit = -len(self.settings(card))
+        size = entry.figures.layers.parameters if entry.figures is not None else 0
+        return bool(self.why_not(card)), bool(card.collection), not suits, fit, card.rank, size
 
 
 @dataclass(frozen=True)

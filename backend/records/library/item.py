@@ -71,6 +71,10 @@ def is_weights(path: str) -> bool:
     return path.lower().endswith(WEIGHTS_SUFFIXES)
 
 
+TRAINING_FACT = "training"
+"""Fact of a model: settings of a job, as in its file, with which it was seen to train."""
+STUDY_FACT = "study"
+"""Fact of what a study added: its title."""
 LEAKS_FACT = "leaks"
 """Fact of a dataset: how many samples of validation its newest scan found in training, too."""
 _LEFT_OUT = "left_out"

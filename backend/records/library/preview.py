@@ -225,6 +225,8 @@ class ModelCheck(Record, what="model check", rules=TOOL_RULES):
     output_shape: str = ""
     forward_ms: float | None = None
     backward_ms: float | None = None
+    activation_bytes: int | None = None
+    """Of the outputs of all layers, for one sample."""
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_AS_IT_IS)

@@ -59,7 +59,13 @@ from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.simulation import simulate
-from backend.services.jobs.validation import Checked, JobValidator, check_size, rates
+from backend.services.jobs.validation import (
+    Checked,
+    JobValidator,
+    check_size,
+    memory_hint,
+    rates,
+)
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -72,6 +78,7 @@ if TYPE_CHECKING:
 
 _NAME_BYTES = 255
 _TOGETHER = ("model", "dataset", "loader")
+_FOR_FIGURES = ("epochs", "batch_size", "optimizer", "schedule", "strategy", "placement")
 
 
 class JobService:
@@ -116,6 +123,9 @@ class JobService:
             check = replace(check, together=together, trial=self._library.known_check(*pins))
         if checked.config is None:
             return check
+        if check.trial is not None and not checked.config.script:
+            hint = memory_hint(checked.config, check.trial, self._checker.known_nodes())
+            check = replace(check, findings=(*check.findings, *hint))
         found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
         return replace(check, forecast=found)
 
@@ -169,9 +179,12 @@ class JobService:
 
     def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
         checked = self._checker.check(raw)
-        config = checked.config
         size = self._sizes.known(checked.pins)
         check_size(checked, size)
+        config = checked.config
+        if config is None and not checked.is_wrong(*_FOR_FIGURES):
+            # A fault elsewhere does not take the figures away.
+            config = checked.draft
         if config is None:
             job_check = JobCheck(
                 faults=tuple(checked.faults),
@@ -181,17 +194,15 @@ class JobService:
             )
             return job_check, checked
         steps = config.steps_per_epoch(size.training) if size is not None else None
-        command: tuple[str, ...] = ()
         if not checked.faults:
             try:
-                command = self._starter.plan(config, "JOB", 1).argv
+                self._starter.plan(config, "JOB", 1)
             except BackendError as error:
                 checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
         if config.script:
             job_check = JobCheck(
                 faults=tuple(checked.faults),
                 global_batch=0,
-                command=command,
                 findings=tuple(checked.findings),
             )
             return job_check, checked
@@ -203,7 +214,6 @@ class JobService:
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
             rates=rates(config, steps or 100),
-            command=command,
             findings=tuple(checked.findings),
             is_counted=size is not None,
             usual_strategy=checked.usual_strategy,

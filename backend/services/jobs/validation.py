@@ -28,7 +28,7 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
-from backend.records.library.preview import DataSize
+from backend.records.library.preview import DataSize, ModelCheck
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
@@ -87,7 +87,7 @@ class JobValidator:
 
     def check(self, raw: Mapping[str, Any]) -> Checked:
         parsed = parse_job(raw)
-        nodes = self._known_nodes()
+        nodes = self.known_nodes()
         usual = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
@@ -113,7 +113,7 @@ class JobValidator:
         Raises:
             BackendError: They are not; it has every reason, one sentence after the other.
         """
-        checked, nodes = Checked(config, config), self._known_nodes()
+        checked, nodes = Checked(config, config), self.known_nodes()
         self._check_placements(checked, config, nodes)
         reasons = [fault.sentence.partition(": ")[2] for fault in checked.faults]
         reasons += [one.sentence for one in checked.findings if one.check == NODE_CHECK]
@@ -155,7 +155,7 @@ class JobValidator:
                         + ("" if process.pid else f" {gpu.unlisted_remedy}"),
                     )
 
-    def _known_nodes(self) -> Mapping[str, NodeState]:
+    def known_nodes(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
 
     def _check_placements(
@@ -372,6 +372,34 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
         f"{begin} takes {processes}{number_format.count(config.batch_size)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {way_out}.",
     )
+
+
+def memory_hint(
+    config: JobConfig, trial: ModelCheck, nodes: Mapping[str, NodeState]
+) -> tuple[Finding, ...]:
+    """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
+
+    Counted are the outputs of the layers, and four values for each parameter: the weight, its
+    gradient and two of the optimizer.
+    """
+    capacities = []
+    for placement in config.placement:
+        state = nodes.get(placement.node)
+        reading = state.reading if state is not None else None
+        if reading is not None and placement.gpus:
+            gpus = (gpu for gpu in reading.gpus if gpu.uuid in placement.gpus)
+            capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
+        elif reading is not None:
+            capacities.append(reading.memory_total_bytes // max(1, placement.slots))
+    needed = 4 * trial.parameter_bytes + config.batch_size * (trial.activation_bytes or 0)
+    if not trial.activation_bytes or not capacities or needed <= min(capacities):
+        return ()
+    fits = (min(capacities) - 4 * trial.parameter_bytes) // trial.activation_bytes
+    remedy = f"Choose {number_format.count(fits)} or less." if fits > 0 else "Use a smaller model."
+    need, capacity = (number_format.size(n, is_binary=True) for n in (needed, min(capacities)))
+    batch = number_format.count(config.batch_size)
+    message = f"A batch of {batch} needs about {need} of memory; a process has {capacity}."
+    return (Finding("memory", False, message, remedy),)
 
 
 def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:

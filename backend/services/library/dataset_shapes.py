@@ -102,11 +102,8 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
         if found is not None:
             sentences = [f"This looks like {title}: {sanitize(found.detail, 200)}."]
             sentences += [note.sentence for note in found.notes if note.count]
-            facts = dict(found.facts)
-            if "side" in facts:
-                facts["features"] = facts["channels"] * facts["side"] ** 2
             return Suggestion(
-                entry, title, found.settings, " ".join(sentences), facts, found.choices
+                entry, title, found.settings, " ".join(sentences), found.facts, found.choices
             )
     return None
 

@@ -18,11 +18,12 @@ from backend.records.library.gallery import (
     IN_GALLERY,
     Card,
     CardFigures,
+    DataShape,
     GalleryEntry,
     Suggestion,
     Value,
 )
-from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.item import TRAINING_FACT, Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
 from backend.services.library.dataset_shapes import recognise
@@ -30,6 +31,7 @@ from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
+TASKS = ("classification", "detection")
 _FACTS = ("classes", "channels", "side", "features")
 
 
@@ -106,9 +108,12 @@ class GalleryService:
         """
         with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
             entry = self.write(name, settings, source := Path(made) / name)
-            return self._library.import_item(
+            item = self._library.import_item(
                 entry.kind, source, as_name or name, progress, reuse_same=True
             )
+        if entry.kind is not Kind.MODEL:
+            return item
+        return self._library.note(item, TRAINING_FACT, dict(entry.card.training))
 
     def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
         """Write the code of an entry, with its parts and settings, into a new ``folder``.
@@ -133,8 +138,8 @@ class GalleryService:
         """
         return recognise(*self._library.first_bytes(Kind.DATASET, dataset))
 
-    def facts(self, dataset: str, loader: str = "") -> dict[str, int]:
-        """Return the settings that a network needs for a dataset, by name, where they are known.
+    def data_shape(self, dataset: str, loader: str = "") -> DataShape:
+        """Return what is known of a dataset that a network has to take.
 
         Numbers in the code of the loader, such as SIDE, precede those of the files.
 
@@ -143,6 +148,9 @@ class GalleryService:
         """
         found = self.suggest(dataset)
         facts = dict(found.facts) if found is not None else {}
+        task = self.show(found.entry).card.task if found is not None else ""
+        if task not in TASKS:
+            task = TASKS[0] if "classes" in facts else ""
         if loader:
             entry_file = Kind.LOADER.entry_file
             set_here = _constants(self._library.text(Kind.LOADER, loader, entry_file))
@@ -150,7 +158,7 @@ class GalleryService:
                 node = set_here.get(key.upper())
                 if isinstance(node, ast.Constant) and type(node.value) is int:
                     facts[key] = node.value
-        return facts
+        return DataShape(task, facts)
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:

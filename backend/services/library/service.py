@@ -398,11 +398,15 @@ class LibraryService:
             self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
         return found
 
+    def note(self, item: LibraryItem, fact: str, value: object) -> LibraryItem:
+        """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
+        return self._add_facts(item, {fact: value}, str(item.facts.get("warning", "")))
+
     def note_leaks(self, dataset: str, count: int) -> None:
         """Keep how many leaks a scan of a dataset found, until the next scan."""
         item = self.show(Kind.DATASET, dataset)
         if count or LEAKS_FACT in item.facts:
-            self._add_facts(item, {LEAKS_FACT: count}, str(item.facts.get("warning", "")))
+            self.note(item, LEAKS_FACT, count)
 
     def check_model(
         self,

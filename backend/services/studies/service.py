@@ -16,7 +16,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.library.item import KINDS, Kind
+from backend.records.library.item import KINDS, STUDY_FACT, Kind
 from backend.records.studies.study import (
     LIBRARY_KEYS,
     FormName,
@@ -129,10 +129,7 @@ class StudyService:
         parts = dict.fromkeys(
             part for one in named for part in one.values() if isinstance(part, GalleryPart)
         )
-        added = {
-            part: self._parts.add(part.entry, dict(part.settings), part.name, progress).reference
-            for part in parts
-        }
+        added = {part: self._add_part(part, study.title, progress) for part in parts}
         sweep, cells = sweep_of_study(study, form, places, library, added)
 
         def remember(made: SweepMade) -> None:
@@ -144,6 +141,15 @@ class StudyService:
                 self._root.files.create(self._record(record.sweep), content)
 
         return self._sweeps.queue(sweep, progress, remember)
+
+    def _add_part(self, part: GalleryPart, title: str, progress: Progress | None) -> str:
+        """Add a part of the gallery; one that a user has already is used, and stays the user's."""
+        kind = self._parts.show(part.entry).kind
+        own = {item.reference for item in self._library.list(kind)}
+        item = self._parts.add(part.entry, dict(part.settings), part.name, progress)
+        if item.reference not in own:
+            self._library.note(item, STUDY_FACT, title)
+        return item.reference
 
     def find(self, sweep: str) -> StartedStudy | None:
         """Return the study that a sweep fills, by its name or tag; None for another sweep."""

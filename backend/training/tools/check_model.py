@@ -119,8 +119,9 @@ def _step(
 
     model.train()
     outputs: dict[str, str] = {}
+    sizes: list[int] = []
     hooks = [
-        module.register_forward_hook(_noter(outputs, name))
+        module.register_forward_hook(_noter(outputs, sizes, name))
         for name, module in list(model.named_modules())[:_MOST_LAYERS]
         # Compiled to TorchScript, a module accepts no hooks.
         if name and not isinstance(module, torch.jit.ScriptModule)
@@ -151,6 +152,7 @@ def _step(
         output_shape=shape_of(output),
         forward_ms=forward_ms,
         backward_ms=backward_ms,
+        activation_bytes=_for_one_sample(sizes, data),
         has_metrics=has_metrics,
         warnings=(
             *_warnings(model, loss, metrics, _changed(before, _plain_state(model))),
@@ -159,11 +161,26 @@ def _step(
     )
 
 
-def _noter(outputs: dict[str, str], name: str) -> Any:
-    def note(module: object, inputs: object, output: object) -> None:
+def _noter(outputs: dict[str, str], sizes: list[int], name: str) -> Any:
+    def note(module: torch.nn.Module, inputs: object, output: object) -> None:
         outputs[name] = shape_of(output)
+        if not any(module.children()):
+            sizes.append(sum(tensor.nbytes for tensor in _tensors(output)))
 
     return note
+
+
+def _for_one_sample(sizes: Sequence[int], data: object) -> int | None:
+    """Return the share of a sample, None if it is not known how many samples the data has."""
+    first = next((tensor for tensor in _tensors(data) if tensor.ndim), None)
+    return None if first is None else sum(sizes) // len(first)
+
+
+def _tensors(values: object) -> Iterator[torch.Tensor]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
 def _warnings(

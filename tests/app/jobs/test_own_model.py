@@ -99,7 +99,7 @@ def dialog_of(qtbot: QtBot) -> ImportDialog:
 def go_on_to_start(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[str, str], str]:
     """From the dialog, which knows all three, to Start; what the job uses, and its name."""
     mouse.click("Import", dialog_of(qtbot))
-    mouse.click("New job with it", program.window.toast)
+    mouse.click("New job with it", program.library[Kind.DATASET].detail)
     qtbot.waitUntil(lambda: program.window.place == "new-job")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     before = program.jobs.total

@@ -41,13 +41,13 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse = Mouse(qtbot, program)
     mouse.drop(folder)
     mouse.click("Import", dialog_of(qtbot))
-    mouse.click("New job with it", program.window.toast)
+    mouse.click("New job with it", program.library[Kind.SCRIPT].detail)
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     # A layout shows what is new in it in the next turn of the loop.
     qtbot.waitUntil(lambda: "It runs train.py, found by itself" in texts(program.form))
     assert not field(program, "Epochs").isVisible()
     assert "Several values of Loader" not in several(program)
-    assert "Several values of Entry" in several(program)
+    assert "Several values of Arguments" in several(program)
     mouse.type(field(program, "Arguments"), LINE)
     qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(WORDS))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
@@ -78,7 +78,7 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     the(FormSections, program.form).runs.choose("model")
     the(FormSections, program.form).runs.activated.emit(0)
     assert field(program, "Epochs").isVisible()
-    assert "Several values of Entry" not in several(program)
+    assert "Several values of Arguments" not in several(program)
     assert "Several values of Loader" in several(program)
     assert "arguments" not in program.form.draft().raw
 

@@ -20,7 +20,6 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
 from tests.windows import button, on_screen, texts, the
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.jobs.actions import job_actions as do
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_plot import StudyPlot
 
@@ -99,11 +98,9 @@ def press(part, text):
     QTest.mouseClick(found, LEFT)
 
 
-def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
-    controller, page, studies, qtbot
-):
+def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     show_jobs(page, tuple(view for view in EVERY if view not in LR_JOBS))
-    page.job_actions.ask(do.STUDY)
+    controller.choose()
     dialog = controller.dialog.now
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR

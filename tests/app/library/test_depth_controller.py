@@ -3,12 +3,12 @@
 import pytest
 
 from app.library.depth_controller import DepthController
-from backend.records.library.depth_plan import plan_depth
+from backend.records.library.depth_plan import NETWORK, plan_depth
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from tests.windows import button
-from widgets.common.buttons import Button
 from widgets.common.fields import Slider
+from widgets.library.gallery_dialog import GalleryDialog, GalleryPreset
 from widgets.library.library_page import LibraryPage
 
 
@@ -33,10 +33,8 @@ def shown():
 
 @pytest.fixture
 def dialog(page, services, immediately, shown):
-    """The dialog, opened by the button of the page."""
     page.controller = DepthController(services.gallery, immediately, shown.append, page)
-    page.plan_requested.connect(page.controller.plan)
-    page.plan_requested.emit()
+    page.controller.plan()
     return page.controller.dialog.now
 
 
@@ -122,9 +120,14 @@ def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown
     assert shown == []
 
 
-def test_only_models_have_the_button(qtbot):
-    for kind in Kind:
-        page = LibraryPage(kind)
-        qtbot.addWidget(page)
-        (button,) = (one for one in page.findChildren(Button) if one.text() == "Plan the depth…")
-        assert button.isHidden() == (kind is not Kind.MODEL)
+def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):
+    dialog = GalleryDialog(Kind.MODEL, {}, GalleryPreset(NETWORK))
+    qtbot.addWidget(dialog)
+    dialog.show_entries(services.gallery.list(Kind.MODEL))
+    dialog.show()
+    plan = button(dialog, "Plan the depth…")
+    assert plan.isVisible()
+    with qtbot.waitSignal(dialog.plan_requested):
+        plan.click()
+    dialog._select("lenet-5")
+    assert not plan.isVisible()

@@ -14,6 +14,7 @@ from backend.base.errors import BackendError
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from backend.services.library.gallery import GalleryService
+from tests.app.library.test_library_controller import watch_offers
 from tests.widgets.library.gallery_samples import LENET, graph_of
 from tests.widgets.library.test_gallery_dialog import button, click_row, line, titles, write
 from tests.windows import window
@@ -56,8 +57,8 @@ def library(services, immediately, pages):
     library = LibraryController(
         services.library, services.gallery, immediately, pages, pages[Kind.DATASET]
     )
-    library.offers, library.jobs, library.heard = [], [], immediately.heard
-    library.offered.connect(library.offers.append)
+    library.jobs, library.heard = [], immediately.heard
+    library.offers = watch_offers(pages)
     library.new_job_requested.connect(library.jobs.append)
     library.page_requested.connect(lambda kind: pages[kind].show())
     library.refresh()
@@ -106,13 +107,17 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     QTest.mouseClick(button(page, "From the gallery…"), LEFT)
     dialog = gallery.dialog.now
     entries = services.gallery.list(kind)
-    assert titles(dialog) == [one.card.title for one in entries]
+    shown = {one.card.title for one in entries if not one.card.collection}
+    assert set(titles(dialog)) == shown
+    if kind is Kind.MODEL:
+        QTest.mouseClick(button(dialog, "From the theses (9)"), LEFT)
+        assert len(titles(dialog)) == len(entries)
     click_row(dialog, entries[-1].card.title)
     write(dialog, "Name in the library", "other")
     QTest.mouseClick(button(dialog, "Add"), LEFT)
     assert gallery.dialog.now is None
     assert page.shown_name == "other"
-    assert [offer.text for offer in library.offers] == ["Imported other @ 1"]
+    assert [offer.text for offer in library.offers] == ["Imported other."]
     assert {one.name for one in library.items(kind)} == {"other"} | (
         {"mine"} if has_some else set()
     )
@@ -217,9 +222,10 @@ def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
     import_folder(library, flowers)
     assert page.isVisible(), "what is to be done next is there"
     offer = library.offers[-1]
-    assert offer.text.startswith("Imported flowers @ 1. This looks like pictures")
-    assert offer.button == "Use its loader"
-    QTest.mouseClick(button(page.detail, "Use its loader"), LEFT)
+    assert offer.text.startswith("This looks like pictures")
+    assert offer.button == "Add a loader for it"
+    assert "Which loader reads it?" not in seen(page), "another loader would be a guess"
+    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT)
     assert services.library.list(Kind.LOADER)[0].reference == "flowers@1"
     assert pages[Kind.LOADER].shown_name == "flowers"
     code = services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")
@@ -273,7 +279,7 @@ def test_data_that_cannot_be_inspected_is_imported_anyway(library, pages, flower
     import_folder(library, flowers)
     assert [one.reference for one in library.items(Kind.DATASET)] == ["flowers@1"]
     assert (library.offers[-1].text, library.offers[-1].button) == (
-        *("Imported flowers @ 1", "Import its loader…"),
+        *("Imported flowers.", "Import its loader…"),
     )
 
 
@@ -285,9 +291,9 @@ def test_a_suggested_loader_that_cannot_be_added_says_why(library, pages, flower
     page.show()
     import_folder(library, flowers)
     monkeypatch.setattr(GalleryService, "add", refuse)
-    QTest.mouseClick(button(page.detail, "Use its loader"), LEFT)
+    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT)
     assert library.heard[-1] == "The disk is full. Free some space."
-    assert button(page.detail, "Use its loader").isEnabled()
+    assert button(page.detail, "Add a loader for it").isEnabled()
 
 
 def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, monkeypatch):

@@ -71,15 +71,16 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse = Mouse(qtbot, program)
     mouse.drop(flowers)
     mouse.click("Import", dialog_of(qtbot, ImportDialog))
-    mouse.click("Use its loader", program.library[Kind.DATASET].detail)
+    mouse.click("Add a loader for it", program.library[Kind.DATASET].detail)
     mouse.click("Train…", program.library[Kind.DATASET].detail)
     qtbot.waitUntil(lambda: program.window.place == "new-job")
-    mouse.click("Model from the gallery…", program.form)
+    mouse.click("From the gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
     choose(qtbot, mouse, dialog, "LeNet-5")
     of_data = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}
     qtbot.waitUntil(lambda: of_data.items() <= read(dialog).items())
     mouse.click("Add", dialog)
+    card = program._services.gallery.show("lenet-5").card.training
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     before = program.jobs.total
     mouse.click("Start", program.form)
@@ -88,6 +89,8 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}
     assert view.name == "lenet-5 1"
+    assert view.config.optimizer.name == card["optimizer"]["name"]
+    assert view.config.batch_size == card["batch_size"]
     assert (mouse.clicks, mouse.typed) == (8, 0)
     code = program._services.library.text(Kind.MODEL, "lenet-5@1", "bks_model.py")
     assert "CLASSES = 3\nCHANNELS = 3\nSIDE = 28\n" in code

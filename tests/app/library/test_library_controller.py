@@ -66,18 +66,38 @@ def pictures(tmp_path):
     return folder
 
 
+def watch_offers(pages):
+    """Return the list that gets each next step that is offered in a banner."""
+    offers = []
+
+    def watch(detail):
+        show = detail.show_offers
+
+        def shown(reference, *given):
+            if given and given[0] not in offers:
+                offers.append(given[0])
+            show(reference, *given)
+
+        detail.show_offers = shown
+
+    for page in pages.values():
+        watch(page.detail)
+    return offers
+
+
 def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages, pictures, qtbot):
     controller.drop(pictures)
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
-    offers = []
-    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
+    offers = watch_offers(pages)
     button(dialog, "Import").click()
-    assert [offer[:2] for offer in offers] == [("Imported pictures @ 1", "Import its loader…")]
+    assert [(offer.text, offer.button) for offer in offers] == [
+        ("Imported pictures.", "Import its loader…")
+    ]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.drop(pictures)
     button(window(ImportDialog), "Import").click()
-    assert offers[1][0].startswith("Imported pictures @ 2. Left out, as ")
+    assert offers[1].text.startswith("Imported pictures @ 2. Left out, as ")
     assert pages[Kind.DATASET].shown_name == "pictures"
     assert not windows(ImportDialog)
 
@@ -252,23 +272,22 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     monkeypatch.setattr(library, "preview", _refuse)
     for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
         (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
-    offers, requested = [], []
-    controller.offered.connect(lambda offer: offers.append((offer.button, offer.act)))
+    offers, requested = watch_offers(pages), []
     controller.job_requested.connect(lambda *job: requested.append(job))
     controller.drop(pictures)
     button(window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
-        offers[-1][1]()
+        offers[-1].act()
         line_of(window(ImportDialog), "From").setText(str(tmp_path / source))
         elapse(window(ImportDialog))
         line_of(window(ImportDialog), "Name").setText("mine")
         button(window(ImportDialog), "Import").click()
-    assert [button for button, _ in offers] == [
+    assert [offer.button for offer in offers] == [
         "Import its loader…",
         "Import a model…",
         "New job with it",
     ]
-    offers[-1][1]()
+    offers[-1].act()
     assert requested == [(Kind.MODEL, "mine@1")]
 
 
@@ -287,23 +306,22 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     previewed = []
     monkeypatch.setattr(library, "preview", lambda *asked, progress: previewed.append(asked))
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
-    offers, requested = [], []
-    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
+    offers, requested = watch_offers(pages), []
     controller.new_job_requested.connect(requested.append)
     controller.drop(project)
     dialog = window(ImportDialog)
     button(dialog, "Import").click()
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
-    assert [offer[:2] for offer in offers] == [
+    assert [(offer.text, offer.button) for offer in offers] == [
         (
             "Imported plankton. Left out, as files of systems and tools or link loops: 1 file "
             "(.DS_Store).",
             "New job with it",
         )
     ]
-    assert [pages[kind]._offer.isHidden() for kind in PARTS] == [False] * 3
-    offers[-1][2]()
-    assert [pages[kind]._offer.isHidden() for kind in PARTS] == [True] * 3, "it was used"
+    assert [pages[kind].detail._offer.isHidden() for kind in PARTS] == [False] * 3
+    offers[-1].act()
+    assert [pages[kind].detail._offer.isHidden() for kind in PARTS] == [True] * 3, "it was used"
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
     assert previewed == [], "the page is not open"
@@ -329,26 +347,26 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
         ),
     ],
 )
-def test_a_second_import_of_a_folder_names_the_new_parts(controller, project, changed, words):
-    offers = []
-    controller.offered.connect(lambda offer: offers.append(offer.text))
+def test_a_second_import_of_a_folder_names_the_new_parts(
+    controller, pages, project, changed, words
+):
+    offers = watch_offers(pages)
     controller.drop(project)
     button(window(ImportDialog), "Import").click()
     for part in changed:
         (project / part / "more.txt").write_text("more")
     controller.drop(project)
     button(window(ImportDialog), "Import").click()
-    assert offers[1].partition(" Left out")[0] == words
+    assert offers[1].text.partition(" Left out")[0] == words
 
 
-def test_code_without_data_asks_for_the_data_next(controller, project):
+def test_code_without_data_asks_for_the_data_next(controller, pages, project):
     shutil.rmtree(project / "pictures")
-    offers = []
-    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
+    offers = watch_offers(pages)
     controller.drop(project)
     button(window(ImportDialog), "Import").click()
-    assert offers[-1][1] == "Import its data…"
-    offers[-1][2]()
+    assert offers[-1].button == "Import its data…"
+    offers[-1].act()
     assert "plankton" in texts(window(ImportDialog))
     window(ImportDialog).reject()
 
@@ -474,7 +492,7 @@ def test_a_requested_check_does_not_disturb_the_copying_of_weights(
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     later.let_go()
-    assert later.heard == ["New jobs of net @ 1 start from these weights"]
+    assert later.heard == ["New jobs of net start from these weights"]
 
 
 def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
@@ -483,7 +501,7 @@ def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tm
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(but="try model")
-    assert later.heard == ["New jobs of net @ 1 start from these weights"]
+    assert later.heard == ["New jobs of net start from these weights"]
 
 
 def _refuse(*_, **__):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.records.library.gallery import DataShape
 from backend.records.library.item import Kind
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import dataset, show_plankton
@@ -20,7 +21,7 @@ def _gallery(stage: Stage, kind: Kind = Kind.MODEL, entry: str = "", **facts: in
         stage.library(kind).show_items(())
     else:
         dataset(stage)
-    preset = GalleryPreset(entry, facts=facts)
+    preset = GalleryPreset(entry, data=DataShape(sizes=facts))
     dialog = stage.lay_over(GalleryDialog(kind, {"lenet-5": 2}, preset, stage.window))
     dialog.show_entries(MODELS if kind is Kind.MODEL else LOADERS)
     for one in MODELS if kind is Kind.MODEL else ():
@@ -70,13 +71,12 @@ def dataset_suggestion(stage: Stage) -> None:
         "This looks like pictures in a folder for each class: 30 336 pictures in 121 classes "
         "(acantharia_protist, amphipods, appendicularian_s_shape, …)."
     )
-    offers = Offer(sentence, "Use its loader", print), Offer("", "Settings…", print)
+    offers = Offer(sentence, "Add a loader for it", print), Offer("", "Settings…", print)
     page.detail.show_offers("plankton@2", *offers)
-    page.show_offer(Offer(f"Imported plankton @ 2. {sentence}", "Use its loader", print))
 
 
 @screen("dataset-loader-added", THREE)
 def dataset_loader_added(stage: Stage) -> None:
     page = show_plankton(stage)
-    offer = Offer("plankton is read by the loader plankton @ 1.", "Train…", print)
+    offer = Offer("plankton has its loader.", "Train…", print)
     page.detail.show_offers("plankton@2", offer)

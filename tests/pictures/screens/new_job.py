@@ -40,11 +40,6 @@ RAW = {
     "loader": "coco-boxes",
     "placement": placed("gpu09", "gpu12"),
 }
-COMMAND = (
-    *("mpirun", "-np", "16", "-H", "gpu09:8,gpu12:8", "--map-by", "slot", "--mca"),
-    *("btl_tcp_if_include", "10.0.4.0/24", "-x", "NCCL_SOCKET_IFNAME=eth0"),
-    *("python", "-m", "backend.node.run.rank_guard"),
-)
 RATES = tuple(
     0.08 * (n / 6 if n < 6 else 0.5 + 0.5 * math.cos(math.pi * (n - 6) / 94)) for n in range(101)
 )
@@ -53,7 +48,6 @@ READY = JobCheck(
     learning_rate=0.08,
     steps_per_epoch=458,
     rates=RATES,
-    command=COMMAND,
     findings=(
         Finding("GPUs", True, "All 16 GPUs are free."),
         Finding("model", True, "Model and loader fit."),
@@ -107,7 +101,6 @@ def new_job_script(stage: Stage) -> None:
         "placement": placed("gpu09", "gpu12"),
     }
     form = filled(stage, raw=raw)
-    form.show_check(JobCheck(global_batch=0, command=COMMAND), BatchTrial())
     stage.settle()
     form._sections._script_more.button.click()
 
@@ -127,7 +120,6 @@ def new_job_arguments(stage: Stage) -> None:
     form._sections.arguments.switch.click()
     form.show_arguments(ScriptHelp(read_help(text)))
     form._fields.swept.take(parse_axis("arguments.lr", "0.1, 0.3"))
-    form.show_check(JobCheck(global_batch=0, command=COMMAND, jobs=2), BatchTrial())
 
 
 @screen("new-job-downpour", BOTH)
@@ -322,7 +314,6 @@ def show_sweep(stage: Stage) -> JobForm:
             learning_rate=0.04,
             steps_per_epoch=458,
             rates=RATES,
-            command=COMMAND,
             findings=READY.findings,
         ),
         TRIED,

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.pictures.flaws import flaws
-from tests.windows import button, on_screen, the
+from tests.windows import on_screen
 from widgets.common import theme
 from widgets.common.actions import MoreButton
 from widgets.common.banner import Banner
@@ -48,7 +48,7 @@ from widgets.common.labels import IconLabel, Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import PAGE_MARGIN
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
-from widgets.common.toast import Offer, Toast
+from widgets.common.toast import Toast
 
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
 
@@ -523,17 +523,6 @@ def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
         for one in buttons:
             assert not over.intersects(QRect(one.mapTo(window, QPoint()), one.size()))
     assert over.bottom() == window.height() - Toast._MARGIN - 1, "nothing is below it"
-
-
-def test_a_toast_offers_the_next_step_in_a_button(qtbot):
-    window = on_screen(qtbot, QWidget(), 900, 600)
-    toast, taken = Toast(window), []
-    toast.offer(Offer("Imported digits @ 1", "New job with it", lambda: taken.append("job")))
-    assert button(toast, "New job with it").text() == "New job with it"
-    qtbot.mouseClick(button(toast, "New job with it"), Qt.MouseButton.LeftButton)
-    assert (taken, toast.isVisible()) == (["job"], False)
-    toast.show_message("Saved.")
-    assert not the(Button, toast).isVisible()
 
 
 TEXTS: dict[str, Callable[[], QWidget]] = {

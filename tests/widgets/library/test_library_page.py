@@ -306,9 +306,9 @@ def choices(dialog):
 
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     dialog = import_dialog(qtbot, taken={Kind.MODEL: {"plankton": 4}})
-    assert not choices(dialog)["All three"].isEnabled()
+    assert not choices(dialog)["All parts"].isEnabled()
     dialog.show_found("/home/mai/plankton", THREE)
-    assert choices(dialog)["All three"].isChecked()
+    assert choices(dialog)["All parts"].isChecked()
     assert the(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
         "Not imported: README.md."
@@ -323,7 +323,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
     dialog = import_dialog(qtbot)
     dialog.show_found("/home/mai/plankton", BOTH)
-    assert "All three" not in choices(dialog)
+    assert "All parts" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert the(TaskStatus, dialog).message.text() == (
         "It has a model and a loader: choose “Both” to import them together."
@@ -338,7 +338,7 @@ def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
     dialog = import_dialog(qtbot, **only_one)
     dialog.show_found("/home/mai/plankton", THREE)
     assert choices(dialog)["Dataset"].isChecked()
-    assert choices(dialog)["All three"].isEnabled()
+    assert choices(dialog)["All parts"].isEnabled()
 
 
 def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
@@ -353,7 +353,7 @@ def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     line_of(dialog, "From").setText("/home/mai/other")
     dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
-    assert not choices(dialog)["All three"].isEnabled()
+    assert not choices(dialog)["All parts"].isEnabled()
     assert the(TaskStatus, dialog).message.text() == ""
     dialog.show_found("/home/mai/other", THREE)
     line_of(dialog, "From").clear()

@@ -124,7 +124,7 @@ def test_dropped_weights_are_copied_next_to_the_model_with_a_message(
     monkeypatch.setattr(tool_process, "read_weights", lambda *_: ())
     page.weights_dropped.emit("cats@1", str(file))
     assert (services.data_root.path / "models/cats/v1/weights.pt").read_bytes() == CONTENT
-    assert controller.heard == ["New jobs of cats @ 1 start from these weights"]
+    assert controller.heard == ["New jobs of cats start from these weights"]
     assert page.detail.has_weights
     assert not page.detail._progress.isVisible()
 

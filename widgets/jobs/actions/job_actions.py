@@ -282,8 +282,6 @@ class CheckpointDrag:
 
 NEW = Request[[]]("new")
 """Open the form of a new job."""
-STUDY = Request[[]]("study")
-"""Open the gallery of studies."""
 BACK = Request[[]]("back")
 """Show the list (narrow windows)."""
 RESUME_FROM = Request[[str, str]]("resume_from")

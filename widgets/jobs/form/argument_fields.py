@@ -97,9 +97,8 @@ class ArgumentFields(QWidget):
             made.set_tip(plain_tip(one.words))
             self._paths.append(path)
             self._grid.addWidget(made, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
-            for part in filter(None, (made.control, made.act)):
-                QWidget.setTabOrder(before, part)
-                before = part
+            QWidget.setTabOrder(before, made.control)
+            before = made.control
         self._fields.read_arguments()
 
     def _say(self, words: str, *, is_bad: bool = False) -> None:

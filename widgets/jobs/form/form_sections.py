@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import (
@@ -17,7 +17,7 @@ from backend.records.jobs.config import (
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW, KEEP, WHAT
-from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, value_words
+from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, usual, value_at, value_words
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
@@ -47,7 +47,20 @@ def _rare(section: str, *, script: bool = False) -> tuple[str, ...]:
     )
 
 
-_RARE_HOW, _RARE_KEEP = _rare(HOW), _rare(KEEP)
+_RARE_HOW = _rare(HOW)
+_OF_LOST_NODES = ("nodes", "shrink", "at_least", "scaling", "grow")
+_FAILURE, _GIVE_WAY = "If a machine fails", "Give way"
+_KEEP_GROUPS = {
+    _FAILURE: tuple(f"on_failure.{key}" for key in ("retries", *_OF_LOST_NODES)),
+    _GIVE_WAY: ("gives_way", "quiet_minutes"),
+    "Stop": ("stall_limit_s", "stop_on_nan", "stop_on_divergence"),
+    "Reproduce": ("seed", "loader_workers"),
+}
+_KEEP_GROUPS["Checkpoints"] = tuple(
+    path
+    for path in _rare(KEEP)
+    if path not in {p for paths in _KEEP_GROUPS.values() for p in paths}
+)
 _OF_ONE = tuple(
     path
     for path, s in SETTINGS.items()
@@ -56,6 +69,7 @@ _OF_ONE = tuple(
 """The fields in What and Keep that only jobs with a model have, or only those with a script."""
 _RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
 _PLACEHOLDERS = {
+    "entry": "found by itself",
     "checkpoint_files": ", ".join(USUAL_CHECKPOINTS),
     "log_numbers": "loss: {loss}",
     "total_epochs": "as the script says",
@@ -76,7 +90,7 @@ class FormSections(QWidget):
         trial: The result of trying model, dataset and loader together.
         arguments: The fields of the arguments of a script.
         runs: Whether the job runs a model or a script.
-        gallery: Choose a model from the gallery; hidden while one is chosen that fits.
+        gallery: Choose a model from the gallery.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -87,15 +101,19 @@ class FormSections(QWidget):
         self.templates = TemplateStrip()
         self.trial = TrialLine()
         self.runs = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
-        self.gallery = Button(f"Model f{FROM_GALLERY[1:]}", icon=GALLERY_ICON)
+        self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON, tip="Networks that fit the data")
+        self._runs_field = Field("Runs", self.runs)
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
         self._usual_strategy = StrategyConfig.name
         self._strategy_note = StrategyView()
         self._strategies = ("", "")
-        self._keep_more = Details("Seed, loader and stop conditions")
+        self._keep_more = Details("If a machine fails, stop conditions, seed")
+        self._validation = Details("Validation on other data", "Validation: of the same data")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
+        self._keep_groups: dict[str, QWidget] = {}
+        self._keep_lines: dict[Field, FaultLine] = {}
         self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings = _grid()
         what, self._how_card, self._keep_card = self._what(), self._how(), self._keep()
@@ -133,7 +151,7 @@ class FormSections(QWidget):
 
     def reveal(self, part: QWidget) -> None:
         """Open the section that hides a part of the form."""
-        for details in (self._how_more, self._keep_more):
+        for details in (self._how_more, self._keep_more, self._script_more, self._validation):
             if details.isAncestorOf(part):
                 details.open()
 
@@ -226,29 +244,42 @@ class FormSections(QWidget):
         self._script_more = Details(
             "Python, signal to stop, numbers in the log, totals, and checkpoint files"
         )
-        trained = ((f.pick("model"), 5), (f.start_from("start_from"), 6))
-        scripted = ((f.pick("script"), 5), (f.make("entry", "found by itself"), 6))
-        validated = ((f.pick("validation_dataset"), 1), (f.pick("validation_loader"), 1))
+        model, script = f.part("model"), f.part("script")
+        first = _line(
+            *((f.make("name", ""), 6), (self._runs_field, 3), (model, 6), (script, 6)),
+            (beside_field(self.gallery), 0),
+        )
+        validation = self._validation
+        others = f.pick("validation_dataset"), f.pick("validation_loader")
+        validation.fill(row(*((field, 1) for field in others)))
+        faults = FaultLine()
+        data = _line(
+            *((f.part("dataset"), 1), (f.part("loader"), 1), (f.start_from("start_from"), 1)),
+            faults=faults,
+        )
+        faults.stand_below(*others)
         self._arguments = QWidget()
         arguments = _line(
-            (f.make("arguments", "--data {dataset} --out {output}"), 6),
-            (f.make("resume_arguments", "--resume {checkpoint}"), 4),
-            (f.make("processes_per"), 2),
+            (f.make("arguments", "such as --data {dataset} --out {output}"), 6),
+            (f.make("resume_arguments", "such as --resume {checkpoint}"), 4),
             more=self._script_more,
+            faults=(script_faults := FaultLine()),
         )
         self.arguments = ArgumentFields(f)
         arguments.addWidget(self.arguments)
         self._arguments.setLayout(arguments)
-        self._script_more.fill(
-            _grid(*(f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_OF_SCRIPT))
-        )
+        rare = ("entry", "processes_per", *_RARE_OF_SCRIPT)
+        rare_fields = [f.make(path, _PLACEHOLDERS.get(path)) for path in rare]
+        script_faults.stand_below(*rare_fields)
+        self._script_more.fill(_grid(*rare_fields))
         return section(
             "What",
-            _line((f.make("name", ""), 6), (Field("Runs", self.runs), 4), *trained, *scripted),
-            _line((f.pick("dataset"), 1), (f.pick("loader"), 1), *validated),
+            first,
+            data,
             self._arguments,
             self._script_more,
-            row((self.trial, 1), self.gallery),
+            row(validation.button, (self.trial, 1)),
+            validation,
         )
 
     def show_runs(self, what: str) -> None:
@@ -265,7 +296,28 @@ class FormSections(QWidget):
             if not is_of(axis.path, script=is_script):
                 self._fields.swept.give_up(axis.path)
         self.trial.setVisible(not is_script)
-        (self.gallery if is_script else self._script_more).hide()
+        self.gallery.setVisible(not is_script)
+        for details in (self._validation,) if is_script else (self._script_more,):
+            details.hide()
+        self._validation.button.setVisible(not is_script)
+
+    def offer_runs(self, offers: bool) -> None:
+        """Show the choice between a model and a script."""
+        self._runs_field.setVisible(offers)
+
+    @Slot()
+    def fit_placement(self) -> None:
+        """Show what only jobs on several nodes, or on GPUs, have, and what is set."""
+        placements, draft = self.picker.value(), self._fields.draft()
+        uses_gpus = any(placement.get("gpus") for placement in placements)
+        several = len(placements) > 1
+        applies = {f"on_failure.{key}": several for key in _OF_LOST_NODES}
+        applies |= dict.fromkeys(_KEEP_GROUPS[_GIVE_WAY], uses_gpus)
+        for path, does in applies.items():
+            is_set = value_at(draft, path) not in (None, usual(path))
+            self._fields.field(path).setVisible(does or is_set)
+        fields = map(self._fields.field, _KEEP_GROUPS[_GIVE_WAY])
+        self._keep_groups[_GIVE_WAY].setVisible(not all(field.isHidden() for field in fields))
 
     @Slot()
     def _fit_retention(self) -> None:
@@ -307,10 +359,24 @@ class FormSections(QWidget):
             faults=self._keep_faults,
         )
         made = {"checkpoint.best_mode": f.pick("checkpoint.best_mode", ("", ""))}
-        rare = [made.get(path) or f.make(path) for path in _RARE_KEEP]
-        self._keep_faults.stand_below(*rare)
-        self._keep_more.fill(_grid(*rare))
+        for title, paths in _KEEP_GROUPS.items():
+            fields = [made.get(path) or f.make(path) for path in paths]
+            faults = FaultLine()
+            self._keep_lines |= dict.fromkeys(fields, faults)
+            group = self._keep_groups[title] = QWidget()
+            group.setLayout(col(Label(title, "strong"), _grid(*fields), faults, gap=S1))
+        self._keep_more.fill(*self._keep_groups.values())
+        self._keep_more.turned.connect(self._place_faults)
+        self._place_faults()
         return section("Keep", usual, self._keep_more)
+
+    @Slot()
+    def _place_faults(self) -> None:
+        """Show the faults of a group below it, or of a folded one below the fields above."""
+        for field, own_line in self._keep_lines.items():
+            for line in (own_line, self._keep_faults):
+                line.leave(field)
+            (self._keep_faults if self._keep_more.isHidden() else own_line).stand_below(field)
 
     def _best_by(self) -> Field:
         """Return the field for the metric of the best checkpoint; it sets the default direction."""
@@ -354,11 +420,11 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
+    *fields: tuple[QWidget, int], more: Details | None = None, faults: FaultLine | None = None
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
     below = faults or FaultLine()
-    below.stand_below(*(field for field, _ in fields))
+    below.stand_below(*(field for field, _ in fields if isinstance(field, Field)))
     button = beside_field(more.button) if more is not None else None
     return col(row(*fields, button, gap=S2, top=True), below, gap=0)
 
@@ -384,11 +450,18 @@ class Details(QWidget):
 
     Attributes:
         button: The button; the owner places it.
+
+    Signals:
+        turned: It was opened or folded.
     """
 
-    def __init__(self, what: str) -> None:
+    turned = Signal()
+
+    def __init__(self, what: str, text: str = "") -> None:
+        """``text``: of the button, if it is not More and then Less."""
         super().__init__()
-        self.button = Button("More", kind="quiet", icon="caret-down", tip=what)
+        self._texts = (text, text) if text else ("More", "Less")
+        self.button = Button(self._texts[0], kind="quiet", icon="caret-down", tip=what)
         # A fixed width: "More" and "Less" then take the same space.
         self.button.setFixedWidth(self.button.sizeHint().width())
         self.button.clicked.connect(self._turn)
@@ -405,8 +478,9 @@ class Details(QWidget):
     def _turn(self) -> None:
         self.setVisible(self.isHidden())
         is_open = not self.isHidden()
-        self.button.setText("Less" if is_open else "More")
+        self.button.setText(self._texts[is_open])
         self.button.set_icon("caret-up" if is_open else "caret-down")
+        self.turned.emit()
         if is_open:
             # The page gets its new height with the next layout.
             QTimer.singleShot(0, self, self._bring_in)

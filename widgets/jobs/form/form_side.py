@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QTimer, Slot
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.base.room import LEAST_FILES, files_words
@@ -30,9 +28,6 @@ SIDE_W = 384
 START_KEY = "Ctrl+Return"
 _CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
-_BY_HAND = (
-    "To run this yourself, start the job first; its Settings tab then has a command to paste."
-)
 _NOT_TIMED = "No estimate yet: no job with this model, data and batch size has run."
 _COUNTING = "Counting samples; steps and time follow."
 _NOT_COUNTED = "Steps and time follow when the loader has counted the samples."
@@ -58,7 +53,7 @@ class StartButtons:
 
 
 class FormSide(StyledFrame):
-    """The verdict, figures, learning rate curve, differences, checks and command.
+    """The verdict, figures, learning rate curve, differences and checks.
 
     Attributes:
         acts: Its buttons.
@@ -86,17 +81,10 @@ class FormSide(StyledFrame):
         self._changes = col(gap=S1)
         self._changed_rule = Separator()
         self.findings = col(gap=S2)
-        self.command = Label("", "mono", "text2", wrap=True, selectable=True)
-        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
-        copy.clicked.connect(self._copy)
-        self._check_part, self._command_part = QWidget(), QWidget()
+        self._check_part = QWidget()
         self._check_part.setLayout(
             col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
         )
-        shown = StyledFrame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
-        head = row(Label("Command", "strong"), STRETCH, copy)
-        later = Label(_BY_HAND, "small", "text3", wrap=True)
-        self._command_part.setLayout(col(head, shown, later, gap=S1))
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
         differences = QWidget()
@@ -119,7 +107,6 @@ class FormSide(StyledFrame):
                 differences,
                 self._curve,
                 self._check_part,
-                self._command_part,
                 STRETCH,
                 gap=S1,
                 margins=(S4, S4, S4, S2),
@@ -153,8 +140,6 @@ class FormSide(StyledFrame):
         for part in (self._numbers, self._curve):
             part.setVisible(check.global_batch != 0)
         self._rates.show_rates(check.rates, epochs)
-        self.command.setText(shlex.join(check.command))
-        self._command_part.setVisible(bool(check.command))
         self._show_numbers()
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
@@ -242,10 +227,6 @@ class FormSide(StyledFrame):
             if finding.remedy:
                 words.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
             self.findings.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
-
-    @Slot()
-    def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(self.command.text())
 
 
 class FormFoot(StyledFrame):

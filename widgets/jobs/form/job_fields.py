@@ -92,6 +92,7 @@ class JobFields(QObject):
         self._kinds: dict[str, str] = {}
         # Options, which a job file does not have with their default.
         self._left_out: set[str] = set()
+        self._parts: list[str] = []
         self._arguments: dict[str, ScriptArgument] = {}
         self._tips: dict[str, tuple[str, str]] = {}
         self._showing = False
@@ -163,6 +164,24 @@ class JobFields(QObject):
         """Add a choice for a setting, with the options ``more`` before its own."""
         return self._choice(path, SETTINGS[path], more)
 
+    def part(self, path: str) -> Field:
+        """Add a choice of the library that is open until the user chooses: "Choose a model"."""
+        field = self.pick(path)
+        if isinstance(field.control, ComboBox):
+            field.control.setPlaceholderText(f"Choose a {path}")
+        self._parts.append(path)
+        return field
+
+    def open_parts(self) -> tuple[str, ...]:
+        """Return the parts of the job that are not chosen yet."""
+        return tuple(
+            path
+            for path in self._parts
+            if is_of(path, script=self.runs_script)
+            and self._fields[path].control.property("placeholderText")
+            and not self.key(path)
+        )
+
     def start_from(self, path: str) -> Field:
         name, _ = name_and_unit(path)
         self.weights = StartFrom(name)
@@ -198,7 +217,7 @@ class JobFields(QObject):
         self._tips[path] = (term, sentence)
         made = self._fields.get(path)
         if made is not None:
-            more = "\n".join(conditions(path))
+            more = "\n".join(conditions(path, script=not is_of(path, script=False)))
             made.set_tip(term_tip(made.label(), term, sentence, more))
 
     def remove(self, path: str) -> None:
@@ -334,7 +353,7 @@ class JobFields(QObject):
 
     def _value(self, path: str, control: QWidget) -> Any:
         if isinstance(control, ComboBox):
-            is_default = path in self._left_out and control.currentIndex() == 0
+            is_default = path in self._left_out and control.currentIndex() <= 0
             return None if is_default else control.key() or None
         if isinstance(control, Switch):
             is_default = path in self._left_out and not control.isChecked()
@@ -348,7 +367,7 @@ class JobFields(QObject):
     def _put(self, control: QWidget, value: Any) -> None:
         if isinstance(control, ComboBox):
             if value is None:
-                control.setCurrentIndex(0)
+                control.clear_choice()
             else:
                 _choose(control, str(value))
         elif isinstance(control, Switch):

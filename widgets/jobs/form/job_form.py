@@ -28,6 +28,7 @@ from backend.records.sweeps.values import axis_text
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, Scroll
+from widgets.common.fields import ComboBox
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
@@ -105,6 +106,7 @@ class JobForm(QWidget):
         self._may_start = False
         self._jobs = 1
         self._half_made = ""
+        self._has_scripts = False
         self._fields = JobFields(self)
         self._sections = FormSections(self._fields)
         self._picker = self._sections.picker
@@ -136,6 +138,7 @@ class JobForm(QWidget):
         self._pause.timeout.connect(self._request_check)
         self._fields.changed.connect(self._changed)
         self._picker.changed.connect(self._changed)
+        self._picker.changed.connect(self._sections.fit_placement)
         self._picker.taken_changed.connect(self._pause.start)
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
@@ -154,6 +157,7 @@ class JobForm(QWidget):
         self._check = JobCheck()
         self._trial = BatchTrial()
         self._wrong: list[str] = []
+        self._open_part = ""
         self._show_result(self._check)
 
     # -- input
@@ -168,6 +172,8 @@ class JobForm(QWidget):
         """Set the options: every version; the name alone means the newest version."""
         for path, items in (("model", models), ("loader", loaders), ("script", scripts)):
             self._fields.set_options(path, _options(items))
+        self._has_scripts = bool(scripts)
+        self._sections.offer_runs(self._has_scripts)
         self._datasets = _options(datasets)
         self._offer_datasets()
         same = (("", "same"),)
@@ -176,8 +182,11 @@ class JobForm(QWidget):
         self._pause.start()
 
     def _offer_datasets(self) -> None:
-        """A script may have none; otherwise the first is selected."""
+        """A script may have none."""
         none = (("", "none"),) if self._fields.runs_script else ()
+        control = self._fields.field("dataset").control
+        if isinstance(control, ComboBox):
+            control.setPlaceholderText("" if none else "Choose a dataset")
         self._fields.set_options("dataset", none + self._datasets)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
@@ -203,6 +212,22 @@ class JobForm(QWidget):
         self._fields.show_one("model", name)
         self._changed()
 
+    def propose(self, settings: Mapping[str, Any]) -> None:
+        """Fill in settings as they are in a job file, and check again; None empties a field."""
+        for key, value in settings.items():
+            # The name of an optimizer comes first: its fields depend on it.
+            options = value.items() if isinstance(value, Mapping) else (("", value),)
+            for name, setting in options:
+                self._fields.show_one(f"{key}.{name}".rstrip("."), setting)
+        if settings:
+            self._sections.say_details()
+            self._pause.start()
+
+    def propose_placement(self) -> None:
+        """Choose a free GPU, or this computer where no GPU is free."""
+        self._picker.propose()
+        self._sections.fit_placement()
+
     def show_arguments(self, found: ScriptHelp) -> None:
         """Show the arguments that a script takes as fields."""
         self._sections.arguments.show_found(found.arguments)
@@ -221,6 +246,7 @@ class JobForm(QWidget):
         """Fill the form from a job file. Settings without a field are kept in the draft."""
         is_script = "script" in draft.raw
         self._sections.show_runs(SCRIPT if is_script else MODEL)
+        self._sections.offer_runs(self._has_scripts and not is_script)
         self._offer_datasets()
         raw = {**draft.raw} if is_script else without_usual_stop({"stop_on_nan": True, **draft.raw})
         optimizer = raw.get("optimizer", {})
@@ -235,6 +261,9 @@ class JobForm(QWidget):
         for axis in draft.axes:
             self._fields.swept.take(axis)
         self._sections.say_details()
+        self._sections.fit_placement()
+        for path in filter(raw.get, ("validation_dataset", "validation_loader")):
+            self._sections.reveal(self._fields.field(path))
         self._sweep.show_draw(draft.draws, draft.seed)
         self._origin = draft.origin
         self._forget_refusal()
@@ -249,14 +278,15 @@ class JobForm(QWidget):
         if check.usual_strategy:
             self._sections.say_usual_strategy(check.usual_strategy)
         self._sections.trial.show_trial(trial)
+        # What the user did not choose yet is no fault of the user's.
+        open_parts = self._fields.open_parts()
+        check = replace(check, faults=tuple(f for f in check.faults if f.field not in open_parts))
+        self._open_part = next(iter(open_parts), "")
         failed = trial.state is TrialState.FAILED
         misfit = (Fault(trial.field, trial.words),) if failed else ()
         homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
-        model = self._fields.field("model")
-        is_fit = bool(self._fields.key("model")) and not model.error()
-        self._sections.gallery.setVisible(not is_fit and not self._fields.runs_script)
         words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
         self._picker.set_error(words)
         seen = [f for f in check.faults if f not in homeless]
@@ -467,7 +497,8 @@ class JobForm(QWidget):
             button.setEnabled(self._may_start or self._busy)
 
     def _show_result(self, check: JobCheck) -> None:
-        self._may_start = check.may_start and check.global_batch is not None
+        is_whole = check.global_batch is not None and not self._open_part
+        self._may_start = check.may_start and is_whole
         self._jobs = check.jobs
         is_sweep = bool(self._fields.swept.axes())
         result, sign, tone = self._result_of(check, is_sweep)
@@ -475,7 +506,8 @@ class JobForm(QWidget):
         self._foot.result.setText(result)
         self._foot.result.set_tone(tone if tone in ("bad", "warn") else "text")
         for button in (self._start_button, self._foot_start):
-            button.set_icon("play" if self._may_start else "warning-octagon")
+            is_bad = not self._may_start and not self._open_part
+            button.set_icon("warning-octagon" if is_bad else "play")
             if not self._busy:
                 button.setText(self._start_text())
         for button in (self._queue_button, self._foot_queue):
@@ -490,6 +522,8 @@ class JobForm(QWidget):
         if check.faults:
             what = formats.plural(len(check.faults), "problem")
             return f"{what} to fix", "warning-octagon-fill", "bad"
+        if self._open_part:
+            return f"Choose a {self._open_part}", "info-fill", "text3"
         if not self._may_start:
             return "Checking…", "info-fill", "text3"
         result = RESULTS.get(self._trial.state)
@@ -526,13 +560,14 @@ def _label(fault: Fault) -> str:
 
 
 def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:
-    newest: dict[str, int] = {}
+    """Return keys and texts; the only version of a name needs no number."""
+    versions: dict[str, list[int]] = {}
     for item in items:
-        newest[item.name] = max(item.version, newest.get(item.name, 0))
+        versions.setdefault(item.name, []).append(item.version)
     return tuple(
         (
-            item.name if item.version == newest[item.name] else item.reference,
-            formats.version(item.name, item.version),
+            item.name if item.version == max(versions[item.name]) else item.reference,
+            item.name if versions[item.name] == [1] else formats.version(item.name, item.version),
         )
         for item in items
     )

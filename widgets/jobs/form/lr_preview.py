@@ -53,7 +53,7 @@ class RatePreview(QWidget):
             paint_text(
                 painter,
                 plot,
-                "Needs a learning rate and epochs.",
+                "It follows when these settings are valid.",
                 "small",
                 "text3",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QFocusEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 
 from backend.records.jobs.config import with_value
@@ -14,8 +14,7 @@ from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.icons import paint_icon
 from widgets.common.labels import plain_tip
-from widgets.common.painting import paint_focus
-from widgets.common.theme import R_CELL, TARGET_MIN
+from widgets.common.theme import TARGET_MIN
 from widgets.jobs.form.multi_value_editor import SeveralValues
 
 _ONE_EACH = ("name", "start_from")
@@ -34,14 +33,15 @@ _APPEARS = frozenset({QEvent.Type.ShowToParent, QEvent.Type.HideToParent})
 class SeveralButton(QAbstractButton):
     """The button that opens the several values of a field; visible on hover and on focus.
 
-    It is over the end of the control, which keeps room for it then.
+    It is over the end of the control, which keeps room for it then. Tab passes it by: the menu key
+    of the field does the same.
     """
 
     def __init__(self, field: Field, label: str) -> None:
         super().__init__(field)
         self._field = field
         self.setFixedSize(TARGET_MIN, TARGET_MIN)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAccessibleName(f"Several values of {label}")
         self.setToolTip(plain_tip("Several values: one job per value"))
         self.watch(field)
@@ -65,14 +65,6 @@ class SeveralButton(QAbstractButton):
     def leaveEvent(self, event: QEvent) -> None:
         self._light()
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self._light()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self._light()
-
     def _light(self) -> None:
         shown = self._field.shown
         if isinstance(shown, LineEdit | ComboBox):
@@ -81,7 +73,7 @@ class SeveralButton(QAbstractButton):
 
     def is_lit(self) -> bool:
         """Return whether the button is visible."""
-        if self.underMouse() or self.hasFocus() or self._field.underMouse():
+        if self.underMouse() or self._field.underMouse():
             return True
         focus = QApplication.focusWidget()
         return focus is not None and self._field.isAncestorOf(focus)
@@ -91,22 +83,17 @@ class SeveralButton(QAbstractButton):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        background = QRectF(self.rect()).adjusted(2, 2, -2, -2)
         box = QRectF(0, 0, _ICON, _ICON)
-        box.moveCenter(background.center())
-        is_near = self.underMouse() or self.hasFocus()
-        paint_icon(painter, box, "list-plus", "text" if is_near else "text3")
-        if self.hasFocus():
-            paint_focus(painter, background, R_CELL)
+        box.moveCenter(QRectF(self.rect()).center())
+        paint_icon(painter, box, "list-plus", "text" if self.underMouse() else "text3")
 
     def _follow(self) -> None:
-        """Stay at the field: in the same part of the page, and next after it in the tab order."""
+        """Stay at the field, in the same part of the page."""
         field, page = self._field, self._field.parentWidget()
         if page is None:
             return
         if self.parentWidget() is not page:
             self.setParent(page)
-            QWidget.setTabOrder(field.shown, self)
             self.setVisible(not field.isHidden())
         shown = field.shown
         left = shown.width()  # a switch has no room inside
@@ -145,7 +132,7 @@ class SweptFields(QObject):
             self._fields[path] = (field, label)
             for part in (field, field.control):
                 part.installEventFilter(self)
-            self._buttons[path] = field.act = button = SeveralButton(field, label)
+            self._buttons[path] = button = SeveralButton(field, label)
             button.clicked.connect(lambda: self.open(path))
 
     def axes(self) -> tuple[Axis, ...]:

@@ -26,7 +26,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
 from widgets.common.view_style import dress
-from widgets.jobs.actions.job_actions import NEW, PAUSE_QUEUE, STUDY, JobActions
+from widgets.jobs.actions.job_actions import NEW, PAUSE_QUEUE, JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import JobListView
@@ -97,7 +97,7 @@ class JobListPane(QWidget):
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
-        head = row(title, STRETCH, new, study_button(actions), gap=S1)
+        head = row(title, STRETCH, new, gap=S1)
         filters = row(self._groups, STRETCH, self.to_table)
         self.setLayout(
             col(
@@ -220,13 +220,6 @@ class JobListPane(QWidget):
         self._open(index)
         if not self.folding.toggle(index):
             self.pressed.emit()
-
-
-def study_button(actions: JobActions) -> IconButton:
-    """Return the button next to New job that opens the gallery of studies."""
-    study = IconButton("flask", "New study…")
-    study.clicked.connect(lambda: actions.ask(STUDY))
-    return study
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:

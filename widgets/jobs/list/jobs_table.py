@@ -31,7 +31,6 @@ from widgets.jobs.list.job_list_pane import (
     SEARCH_TIP,
     say_no_match,
     show_counts,
-    study_button,
 )
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
@@ -120,7 +119,6 @@ class JobsTable(QWidget):
                 self._funnel_button,
                 self.back,
                 new,
-                study_button(self._actions),
             )
         )
 

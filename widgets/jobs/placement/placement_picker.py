@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu, worst
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -268,6 +269,14 @@ class PlacementPicker(QWidget):
         self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
         self._put(placements)
 
+    def propose(self) -> None:
+        """Choose one free GPU; without one, a process on this computer."""
+        self._catch_up()
+        chosen = choose(self._states(), 1)
+        gpus = [{"node": name, "gpus": list(uuids)} for name, uuids in chosen.items()]
+        self.put(gpus or [{"node": THIS_COMPUTER, "processes": 1}])
+        self._wanted = 0
+
     def want(self, count: int, without: str = "") -> None:
         """Set the number of GPUs needed, and the node to avoid in the automatic selection."""
         self._wanted, self._without = count, without
@@ -300,7 +309,7 @@ class PlacementPicker(QWidget):
         made.cells.show_jobs(self._jobs)
         # Shown with all others, once the width of names and the free GPUs are known.
         made.hide()
-        made.changed.connect(self._changed)
+        made.changed.connect(partial(self._row_changed, made))
         made.cells.taken_changed.connect(self.taken_changed)
         made.cells.step_requested.connect(self._step)
         made.cells.beside_requested.connect(partial(self._ask_beside, made))
@@ -324,9 +333,9 @@ class PlacementPicker(QWidget):
         return [one.state for name, one in self._rows.items() if name != self._without]
 
     def _offer(self) -> int:
-        """Return how many GPUs the automatic selection would take."""
+        """Return how many GPUs the automatic selection would take: by default those of a node."""
         sound = [len(sound_gpus(state)) for state in self._states()]
-        return min(self._wanted, sum(sound)) if self._wanted else sum(sound)
+        return min(self._wanted, sum(sound)) if self._wanted else max(sound, default=0)
 
     @Slot()
     def _choose_for_me(self) -> None:
@@ -337,8 +346,12 @@ class PlacementPicker(QWidget):
             self._put([{"node": n, "processes": 1} for n in processor_nodes(self._states())])
         self.changed.emit()
 
-    @Slot()
-    def _changed(self) -> None:
+    def _row_changed(self, changed_row: _NodeRow) -> None:
+        """Let GPUs replace processes on CPUs, and the reverse: a job runs on one kind."""
+        uses_gpus = bool(changed_row.cells.chosen())
+        for node_row in self._rows.values() if changed_row.value() else ():
+            if node_row is not changed_row and uses_gpus != bool(node_row.cells.chosen()):
+                node_row.put(None)
         self._settle()
         self.changed.emit()
 

@@ -88,3 +88,28 @@ def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
         entry = NodeEntry("gpu1", NodeAddress("gpu1"), installation=there)
         node_files.write_entry(services.data_root, entry)
         assert services.jobs.check(raw).usual_strategy == usual
+
+
+@pytest.mark.parametrize(
+    ("changed", "has_figures"),
+    [
+        ({"gives_way": True}, True),
+        ({"model": "gone"}, True),
+        ({"name": ""}, True),
+        ({"stall_limit_s": "long"}, True),
+        ({"early_stop": {"patience_epochs": 0}}, True),
+        ({"epochs": 0}, False),
+        ({"optimizer": {"name": "sgd", "lr": "fast"}}, False),
+        ({"batch_size": "many"}, False),
+        ({"placement": []}, False),
+    ],
+)
+def test_a_fault_takes_away_only_the_figures_that_follow_from_it(
+    services: Services, changed: dict[str, object], has_figures: bool
+) -> None:
+    optimizer = {"name": "sgd", "lr": 0.1}
+    placement = [{"node": "this-computer", "processes": 1}]
+    raw = {"name": "j", "epochs": 3, "batch_size": 8, "optimizer": optimizer}
+    check = services.jobs.check({**raw, "placement": placement, **changed})
+    assert check.faults
+    assert (check.global_batch, bool(check.rates)) == ((8, True) if has_figures else (None, False))

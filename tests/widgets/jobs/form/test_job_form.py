@@ -316,7 +316,7 @@ def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, 
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
     QApplication.processEvents()
     sections = the(FormSections, form)
-    last = fields_of(form).field("validation_loader").shown
+    last = fields_of(form).field("start_from").shown
     assert right_edge(sections.trial.button, form) == right_edge(last, form)
     assert sections.runs.width() >= sections.runs.sizeHint().width()
 
@@ -393,8 +393,8 @@ def test_all_usual_settings_are_on_one_page_with_twelve_nodes(form):
     assert bar.maximum() == 0
     seen = {f.label() for f in form.findChildren(Field) if f.isVisible()}
     assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= seen
-    model, weights = (setting_field(form, path) for path in ("model", "start_from"))
-    assert model.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
+    dataset, weights = (setting_field(form, path) for path in ("dataset", "start_from"))
+    assert dataset.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
 
 
 @pytest.mark.usefixtures("theme_manager")
@@ -403,7 +403,8 @@ def test_a_button_shows_rare_settings_and_scrolls_to_them(form, qtbot):
     norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
     assert not norm.isVisible()
     assert not seed.isVisible()
-    shown = [one for one in form.findChildren(Details) if one.button.isVisible()]
+    folded = [one for one in form.findChildren(Details) if one.button.isVisible()]
+    shown = [details for details in folded if details.button.text() == "More"]
     for details, field in zip(shown, (norm, seed), strict=True):
         assert details.button.text() == "More"
         width = details.button.width()
@@ -482,3 +483,70 @@ def test_a_script_has_no_dataset_unless_one_is_chosen(form):
     assert "dataset" not in form.draft().raw
     form.show_draft(JobDraft({"name": "x", "model": item(Kind.MODEL).name}))
     assert "none" not in [control.itemText(n) for n in range(control.count())]
+
+
+def shown_paths(form, *paths):
+    open_details(form)
+    return [path for path in paths if not setting_field(form, path).isHidden()]
+
+
+def test_a_new_form_is_calm_and_asks_for_what_is_not_chosen(form):
+    form.show()
+    form.show_draft(JobDraft({**DIGITS, "model": "", "loader": ""}))
+    missing = tuple(Fault(path, f"{path}: is missing.") for path in ("model", "loader"))
+    form.show_check(JobCheck(faults=missing, global_batch=64, learning_rate=0.1))
+    assert the(FormFoot, form).result.text() == "Choose a model"
+    assert not acts_of(form).start.isEnabled()
+    assert all(setting_field(form, path).error() == "" for path in ("model", "loader"))
+    assert the(FormSections, form).gallery.isVisible()
+    form.show_draft(JobDraft({**DIGITS, "loader": ""}))
+    form.show_check(JobCheck(faults=(*missing[1:], Fault("epochs", "epochs: is odd."))))
+    assert the(FormFoot, form).result.text() == "1 problem to fix"
+    form.show_check(JobCheck(faults=missing[1:]))
+    assert the(FormFoot, form).result.text() == "Choose a loader"
+
+
+LOST = [f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")]
+GIVE_WAY = ["gives_way", "quiet_minutes"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "more", "seen"),
+    [
+        ([{"node": "this-computer", "processes": 2}], {}, []),
+        ([{"node": "gpu01", "gpus": ["GPU-0"]}], {}, GIVE_WAY),
+        ([{"node": name, "processes": 1} for name in ("cpu1", "cpu2")], {}, LOST),
+        ([{"node": "this-computer", "processes": 2}], {"gives_way": True}, GIVE_WAY[:1]),
+        ([{"node": "this-computer", "processes": 2}], {"on_failure": {"shrink": True}}, LOST[1:2]),
+    ],
+)
+def test_settings_for_lost_nodes_and_other_users_are_shown_where_they_apply(
+    form, placement, more, seen
+):
+    form.show_draft(JobDraft({**DIGITS, "placement": placement, **more}))
+    assert shown_paths(form, *LOST, *GIVE_WAY) == seen
+    assert shown_paths(form, "on_failure.retries", "seed", "loader_workers")[1:] == [
+        "seed",
+        "loader_workers",
+    ]
+
+
+def test_each_field_has_one_tab_stop(form, qtbot):
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    setting_field(form, "name").control.setFocus()
+    names = []
+    for _ in range(4):
+        qtbot.keyClick(form.focusWidget(), Qt.Key.Key_Tab)
+        names.append(form.focusWidget().accessibleName())
+    assert names == ["Model", "From the gallery…", "Dataset", "Loader"]
+
+
+def test_settings_that_came_with_a_model_fill_the_form(form):
+    form.show_draft(JobDraft(DIGITS))
+    form.propose({"epochs": 7, "optimizer": {"name": "adam", "lr": 0.001}, "gradient_norm": 1.0})
+    raw = form.draft().raw
+    assert raw["optimizer"] == {"name": "adam", "lr": 0.001}
+    assert (raw["epochs"], raw["gradient_norm"], raw["batch_size"]) == (7, 1.0, 32)
+    form.propose({"gradient_norm": None})
+    assert "gradient_norm" not in form.draft().raw

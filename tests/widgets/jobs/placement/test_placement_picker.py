@@ -73,7 +73,7 @@ def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
-    assert button(picker, "Select 15 for me").text() == "Select 15 for me"
+    assert button(picker, "Select 8 for me").isVisible(), "those of one node"
     picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
     assert button(picker, "Select 2 for me").text() == "Select 2 for me"
     with qtbot.waitSignal(picker.changed):
@@ -81,6 +81,37 @@ def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_f
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
     picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
     assert not button(picker, "Select 0 for me").isVisible()
+
+
+HERE = {"node": "this-computer", "processes": 1}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "proposed"),
+    [
+        ((samples.state("this-computer", count=0),), HERE),
+        ((), HERE),
+        ((samples.state("this-computer", count=0), samples.state("gpu01")),
+         {"node": "gpu01", "gpus": ["GPU-0"]}),
+        ((samples.state("gpu01", "other"), samples.state("gpu02", "half")),
+         {"node": "gpu02", "gpus": ["GPU-4"]}),
+        ((samples.state("gpu01", "other"),), HERE),
+        ((samples.gone(samples.state("gpu01")),), HERE),
+    ],
+)  # fmt: skip
+def test_one_free_gpu_is_proposed_and_this_computer_without_one(picker, nodes, proposed):
+    picker.show_nodes(nodes)
+    picker.propose()
+    assert picker.value() == [proposed]
+
+
+def test_gpus_replace_processes_and_processes_replace_gpus(picker):
+    picker.show_nodes((samples.state("this-computer", count=0), samples.state("gpu01")))
+    picker.put([HERE])
+    row(picker, "gpu01").cells.take_all()
+    assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT)}]
+    row(picker, "this-computer").stepper.setValue(3)
+    assert picker.value() == [{"node": "this-computer", "processes": 3}]
 
 
 def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):

@@ -1,0 +1,100 @@
+"""A new job begins with parts that are known to fit each other; the others stay open."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.jobs.fitting_parts import fitting_parts
+from backend.records.jobs.state import JobState
+from backend.records.library.item import (
+    PARTS,
+    STUDY_FACT,
+    TRAINING_FACT,
+    Kind,
+    LibraryItem,
+    Together,
+)
+
+DAY = "2026-01-{:02}T00:00:00Z"
+NAMES = st.sampled_from(["wine", "boxes", "leaf", "resnet-18"])
+
+
+def item(kind, name, day=1, **facts):
+    return LibraryItem(kind, name, 1, "0" * 64, 1, 1, DAY.format(day), facts=facts)
+
+
+def library(*items):
+    return {kind: tuple(i for i in items if i.kind is kind) for kind in PARTS}
+
+
+def job(model, dataset, loader, day, state=JobState.FINISHED, step=9):
+    config = SimpleNamespace(model=f"{model}@1", dataset=f"{dataset}@1", loader=f"{loader}@1")
+    return SimpleNamespace(config=config, created=DAY.format(day), state=state, step=step)
+
+
+GALLERY_MODELS = (
+    item(Kind.MODEL, "resnet-18", 4, **{TRAINING_FACT: {"epochs": 5}}),
+    item(Kind.MODEL, "mlp", 5, **{TRAINING_FACT: {"epochs": 5}}),
+)
+DATA = tuple(item(kind, name) for kind in PARTS[1:] for name in ("wine", "boxes"))
+WINE = job("mlp", "wine", "wine", 9)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "worked", "jobs", "expected"),
+    [
+        ({"dataset": "wine", "loader": "wine"}, (), (), ("", "wine", "wine")),
+        ({"dataset": "boxes"}, (Together("wine", "wine", "mlp"),), (WINE,), ("", "boxes", "boxes")),
+        ({"dataset": "wine"}, (Together("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
+        ({"model": "mlp"}, (Together("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
+        ({"model": "mlp"}, (), (WINE,), ("mlp", "", "")),
+        ({}, (), (WINE,), ("mlp", "wine", "wine")),
+        ({}, (), (job("gone", "wine", "wine", 9),), ("", "wine", "wine")),
+        ({}, (), (job("mlp", "boxes", "boxes", 9, JobState.ERROR, 0), WINE),
+         ("mlp", "wine", "wine")),
+        ({}, (), (job("mlp", "wine", "wine", 2),), ("mlp", "", "")),
+        ({"dataset": "wine"}, (Together("wine", "boxes"),), (), ("", "wine", "boxes")),
+        ({"loader": "boxes"}, (Together("wine", "boxes", "gone"),), (), ("", "boxes", "boxes")),
+    ],
+)  # fmt: skip
+def test_only_parts_that_are_known_to_fit_are_proposed(chosen, worked, jobs, expected):
+    parts = fitting_parts(chosen, library(*GALLERY_MODELS, *DATA), worked, jobs)
+    assert tuple(parts.get(kind.value, "") for kind in PARTS) == expected
+
+
+def test_the_parts_of_a_study_are_never_proposed():
+    of_study = item(Kind.MODEL, "plain-deep-rrelu", 9, **{STUDY_FACT: "Activations"})
+    items = library(of_study, *DATA)
+    jobs = (job("plain-deep-rrelu", "wine", "digits-resized", 9),)
+    worked = (Together("wine", "wine", "plain-deep-rrelu"),)
+    assert fitting_parts({"dataset": "wine"}, items, worked, jobs).get("model") is None
+    assert "model" not in fitting_parts({}, items, worked, jobs)
+
+
+def test_code_of_the_user_is_proposed_with_the_only_dataset():
+    parts = (item(Kind.MODEL, "net"), item(Kind.DATASET, "cells"), item(Kind.LOADER, "reader"))
+    for part in parts:
+        found = fitting_parts({part.kind.value: part.name}, library(*parts), ())
+        assert found == {"model": "net", "dataset": "cells", "loader": "reader"}
+    with_more = library(*parts, item(Kind.DATASET, "wine"))
+    assert fitting_parts({"dataset": "wine"}, with_more, ()) == {"dataset": "wine"}
+
+
+@given(
+    st.fixed_dictionaries({kind: st.sets(NAMES, min_size=2) for kind in PARTS}),
+    st.lists(st.builds(Together, NAMES, NAMES, NAMES)),
+    NAMES,
+)
+def test_each_part_worked_with_the_others_or_has_the_name_of_one(names, worked, dataset):
+    items = {kind: tuple(item(kind, name) for name in names[kind]) for kind in PARTS}
+    parts = fitting_parts({"dataset": dataset}, items, worked)
+    assert parts["dataset"] == dataset
+    known_sets = [{(k, n) for k, n in vars(t).items() if n} for t in worked]
+    pairs = set(parts.items())
+    for key, name in pairs - {("dataset", dataset)}:
+        is_namesake = name in [other for k, other in pairs if k != key]
+        assert is_namesake or any((key, name) in known <= pairs for known in known_sets)

@@ -1,0 +1,83 @@
+"""New job says when a batch needs more memory than the job's GPUs or node have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.library.preview import ModelCheck
+from backend.records.nodes.reading import NodeState
+from backend.services.jobs.validation import memory_hint
+from tests.widgets.nodes import samples
+
+GIB = 1 << 30
+HERE = {"node": "this-computer", "processes": 1}
+GPUS = {"node": "gpu01", "gpus": ["GPU-0", "GPU-1"]}
+
+
+def config(placement: dict[str, Any], batch_size: int = 32) -> JobConfig:
+    parts = {"name": "j", "model": "m", "dataset": "d", "loader": "l", "epochs": 1}
+    optimizer = {"name": "sgd", "lr": 0.1}
+    raw = {**parts, "optimizer": optimizer, "batch_size": batch_size, "placement": [placement]}
+    return parse_job(raw).draft
+
+
+def state(name: str, memory_bytes: int, gpu_bytes: int = 0) -> NodeState:
+    found = samples.state(name, count=2 if gpu_bytes else 0)
+    assert found.reading is not None
+    gpus = tuple(replace(gpu, memory_total_bytes=gpu_bytes) for gpu in found.reading.gpus)
+    reading = replace(found.reading, memory_total_bytes=memory_bytes, gpus=gpus)
+    return replace(found, reading=reading)
+
+
+NODES = {
+    "this-computer": state("this-computer", 24 * GIB),
+    "gpu01": state("gpu01", 512 * GIB, 16 * GIB),
+}
+
+
+def check(activation_bytes: int | None, parameter_bytes: int = 0) -> ModelCheck:
+    return ModelCheck(1, 1, parameter_bytes, activation_bytes=activation_bytes)
+
+
+@pytest.mark.parametrize(
+    ("placement", "trial", "message", "remedy"),
+    [
+        (HERE, check(GIB), "A batch of 32 needs about 32.0 GiB of memory; a process has 24.0 GiB.",
+         "Choose 24 or less."),
+        ({**HERE, "processes": 2}, check(GIB // 2),
+         "A batch of 32 needs about 16.0 GiB of memory; a process has 12.0 GiB.",
+         "Choose 24 or less."),
+        (GPUS, check(GIB, GIB), "A batch of 32 needs about 36.0 GiB of memory; a process has "
+         "16.0 GiB.", "Choose 12 or less."),
+        (GPUS, check(GIB, 5 * GIB), "A batch of 32 needs about 52.0 GiB of memory; a process has "
+         "16.0 GiB.", "Use a smaller model."),
+        (HERE, check(GIB // 2), "", ""),
+        (HERE, check(None, 9 * GIB), "", ""),
+        ({"node": "gone", "processes": 1}, check(99 * GIB), "", ""),
+    ],
+)  # fmt: skip
+def test_the_hint_says_how_much_is_needed_and_what_fits(
+    placement: dict[str, Any], trial: ModelCheck, message: str, remedy: str
+) -> None:
+    hints = memory_hint(config(placement), trial, NODES)
+    assert [(hint.sentence, hint.remedy) for hint in hints] == ([(message, remedy)] * bool(message))
+    assert all(not hint.ok for hint in hints)
+
+
+@given(st.integers(1, 4096), st.integers(1, 4 * GIB), st.integers(0, 8 * GIB))
+def test_what_is_said_to_fit_has_no_hint(
+    batch_size: int, activation_bytes: int, parameter_bytes: int
+) -> None:
+    trial = check(activation_bytes, parameter_bytes)
+    for hint in memory_hint(config(HERE, batch_size), trial, NODES):
+        fits = hint.remedy.removeprefix("Choose ").removesuffix(" or less.")
+        if fits != hint.remedy:
+            smaller = int(fits.replace("\u202f", ""))
+            assert smaller < batch_size
+            assert memory_hint(config(HERE, smaller), trial, NODES) == ()
