@@ -56,7 +56,7 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
     for node, host in hosts.items():
         if node == head:
             continue
-        command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
+        command = _ssh(launch, host)
         # Neither a tag nor these paths contain shell syntax: the program makes both.
         command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
         command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
@@ -73,6 +73,32 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         ranks = [plan.rank for plan in launch.ranks if plan.node == node]
         answers[node] = _answer(process, deadline, folder, launch.run, ranks)
     return answers
+
+
+def unreached(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return those of these nodes of a run that do not answer over SSH now."""
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    null = subprocess.DEVNULL
+    deadline = time.monotonic() + _CONNECT_S + 2
+    processes = {}
+    for node in nodes:
+        with suppress(OSError):
+            command = [*_ssh(launch, hosts[node]), "true"]
+            processes[node] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
+    return tuple(node for node, process in processes.items() if not _answers(process, deadline))
+
+
+def _answers(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        return process.wait(max(0.1, deadline - time.monotonic())) != _SSH_ITSELF_FAILED
+    except subprocess.TimeoutExpired:
+        process_signals.kill(process)
+        process.wait()
+        return False
+
+
+def _ssh(launch: Launch, host: str) -> list[str]:
+    return ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
 
 
 def _answer(
