@@ -158,8 +158,8 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node3"]
 
+    # Nothing on it starts its agent, and no desktop does: the head finds it.
     stocked["node2"].boot()
-    stocked.revive()
 
     view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
     continued = view.status.continued
