@@ -26,7 +26,7 @@ from backend.records.nodes.reading import Finding, NodeReading, Presence
 from backend.ssh.interface import Unreachable
 
 SILENT_AFTER_S = 30.0
-_SETTLE_S = 0.2
+_SETTLE_S, _SETTLE_LIMIT_S = 0.2, 10.0
 _ENTRIES_REMEMBERED = 1024
 _STATUS_LIMIT_BYTES = 1_000_000
 """A node with 16 GPUs and 256 cores writes some 20 kB."""
@@ -152,10 +152,13 @@ class StatusWatch:
         read of such a node waits for its next heartbeat, for some seconds.
         """
         suspects = [name for name in names if self._is_old(name)]
-        if suspects:
+        deadline = self._monotonic() + _SETTLE_LIMIT_S
+        while suspects:
             with suppress(Unreachable):
                 self._root.files.refresh_nodes()
-        while any(self.read(name).presence is None for name in suspects):
+            is_known = all(self.read(name).presence is not None for name in suspects)
+            if is_known or self._monotonic() > deadline:
+                break
             time.sleep(_SETTLE_S)
         return tuple(n for n in suspects if self.read(n).presence is Presence.OFFLINE)
 
