@@ -25,22 +25,25 @@ def reap(services: Services, named: str | Sequence[str] | None) -> None:
 
     A job that cannot be read or reaped is reported by the command itself.
     """
-    heads = []
+    nodes: list[str] = []
     named = (named,) if isinstance(named, str) else named
     for text in services.reaper.not_known_over() if named is None else named:
         try:
             job_id = text if named is None else services.queries.find(text)
             services.reaper.reap(job_id)
-            heads.append(services.reaper.head(job_id))
+            nodes += services.reaper.nodes(job_id)
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
-    wake(services, heads)
+    wake(services, nodes)
 
 
 def wake(services: Services, names: Iterable[str]) -> None:
     """Start the agents of silent nodes, and report what was found."""
-    names = [name for name in names if name]
-    for name, found in services.set_up.wake_silent(names).items() if names else ():
+    names = tuple(names)
+    if not names:
+        return
+    results = services.set_up.wake_silent(names, services.cluster.check_banner)
+    for name, found in results.items():
         if isinstance(found, BackendError):
             print_note(f"No news arrives from {name}. {found.with_remedy}")
         elif found:
@@ -59,7 +62,7 @@ def watch(session: Session, job_id: str) -> JobView:
         nonlocal due_s
         session.progress.show(update.view)
         if update.view.doubt and time.monotonic() >= due_s:
-            wake(services, (update.view.config.placement[0].node,))
+            wake(services, update.view.nodes)
             due_s = time.monotonic() + _WAKE_EVERY_S
 
     try:

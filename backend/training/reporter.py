@@ -237,6 +237,9 @@ class Reporter:
         try:
             flushed = 0.0
             while not self._closing:
+                if self._folder.attempt(self._run + 1).path.exists():
+                    # This node stood still, and the job continues elsewhere.
+                    return
                 if time.monotonic() - flushed >= _WRITE_INTERVAL_S:
                     self._flush()
                     flushed = time.monotonic()

@@ -191,6 +191,18 @@ class Node:
                     found.append(Process(int(ids[-1]), host_pid, uid, tuple(words)))
         return sorted(found, key=lambda process: process.pid)
 
+    def freeze(self) -> None:
+        """Let all its processes stand still, as a paused machine does: its address answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.host_pid, number)
+
     def cut(self) -> None:
         """Pull its network cable."""
         self._cable.cut()

@@ -11,7 +11,7 @@ import pytest
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import LOSSES, grows, is_over, leaves_nothing, reaches
+from tests.cluster.runs import LOSSES, grows, is_over, leaves_nothing, of_runs, reaches
 from tests.waiting import wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -63,6 +63,39 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     view = queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     assert list(queries.history(view.id).steps) == list(range(1, view.step + 1))
+
+
+@slow
+@pytest.mark.parametrize("victim", ["node3", "node1"], ids=["worker", "head"])
+def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_nothing_later(
+    stocked: ReadyCluster, run: Callable[..., JobView], victim: str
+) -> None:
+    policy = {**SHRINK, "silent_limit_s": 40}
+    view = run(*ALL, on_failure=policy, checkpoint={"every_steps": 5})
+    view = grows(stocked, view.id, view.step + 12)
+    stocked[victim].freeze()
+    try:
+        doubt = f"{victim} gives no sign of life"
+        view = reaches(stocked, view.id, lambda v: v.doubt == doubt or v.run == 2)
+        assert (view.doubt, view.run, view.status.eta_s) == (doubt, 1, None)
+        view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+        view = grows(stocked, view.id, view.step)
+    finally:
+        stocked[victim].thaw()
+    assert view.status.continued is not None
+    assert (list(view.nodes), view.status.continued.avoids) == (
+        [name for name in ALL if name != victim],
+        (victim,),
+    )
+    assert victim in view.status.continued.reason
+
+    wait_for(lambda: victim not in {name for name, _ in of_runs(stocked)}, "the end of its ranks")
+    view = grows(stocked, view.id, view.step + 5)
+    stocked.services.jobs.lifecycle.stop(view.id)
+    view = stocked.services.jobs.queries.wait(view.id)
+    assert (view.state, view.run) == (JobState.INTERRUPTED, 2)
+    history = stocked.services.jobs.queries.history(view.id)
+    assert list(history.steps) == list(range(1, view.step + 1))
 
 
 @slow
@@ -125,8 +158,8 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node3"]
 
+    # Nothing on it starts its agent, and no desktop does: the head finds it.
     stocked["node2"].boot()
-    stocked.revive()
 
     view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
     continued = view.status.continued

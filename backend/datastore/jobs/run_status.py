@@ -9,6 +9,7 @@ Nothing here signals a process or writes a file of the run.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,17 @@ from datetime import UTC, datetime
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import OpenJob
+from backend.datastore.nodes.files import SILENT_AFTER_S
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
+from backend.records.base import number_format
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import last_written
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.launch import launch_of
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import (
     START_LIMIT_S,
@@ -39,7 +44,7 @@ from backend.records.jobs.stop_request import (
 )
 from backend.records.queue.entry import QueueEntry
 
-DOUBT_AFTER_S = 30.0
+DOUBT_AFTER_S = SILENT_AFTER_S
 _STOP_SEEN_S = 8.0
 """Rank 0 asks for a stop request every 0.1 s; a share may hide a new file for some seconds."""
 _BEFORE_STOPPING = (JobState.TRAINING, JobState.EVALUATING)
@@ -57,6 +62,7 @@ class RunFacts:
     ``stopped_by`` is the user who requested the stop, or "", ``pause`` why the job gives way;
     ``is_stop_unseen``: the ranks train as if nothing was requested.
     ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
+    ``silent_nodes`` are the nodes without a sign of life of a run that stands still.
     """
 
     run: int = 0
@@ -66,6 +72,7 @@ class RunFacts:
     claimed_s: float = 0.0
     silent_s: float = 0.0
     last_news: str = ""
+    silent_nodes: tuple[str, ...] = ()
     stop_requested: bool = False
     is_stop_unseen: bool = False
     stopped_by: str = ""
@@ -132,7 +139,12 @@ def _without_forecast(status: RunStatus) -> RunStatus:
 
 
 def _doubt(facts: RunFacts, status: RunStatus) -> str:
-    if not status.state.is_live or facts.silent_s <= DOUBT_AFTER_S:
+    if not status.state.is_live:
+        return ""
+    if facts.silent_nodes:
+        verb = "gives" if len(facts.silent_nodes) == 1 else "give"
+        return f"{number_format.some(facts.silent_nodes)} {verb} no sign of life"
+    if facts.silent_s <= DOUBT_AFTER_S:
         return ""
     # Rank 0 writes the first heartbeat; until then a living supervisor is news enough.
     if facts.supervision is Supervision.ALIVE and status.heartbeat == 0:
@@ -147,8 +159,14 @@ class RunStateReader:
         self,
         folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
+        silent: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
     ) -> None:
+        """Store the parts; for ``silent`` see `StatusWatch.silent`."""
         self._folder = folder
+        self._silent = silent
+        self._nodes: tuple[int, Sequence[str]] = (0, ())
+        self._progress: object = None
+        self._moved_at = -math.inf
         self._monotonic = monotonic
         self._last: RunState | None = None
         self._status: RunStatus | None = None
@@ -214,6 +232,11 @@ class RunStateReader:
             if beat != self._beat or not self._last_news:
                 self._beat, self._news_at = beat, now
                 self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
+            progress = (self._status.run, self._status.epoch, self._status.step)
+            if progress != self._progress:
+                # What moved before the first look is not known.
+                self._moved_at = -math.inf if self._progress is None else now
+                self._progress = progress
         supervision = self._supervision(run, problems)
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
         # has left none.
@@ -239,6 +262,7 @@ class RunStateReader:
             claimed_s=now - self._run_since,
             silent_s=now - self._news_at,
             last_news=self._last_news,
+            silent_nodes=() if ended is not None else self._silent_nodes(run, now),
             stop_requested=stop,
             is_stop_unseen=stop and self._is_stop_unseen(),
             stopped_by=stop_requested_by(folder.lock) if stop else "",
@@ -255,6 +279,16 @@ class RunStateReader:
             changed_s = self._folder.files.changed_s
             return changed_s(self._folder.status) - changed_s(self._folder.lock) > _STOP_SEEN_S
         return False
+
+    def _silent_nodes(self, run: int, now: float) -> tuple[str, ...]:
+        if now <= self._moved_at + DOUBT_AFTER_S:
+            return ()
+        if run != self._nodes[0]:
+            launch = launch_of(self._folder.launch, run)
+            if launch is not None:
+                nodes = () if launch.apart else dict.fromkeys(plan.node for plan in launch.ranks)
+                self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
+        return self._silent(self._nodes[1])
 
     def _has_ended(self, run: int) -> bool:
         status = self._status

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.base.log import swallowed
+from backend.base.log import suppress, swallowed
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.metrics.heartbeats import Heartbeat
@@ -23,7 +23,10 @@ from backend.records.base.layout import DataRoot
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import Finding, NodeReading, Presence
+from backend.ssh.interface import Unreachable
 
+SILENT_AFTER_S = 30.0
+_SETTLE_S, _SETTLE_LIMIT_S = 0.2, 10.0
 _ENTRIES_REMEMBERED = 1024
 _STATUS_LIMIT_BYTES = 1_000_000
 """A node with 16 GPUs and 256 cores writes some 20 kB."""
@@ -141,6 +144,30 @@ class StatusWatch:
             presence = Presence.OFFLINE
             message = f"no news since {node.last_news}" if node.last_news else "no news"
         return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
+
+    def silent(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.
+
+        The age of a file only shows whose heartbeat is worth reading: clocks may differ. The first
+        read of such a node waits for its next heartbeat, for some seconds.
+        """
+        suspects = [name for name in names if self._is_old(name)]
+        deadline = self._monotonic() + _SETTLE_LIMIT_S
+        while suspects:
+            with suppress(Unreachable):
+                self._root.files.refresh_nodes()
+            is_known = all(self.read(name).presence is not None for name in suspects)
+            if is_known or self._monotonic() > deadline:
+                break
+            time.sleep(_SETTLE_S)
+        return tuple(n for n in suspects if self.read(n).presence is Presence.OFFLINE)
+
+    def _is_old(self, name: str) -> bool:
+        try:
+            written_s = self._root.node(name).status.stat().st_mtime
+        except OSError:
+            return True  # it has written none yet
+        return abs(time.time() - written_s) > SILENT_AFTER_S
 
     def remove(self, name: str) -> None:
         """Drop a node that was removed or is being set up again."""

@@ -23,6 +23,7 @@ from backend.base.log import suppress, swallowed
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.background_service import ServiceLock
 from backend.node.system.start_supervisor import CODE_ROOT, start_detached
+from backend.records.base.atomic_files import read_json, replace_json
 
 _LIMIT_S = 30.0
 _CRONS = ("cron", "crond", "fcron", "dcron", "bcron-start")
@@ -61,6 +62,15 @@ class AgentService:
     def mark(self) -> str:
         """The end of this agent's line in a crontab."""
         return f"# {self._lock.path.stem}"
+
+    @property
+    def record(self) -> Path:
+        """The file next to the log from which a contact of another node starts the agent."""
+        return Path(self.log).with_name(f"{self._lock.path.stem}.agent.json")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._lock.holder() is not None
 
     @property
     def _lock(self) -> ServiceLock:
@@ -119,6 +129,8 @@ def crontab_line(service: AgentService) -> str:
 def install(service: AgentService) -> Autostart:
     """Start the agent in place of one that runs, and start it after reboots if possible."""
     remove(service)
+    if service.log != os.devnull:
+        replace_json(service.record, asdict(service))
     if _systemd_keeps(service):
         return Autostart("systemd", "systemd starts the agent again after a reboot.")
     _start(service)
@@ -143,7 +155,17 @@ def remove(service: AgentService) -> None:
     lines = _crontab()
     if lines is not None and any(line.endswith(service.mark) for line in lines):
         _write_crontab([line for line in lines if not line.endswith(service.mark)])
+    service.record.unlink(missing_ok=True)
     service.stop()
+
+
+def start_recorded(home: Path = CODE_ROOT.parents[1]) -> None:
+    """Start the agents that set-up installed here and that do not run, such as after a reboot."""
+    for path in home.glob("*.agent.json"):
+        with suppress(OSError, ValueError, TypeError, BackendError):
+            service = AgentService(**read_json(path))
+            if not service.is_alive:
+                _start(service)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

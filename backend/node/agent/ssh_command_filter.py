@@ -7,7 +7,7 @@ that the program itself sends between nodes, with programs and folders that set-
 
 - mpirun's daemon, with the variables that mpirun sets for it;
 - the cleanup after a run, which also returns the last output of its ranks, or whether the node
-  sees the job's folder;
+  sees the job's folder, and starts the agent that set-up installed;
 - ``true``, with which preflight checks the connection;
 - ``echo $SHELL``, with which mpirun asks for the syntax of the daemon's command.
 

@@ -69,3 +69,8 @@ class HeartbeatReader:
         else:
             beat.update(found, now)
         return beat.reading, beat.has_advanced and not beat.is_missed(now)
+
+    def silent_s(self, node: str) -> float:
+        """Read; return for how long no advance of the node's heartbeat was seen from here."""
+        self.read(node)
+        return self._monotonic() - self._beats[node].at

@@ -78,7 +78,7 @@ class QueueWatch:
         self._abandoned: dict[str, float] = {}
         self._down: dict[str, float] = {}
         """Since when jobs that the program queued wait for a node that is down."""
-        self._not_until = 0.0
+        self._not_until = self._wake_at = 0.0
         self.has_work = False
         """True if a job is queued that this computer leads, as of the last poll."""
 
@@ -163,10 +163,14 @@ class QueueWatch:
             return
         # Imported only when needed: an agent stays small as long as no node is lost.
         from backend.node.queue import retry
+        from backend.node.run import remote_cleanup
 
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
         down = [slot.node for slot in entry.slots if scene.nodes[slot.node].why_down]
+        if launch is not None and now >= self._wake_at:
+            self._wake_at = now + _DROP_AFTER_S
+            remote_cleanup.wake(launch, down)
         if launch is not None and launch.config.on_failure.shrink and down:
             error = RankError(waiting.sentence, node=down[0], retry="always")
             step = max((one.step for one in read_checkpoints(folder.checkpoints)), default=0)

@@ -7,6 +7,7 @@ command line, `backend.datastore.jobs.reaper`. Reading a job's state never calls
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum
 
 from backend.base.log import suppress, swallowed
@@ -77,7 +78,7 @@ def close_run(
         EndedRun(
             run=run,
             ranks=launch.ranks if launch is not None else (),
-            exits=_rank_exits(folder, run, launch),
+            exits=_rank_exits(folder, run, launch, is_of_machine=is_of_machine),
             expendable=launch.expendable if launch is not None else frozenset(),
             launcher_error=why,
             is_of_machine=is_of_machine,
@@ -109,11 +110,28 @@ def close_run(
     return status, ""
 
 
-def _rank_exits(folder: JobFolder, run: int, launch: Launch | None) -> tuple[RankExit, ...]:
-    found: list[tuple[int, RankExit]] = []
+def _rank_exits(
+    folder: JobFolder, run: int, launch: Launch | None, *, is_of_machine: bool
+) -> tuple[RankExit, ...]:
+    """Return the records of the ranks in the order of their files.
+
+    Rank 0 writes the status twice a second. If its node is lost, a rank of another node that ended
+    after the last status ended because of that; rank 3 left with MPI's code 14. The times are of
+    one file system, so no clocks are compared.
+    """
+    records: list[tuple[int, RankExit]] = []
     for plan in launch.ranks if launch is not None else ():
         path = folder.attempt(run).rank_exit(plan.rank)
         with suppress(OSError, ValueError):
             written = path.stat().st_mtime_ns
-            found.append((written, RankExit.from_dict(read_json(path))))
-    return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))
+            records.append((written, RankExit.from_dict(read_json(path))))
+    if is_of_machine and launch is not None:
+        with suppress(OSError):
+            last_status, head = folder.status.stat().st_mtime_ns, launch.ranks[0].node
+            records = [
+                (written, replace(record, secondary=record.secondary or written > last_status))
+                if record.node != head
+                else (written, record)
+                for written, record in records
+            ]
+    return tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))

@@ -23,7 +23,7 @@ from backend.node.queue.retry import (
 )
 from backend.node.queue.scheduler import QueueWatch
 from backend.node.queue.starter import is_trusted
-from backend.node.run import run_files
+from backend.node.run import remote_cleanup, run_files
 from backend.node.run.give_way import pauses_before, request_pause
 from backend.node.system.machine_id import machine
 from backend.records.base import timestamps
@@ -37,6 +37,7 @@ from backend.records.queue.entry import QueueEntry
 from backend.records.queue.scheduling import PAUSES
 
 EVERY_S = 5.0
+WAKE_EVERY_S = 30.0
 
 
 class Grow:
@@ -51,6 +52,7 @@ class Grow:
         self._monotonic = monotonic
         self._whole = self._read_whole()
         self._next = monotonic()
+        self._wake_at = monotonic() + WAKE_EVERY_S
         head = launch.ranks[0].node
         self._beats = HeartbeatReader(self._root, monotonic)
         self._queue = QueueWatch(
@@ -65,7 +67,17 @@ class Grow:
         if self._whole is None or self._monotonic() < self._next:
             return
         self._next = self._monotonic() + EVERY_S
-        self._back = {one.node: host for one in self._missing() if (host := self._host_of(one))}
+        missing = self._missing()
+        silent = [p.node for p in missing if not self._beats.read(p.node)[1]]
+        if silent and self._monotonic() >= self._wake_at:
+            # Without systemd or cron, nothing on a node starts its agent after a reboot.
+            self._wake_at = self._monotonic() + WAKE_EVERY_S
+            remote_cleanup.wake(self._whole, silent)
+        self._back = {
+            placement.node: host
+            for placement in missing
+            if placement.node not in silent and (host := self._host_of(placement))
+        }
         place = self._place() if self._back else None
         if self._pause or place is None:
             self._seen_at = None
@@ -102,10 +114,10 @@ class Grow:
         return whole if whole.config.on_failure.grow else None
 
     def _missing(self) -> list[Placement]:
-        """Return the nodes that the run lacks and whose agents live."""
+        """Return the nodes that the run lacks."""
         now = {plan.node for plan in self._launch.ranks}
         every = self._whole.config.placement if self._whole is not None else ()
-        return [one for one in every if one.node not in now and self._beats.read(one.node)[1]]
+        return [placement for placement in every if placement.node not in now]
 
     def _host_of(self, one: Placement) -> str:
         """Return the address of a node that could take its part of the job now, otherwise ""."""

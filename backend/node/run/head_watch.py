@@ -19,6 +19,8 @@ from backend.records.jobs.status import last_status
 if TYPE_CHECKING:
     from backend.records.jobs.launch import Launch
 
+_EVERY_S = 10.0
+"""Between two SSH connections to a head whose agent alone is silent."""
 _LOST_S = 12.0
 """From the end of a heartbeat, which takes three beats to be missed, to the loss of its node."""
 
@@ -36,6 +38,7 @@ class HeadWatch:
         """Since when a node is silent."""
         self._still: dict[str, tuple[int, float]] = {}
         """The heartbeat of each run's status, and since when it is this."""
+        self._ask_at = 0.0
         self._launches: dict[tuple[str, int], Launch | None] = {}
 
     def watches(self, folder: JobFolder, run: int) -> bool:
@@ -63,9 +66,22 @@ class HeadWatch:
         lost = tuple(node for node in nodes if self._is_lost(node))
         if not lost or lost[0] != nodes[0] or goes_on:
             return ()
-        first = next(node for node in nodes if node not in lost)
-        is_first = first == self._node
-        return lost if is_first and not process_cleanup.tagged(run_tag(folder.job_id, run)) else ()
+        if next(node for node in nodes if node not in lost) != self._node:
+            return ()
+        has_ranks = process_cleanup.tagged(run_tag(folder.job_id, run))
+        return lost if not has_ranks or self._stands_still(launch) else ()
+
+    def _stands_still(self, launch: Launch) -> bool:
+        """Return whether the head gives no sign of life, although connections to it stay open."""
+        # Imported only when needed: an agent stays small as long as no head is silent.
+        from backend.node.run import remote_cleanup
+
+        head, limit_s = launch.ranks[0].node, launch.config.on_failure.silent_limit_s
+        now = self._monotonic()
+        if self._beats.silent_s(head) <= limit_s or now < self._ask_at:
+            return False
+        self._ask_at = now + _EVERY_S
+        return bool(remote_cleanup.unreached(launch, (head,)))
 
     def _is_lost(self, node: str) -> bool:
         now = self._monotonic()

@@ -172,10 +172,12 @@ class Guard:
         if ended_by is EndedBy.STALL:
             self._ask_where()
         is_cut_off = self._is_cut_off(time.monotonic())
+        is_given_up = self._is_given_up()
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
-        if is_cut_off and not (self._launch.can_lose_nodes and self._has_begun):
+        goes_on = self._launch.can_lose_nodes and self._has_begun
+        if is_given_up or (is_cut_off and not goes_on):
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
         error, secondary = self._error_of_rank()
@@ -315,7 +317,7 @@ class Guard:
     def _wait(self) -> tuple[EndedBy, float, bool]:
         """Wait until the rank ends or hangs, or a signal ends this guard."""
         seen = self._beat.read()
-        moved = reported = time.monotonic()
+        moved = reported = next_check = time.monotonic()
         stop_seen: float | None = None
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
@@ -342,6 +344,10 @@ class Guard:
                     with suppress(OSError):
                         os.utime(self._log_fd)
                 reported = now
+            if now >= next_check:
+                next_check = now + _LOCK_S
+                if self._is_given_up():
+                    return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             if self._is_cut_off(now):
                 return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             limit = self._limit_s(beat[1], stop_seen is not None)
@@ -353,6 +359,17 @@ class Guard:
         if self._launch.can_lose_nodes and self._is_head and self._has_begun:
             return False
         return self._lines.any(now)
+
+    def _is_given_up(self) -> bool:
+        """Return whether the run is over on record: this node, or the head, stood still.
+
+        The job may continue elsewhere, and these ranks must not write to it.
+        """
+        with suppress(OSError):
+            # NFS caches that a file is missing; opening its folder makes it ask again.
+            os.close(os.open(self._attempt.path, os.O_RDONLY))
+            return self._attempt.exit.exists()
+        return False
 
     def _stop_is_requested(self, now: float) -> bool:
         if now < self._next_lock_check:

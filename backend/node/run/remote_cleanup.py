@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from backend.base import process_signals
 from backend.base.log import suppress
 from backend.node.run import remote_logs
 from backend.node.system import process_cleanup
-from backend.records.base.layout import JobFolder
+from backend.records.base.layout import JobFolder, run_tag
 from backend.records.jobs.launch import Launch
 
 _LIMIT_S = 20.0
@@ -51,14 +51,11 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         return {}
     hosts = {plan.node: plan.host for plan in launch.ranks}
     head = launch.ranks[0].node
-    code_root = launch.environment.get("PYTHONPATH", "")
     asked = {}
     for node, host in hosts.items():
         if node == head:
             continue
-        command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
-        # Neither a tag nor these paths contain shell syntax: the program makes both.
-        command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
+        command = _sweep(launch, host, tag)
         command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
         with suppress(OSError):
             asked[node] = subprocess.Popen(
@@ -73,6 +70,50 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         ranks = [plan.rank for plan in launch.ranks if plan.node == node]
         answers[node] = _answer(process, deadline, folder, launch.run, ranks)
     return answers
+
+
+def wake(launch: Launch, nodes: Collection[str]) -> None:
+    """Start the agents of nodes that may be back after a reboot; does not wait for them.
+
+    Each cleanup of a node starts its agent; this one ends what that run left there, too.
+    """
+    null, tag = subprocess.DEVNULL, run_tag(launch.job_id, launch.run)
+    hosts = {plan.host for plan in launch.ranks if plan.node in nodes}
+    for host in hosts if launch.ssh_config else ():
+        with suppress(OSError):
+            subprocess.Popen(_sweep(launch, host, tag), stdin=null, stdout=null, stderr=null)
+
+
+def _sweep(launch: Launch, host: str, tag: str) -> list[str]:
+    # Neither a tag nor these paths contain shell syntax: the program makes both.
+    python_path = f"PYTHONPATH={launch.environment.get('PYTHONPATH', '')}"
+    return [*_ssh(launch, host), "env", python_path, launch.python, "-m", __name__, tag]
+
+
+def unreached(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return those of these nodes of a run that do not answer over SSH now."""
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    null = subprocess.DEVNULL
+    deadline = time.monotonic() + _CONNECT_S + 2
+    processes = {}
+    for node in nodes:
+        with suppress(OSError):
+            command = [*_ssh(launch, hosts[node]), "true"]
+            processes[node] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
+    return tuple(node for node, process in processes.items() if not _answers(process, deadline))
+
+
+def _answers(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        return process.wait(max(0.1, deadline - time.monotonic())) != _SSH_ITSELF_FAILED
+    except subprocess.TimeoutExpired:
+        process_signals.kill(process)
+        process.wait()
+        return False
+
+
+def _ssh(launch: Launch, host: str) -> list[str]:
+    return ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
 
 
 def _answer(
@@ -120,6 +161,11 @@ def main(arguments: Sequence[str]) -> int:
             if left
             else f"ended {found} left-over processes"
         )
+    sys.stdout.flush()
+    # Imported only when needed: the head uses this module, too.
+    from backend.node.agent import autostart
+
+    autostart.start_recorded()
     return 0
 
 

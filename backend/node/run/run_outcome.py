@@ -76,7 +76,8 @@ class EndedRun:
     ``end_requested``: name of the signal that ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
     ``unreached``: nodes that did not answer over SSH when the run had ended; ``blind``: those that
-    answered and did not see ``data_root``.
+    answered and did not see ``data_root``. ``stood_still``: nodes that gave no sign of life within
+    the limit, why the supervisor ended the run.
     """
 
     run: int
@@ -96,6 +97,7 @@ class EndedRun:
     gave_up: str = ""
     unreached: Sequence[str] = ()
     blind: Sequence[str] = ()
+    stood_still: Sequence[str] = ()
     data_root: str = ""
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
@@ -358,9 +360,9 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     if found.end_requested:
         ended = f"The run was ended from outside: its supervisor got {found.end_requested}."
         return _Judgement(RankError(ended), is_from_outside=True, is_of_machine=True)
-    blind = _blind(found)
-    if blind is not None:
-        return _Judgement(blind, is_from_outside=True, is_of_machine=True)
+    outside = _stood_still(found) or _blind(found)
+    if outside is not None:
+        return _Judgement(outside, is_from_outside=True, is_of_machine=True)
     lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return _Judgement(lost, is_of_machine=True)
@@ -384,6 +386,17 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
 def _head(found: EndedRun) -> str:
     """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
     return found.ranks[0].node if found.is_of_machine and found.ranks else ""
+
+
+def _stood_still(found: EndedRun) -> RankError | None:
+    if not found.stood_still:
+        return None
+    nodes = " and ".join(wording.place(node) for node in found.stood_still)
+    return RankError(
+        f"{nodes} gave no sign of life: no heartbeat, and no answer over SSH.",
+        node=found.stood_still[0],
+        remedy=f"Look at the console of {found.stood_still[0]}; if it does not react, restart it.",
+    )
 
 
 def _blind(found: EndedRun) -> RankError | None:

@@ -33,6 +33,7 @@ from backend.node.run.durable_write import write_until_done
 from backend.node.run.give_way import GiveWay
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
+from backend.node.run.silence_watch import SilenceWatch
 from backend.node.system import (
     background_service,
     mpi,
@@ -125,6 +126,7 @@ class Supervisor:
         self._gave_up = ""
         self._unreached: tuple[str, ...] = ()
         self._blind: tuple[str, ...] = ()
+        self._stood_still: tuple[str, ...] = ()
         self._stop_seen: float | None = None
         self._give_way: GiveWay | None = None
         self._grow: Grow | None = None
@@ -183,6 +185,7 @@ class Supervisor:
                 gave_up=self._gave_up,
                 unreached=self._unreached,
                 blind=self._blind,
+                stood_still=self._stood_still,
                 data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=newest[0],
                 checkpoint_of_run=newest[1] == self._run,
@@ -257,6 +260,7 @@ class Supervisor:
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
         self._give_way = GiveWay(self._folder, launch)
+        silence = SilenceWatch(self._folder, launch)
         if launch.continued is not None and launch.continued.is_short:
             # Imported only when needed: it needs the queue.
             from backend.node.run.grow import Grow
@@ -280,8 +284,11 @@ class Supervisor:
                 self._give_way.watch()
             if self._grow is not None:
                 self._grow.watch()
+            if self._stop_seen is None and self._over_since is None:
+                self._stood_still = silence.lost()
             if (
-                self._failed_long_ago(launch, now)
+                self._stood_still
+                or self._failed_long_ago(launch, now)
                 or self._never_started(launch, now)
                 or self._must_stop(launch, now)
             ):
@@ -397,7 +404,12 @@ class Supervisor:
             except (OSError, ValueError) as error:
                 swallowed(error)
                 continue
-        self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
+        # Ranks that end after the loss of a node end because of that.
+        is_echo = bool(self._stood_still)
+        self._exits += [
+            replace(record, secondary=record.secondary or is_echo)
+            for _, record in sorted(fresh, key=lambda pair: pair[0])
+        ]
 
     # The run's end.
 
@@ -435,18 +447,20 @@ class Supervisor:
         status: RunStatus | None = None,
         energy_j: float | None = None,
     ) -> RunExit:
+        with suppress(OSError, ValueError):
+            # Another node gave the run up while this one was cut off, and the job continues there.
+            return RunExit.from_dict(read_json(self._attempt.exit))
         record = run_exit(found, leftovers, timestamps.now())
         has_grown = self._grow is not None and self._grow.ended(record)
         if self._give_way is not None and not has_grown:
             self._give_way.ended(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
-        with suppress(OSError, ValueError):
-            # Another node gave the run up while this one was cut off, and the job continues there.
-            return RunExit.from_dict(read_json(self._attempt.exit))
         # Before the end is recorded: no reader takes the job for one that has failed for good.
         retry.carry_out(
-            self._folder, launch, retry.plan(self._folder, launch, record, self._unreached)
+            self._folder,
+            launch,
+            retry.plan(self._folder, launch, record, {*self._unreached, *self._stood_still}),
         )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)

@@ -242,6 +242,10 @@ class OnFailure:
     grow: bool = field(
         default=False, metadata=_seldom("flag", "Take a lost node back", term="grow")
     )
+    silent_limit_s: float = field(
+        default=60.0,
+        metadata=_seldom("number", "A silent node is lost after, s", low=30, term="retry"),
+    )
 
     @property
     def continues(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
 from backend.records.base.account import expanded
@@ -58,7 +58,8 @@ class PredictionService:
         """Return the predictions of a checkpoint ("latest" and "best" are names, too).
 
         Raises:
-            BackendError: There is no such checkpoint or data, or the user's code cannot be used.
+            BackendError: There is no such checkpoint or data, it is damaged, or the user's code
+                cannot be used.
             Cancelled: By ``progress``.
         """
         given, progress = given or PredictionInput(), progress or Progress()
@@ -66,6 +67,8 @@ class PredictionService:
         found = list_checkpoints(folder, file.config.checkpoint)
         record = named_checkpoint(found, checkpoint, job_id)
         pins = self._pins(file, given)
+        for kind, pin in pins.items():
+            self._library.verify(KINDS[kind], pin, progress)
         request, key = _selection(given)
         hashes = (f"{name} {pin.sha256}" for name, pin in sorted(pins.items()))
         key = (record.sha256, file.config.sha256(), *hashes, *key)
@@ -78,6 +81,8 @@ class PredictionService:
             return self._run(record, request, table, view.state.is_live, progress)
 
         if table.exists():
+            # What is computed comes from a checkpoint that the tool verifies as it loads it.
+            verify(folder.files, record)
             prediction = self._kept.get(key, Prediction.from_dict, compute)
         else:
             prediction = compute()

@@ -21,6 +21,7 @@ from backend.datastore.access.root_access import DataRootAccess, OpenJob, OpenRo
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
 from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends, with_progress
+from backend.datastore.nodes.files import StatusWatch
 from backend.datastore.queue import files as queue_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
@@ -60,6 +61,7 @@ class JobQueries:
         self._root = root
         self._index = index
         self._cache = cache
+        self._node_watch = StatusWatch(root)
         self._history_reader: HistoryReader | None = None
         self._announced: dict[str, tuple[int, JobState]] = {}
 
@@ -277,7 +279,7 @@ class JobQueries:
         return folder
 
     def _reader(self, folder: OpenJob) -> RunStateReader:
-        return RunStateReader(folder)
+        return RunStateReader(folder, silent=self._node_watch.silent)
 
     def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read the folder, the file and the state of a job; the catalogue is not updated."""

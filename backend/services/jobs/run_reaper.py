@@ -32,21 +32,22 @@ class RunReaper:
         over = {line.id for line in self._queries.lines() if line.state.is_over}
         return tuple(job_id for job_id in self._queries.ids() if job_id not in over)
 
-    def head(self, job_id: str) -> str:
-        """Return the node whose agent has to be alive for a job; "" if none has to.
+    def nodes(self, job_id: str) -> tuple[str, ...]:
+        """Return the nodes whose agents have to be alive for a job, the head first.
 
-        It records the end of a run whose supervisor is lost, and starts the job from the queue.
+        That of the head records the end of a run whose supervisor is lost, and starts the job from
+        the queue, as soon as the others have a heartbeat.
 
         Raises:
             BackendError: There is no such job, or it cannot be read.
         """
         folder = self._queries.folder(job_id)
         if not (folder.newest_run() or folder.queued.exists()):
-            return ""
-        _, file, view = self._queries.read(job_id)
-        waits = view.state.is_live or view.state.is_queued
-        node = file.config.placement[0].node if waits else THIS_COMPUTER
-        return "" if node == THIS_COMPUTER else node
+            return ()
+        view = self._queries.read(job_id)[2]
+        if not (view.state.is_live or view.state.is_queued):
+            return ()
+        return tuple(node for node in view.nodes if node != THIS_COMPUTER)
 
     def reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""

@@ -46,7 +46,7 @@ from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.tools.training_python import training_python
@@ -329,8 +329,12 @@ class ProvisioningService:
 
         return self._with_shell(entry, start)
 
-    def wake_silent(self, names: Iterable[str]) -> Mapping[str, bool | BackendError]:
+    def wake_silent(
+        self, names: Iterable[str], knock: Callable[[NodeAddress], None]
+    ) -> Mapping[str, bool | BackendError]:
         """Start the agents of those of these nodes that wrote nothing lately.
+
+        ``knock`` raises a `BackendError` soon if a node does not answer.
 
         Returns the silent nodes that are set up, with the result of `wake`. That a clock differs
         costs one connection: `wake` starts nothing where an agent is alive.
@@ -344,6 +348,7 @@ class ProvisioningService:
 
         def one_node(name: str) -> bool | BackendError:
             try:
+                knock(entries[name].address)
                 return self.wake(name)
             except BackendError as error:
                 return error

@@ -216,5 +216,5 @@ def agent(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
     if facts["code"]:
         yield Result(
             f"The agent of {target.node} is not running.",
-            f"Start it: setting {target.node} up again does that, too.",
+            f"Start it: {COMMAND} node list",
         )

@@ -16,7 +16,12 @@ from backend.node.checks import preflight_probe
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.item import Pin
-from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
+from backend.records.nodes.preflight import (
+    Fix,
+    Preflight,
+    PreflightFinding,
+    smaller_placement,
+)
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
@@ -145,8 +150,19 @@ class PreflightService:
         progress.step(0, 0, f"Checking {where}")
         found = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
         if not found.passed:
+            found = self._with_agents(found, progress)
+        if not found.passed:
             raise PreflightFailed(found, config)
         progress.step(0, 0, "Starting")
+
+    def _with_agents(self, found: Preflight, progress: Progress) -> Preflight:
+        """Start agents that are down, such as after a reboot; return the other findings."""
+        down = [finding for finding in found.faults if finding.fix is Fix.START_AGENT]
+        for finding in down:
+            progress.step(0, 0, f"Starting the agent of {', '.join(finding.nodes)}")
+        failed = self.fix_all(down) if down else {}
+        started = [finding for finding in down if finding not in failed]
+        return replace(found, findings=tuple(f for f in found.findings if f not in started))
 
     def fix_all(
         self,

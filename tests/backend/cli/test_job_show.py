@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +44,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
     queries = SimpleNamespace(find=str, show=lambda _job_id: view)
     services = SimpleNamespace(
         queries=queries,
-        reaper=SimpleNamespace(reap=lambda _id: None, head=lambda _id: ""),
+        reaper=SimpleNamespace(reap=lambda _id: None, nodes=lambda _id: ()),
         data_root=mounted(Path("root")),
     )
     assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
@@ -106,22 +107,23 @@ OFF = BackendError("node1 did not answer.", "Is it on?")
 @pytest.mark.parametrize(
     ("state", "config", "found", "asked", "said"),
     [
-        (JobState.STOPPING, REMOTE, {"node1": True}, ["node1"], "was started"),
+        (JobState.STOPPING, REMOTE, {"node1": True}, ["node1", "node2"], "was started"),
         (
             JobState.STARTING,
             REMOTE,
             {"node1": OFF},
-            ["node1"],
+            ["node1", "node2"],
             "No news arrives from node1. node1 did",
         ),
-        (JobState.TRAINING, REMOTE, {"node1": False}, ["node1"], ""),
-        (JobState.QUEUED, REMOTE, {}, ["node1"], ""),
+        (JobState.TRAINING, REMOTE, {"node1": False}, ["node1", "node2"], ""),
+        (JobState.QUEUED, REMOTE, {}, ["node1", "node2"], ""),
+        (JobState.QUEUED, REMOTE, {"node2": True}, ["node1", "node2"], "of node2 did not run"),
         (JobState.FINISHED, REMOTE, {}, [], ""),
         (JobState.ERROR, REMOTE, {}, [], ""),
         (JobState.TRAINING, HERE, {}, [], ""),
     ],
 )
-def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_not(
+def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why_not(
     capsys: pytest.CaptureFixture[str],
     state: JobState,
     config: JobConfig,
@@ -141,14 +143,15 @@ def test_a_command_about_a_job_starts_the_silent_agent_of_its_head_or_says_why_n
     reaper.reap = lambda _id: None  # type: ignore[method-assign]
     woken: list[str] = []
 
-    def wake_silent(names: list[str]) -> dict[str, object]:
-        woken.extend(filter(None, names))
+    def wake_silent(names: Sequence[str], knock: object) -> dict[str, object]:
+        woken.extend(names)
         return found
 
     services: Any = SimpleNamespace(
         queries=queries,
         reaper=reaper,
         set_up=SimpleNamespace(wake_silent=wake_silent),
+        cluster=SimpleNamespace(check_banner=None),
     )
     runs.reap(services, "j1")
     assert woken == asked

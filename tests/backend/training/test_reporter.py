@@ -206,3 +206,16 @@ def test_tensorboard_reads_the_written_events(tmp_path: Path) -> None:
     validation = events.Scalars("validation/loss")
     assert {e.step: pytest.approx(e.value) for e in validation} == training.curve("validation/loss")
     assert events.Scalars("loss")[-1].step == 36
+
+
+def test_a_run_that_was_replaced_writes_no_more(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    reporter = reporter_of(folder)
+    reporter.wait_for(lambda: folder.status.exists())
+    folder.attempt(2).path.mkdir(parents=True)
+    reporter._thread.join(LIMIT_S)
+    of_run_2 = folder.status.read_bytes()
+    reporter.step(Step(1, 1, 1, {"loss": 1.0}, 0.1, (1.0, 1.0)))
+    reporter.close()
+    assert folder.status.read_bytes() == of_run_2
+    assert not folder.history.exists() or folder.history.stat().st_size == 0

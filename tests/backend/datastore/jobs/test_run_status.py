@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.queue.entry import QueueEntry
+from tests.backend.node.queue.test_retry import made
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.waiting import wait_for
@@ -99,6 +100,49 @@ def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_t
     by_a_user = judge(replace(ended, is_queued=True))
     assert (by_a_user.state, by_a_user.status.message) == (JobState.QUEUED, "")
     assert judge(ended).state is JobState.INTERRUPTED
+
+
+@pytest.mark.parametrize("supervision", [Supervision.ALIVE, Supervision.ELSEWHERE])
+@pytest.mark.parametrize(
+    ("nodes", "doubt"),
+    [
+        (("gpu02",), "gpu02 gives no sign of life"),
+        (("gpu01", "gpu02"), "gpu01, gpu02 give no sign of life"),
+        ((), ""),
+    ],
+)
+def test_a_live_run_names_its_silent_nodes_and_gives_no_forecast(
+    supervision: Supervision, nodes: tuple[str, ...], doubt: str
+) -> None:
+    status = replace(TRAINING, eta_s=352.0, samples_per_second=9.0)
+    facts = RunFacts(run=1, status=status, supervision=supervision, silent_nodes=nodes)
+    found = judge(facts)
+    assert (found.state, found.doubt) == (JobState.TRAINING, doubt)
+    assert (found.status.eta_s is None) is bool(nodes)
+    over = judge(replace(facts, exit=RunExit(1, JobState.FINISHED, "")))
+    assert (over.state, over.doubt) == (JobState.FINISHED, "")
+
+
+def test_a_run_that_makes_steps_names_no_node(folder: OpenJob, clock: Clock) -> None:
+    launch = made(folder.path)
+    replace_json(folder.launch, launch.to_dict())
+    asked: list[list[str]] = []
+
+    def silent(nodes: Sequence[str]) -> tuple[str, ...]:
+        asked.append(list(nodes))
+        return tuple(nodes[1:2])
+
+    reader = RunStateReader(folder, clock, silent)
+    # Whether it moved before the first look is not known.
+    assert reader.read().doubt == "gpu02 gives no sign of life"
+    assert asked == [["gpu01", "gpu02", "gpu03"]]
+    for step in range(41, 46):
+        clock.now += 20
+        replace_json(folder.status, replace(TRAINING, step=step, heartbeat=step).to_dict())
+        assert reader.read().doubt == ""
+    clock.now += 31
+    replace_json(folder.status, replace(TRAINING, step=45, heartbeat=99).to_dict())
+    assert reader.read().doubt == "gpu02 gives no sign of life"
 
 
 def block(run: int, epoch: int, last: int) -> bytes:

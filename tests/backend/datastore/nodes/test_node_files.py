@@ -284,6 +284,38 @@ def test_f44_the_clock_of_a_node_is_not_read(
         assert presence is (Presence.ONLINE if number > 1 else None)
 
 
+@pytest.mark.parametrize("off_s", [0, 20, -20, 45, -45, 600, -600, 10**9])
+@pytest.mark.parametrize("is_frozen", [True, False])
+@pytest.mark.parametrize("is_first_read", [True, False])
+def test_a_frozen_node_is_silent_whatever_the_clocks_say_and_another_node_never(
+    root: OpenRoot,
+    watch: StatusWatch,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    off_s: int,
+    is_frozen: bool,
+    is_first_read: bool,
+) -> None:
+    number, wall_s = 1, 2e9
+
+    def passes(seconds: float) -> None:
+        nonlocal number, wall_s
+        clock.now, wall_s = clock.now + seconds, wall_s + seconds
+        number += not is_frozen
+        beat(root, number)
+        written_s = 2e9 if is_frozen else wall_s
+        os.utime(root.node("gpu1").status, (written_s + off_s,) * 2)
+
+    monkeypatch.setattr(node_files.time, "sleep", passes)
+    monkeypatch.setattr(node_files.time, "time", lambda: wall_s)
+    if not is_first_read:
+        for _ in range(5):
+            passes(2.0)
+            watch.silent(["gpu1"])
+    passes(100.0)
+    assert watch.silent(["gpu1"]) == (("gpu1",) if is_frozen else ())
+
+
 def test_f44_the_desktops_own_wall_clock_may_jump(
     root: OpenRoot, watch: StatusWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,31 @@ def test_the_command_line_says_which_way_was_taken(
     assert agent_autostart.main(["remove", *options]) == 0
     assert ServiceLock(Path(service.folder)).holder() is None
     assert machine.table.read_text() == ""
+
+
+@pytest.mark.parametrize("ends", ["killed", "removed", "lives"])
+def test_a_contact_of_another_node_starts_an_installed_agent_that_does_not_run(
+    machine: Machine, service: AgentService, tmp_path: Path, ends: str
+) -> None:
+    service = replace(service, log=str(tmp_path / "agent.log"))
+    agent_autostart.install(service)
+    lock = ServiceLock(Path(service.folder))
+    first = wait_for(lock.holder)
+    if ends == "killed":
+        process_identity.send_signal(first, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(first))
+    elif ends == "removed":
+        agent_autostart.remove(service)
+
+    agent_autostart.start_recorded(tmp_path)
+
+    if ends == "killed":
+        assert wait_for(lock.holder) != first
+    else:
+        assert lock.holder() == (first if ends == "lives" else None)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"name": 1}', '{"x": 1}', "\0"])
+def test_a_spoiled_record_of_an_agent_starts_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.agent.json").write_text(content)
+    agent_autostart.start_recorded(tmp_path)

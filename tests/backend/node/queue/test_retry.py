@@ -17,6 +17,7 @@ from backend.node.queue import entries, retry
 from backend.node.queue.next_run import next_launch, queue_next
 from backend.node.queue.retry import NextTry, Room, next_try, take_back
 from backend.node.queue.scheduler import QueueWatch
+from backend.node.run import remote_cleanup
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import OnFailure, parse_job, with_changes
@@ -449,7 +450,12 @@ def test_a_run_that_a_user_ended_is_not_continued(tmp_path: Path, what: str) -> 
     ],
 )
 def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
-    tmp_path: Path, settings: dict[str, Any], alive: str, by_user: bool, nodes: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    alive: str,
+    by_user: bool,
+    nodes: str,
 ) -> None:
     root = DataRoot(tmp_path)
     folder = root.job("a-job")
@@ -460,6 +466,8 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     reason = "" if by_user else "gpu02 can be used again."
     queue_next(folder, before, reason, continued=Continued(reason, placement=on(*ALL.split())))
     now = [0.0]
+    woken: list[list[str]] = []
+    monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))
     own = replace(READING, name="gpu01")
     watch = QueueWatch(root, "gpu01", lambda: own, lambda: now[0])
     for number in (1, 2, 3):
@@ -474,4 +482,7 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
         watch.poll()
     (entry,) = entries.entries(root)
     assert [one.node for one in entry.placement] == nodes.split()
+    # The head looks for those that are away, as long as the job waits for them.
+    away = [name for name in ("gpu02", "gpu03") if name not in alive.split()]
+    assert woken[:1] == ([away] if away and not by_user else [])
     assert entry.run == 2

@@ -27,6 +27,18 @@ from tests.backend.node.queue.test_scheduler import READING
 PAUSE = "gpu02 can be used again."
 
 
+@pytest.fixture(autouse=True)
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """The runs and nodes for which agents were to be started; nothing is connected to."""
+    asked: list[tuple[str, list[str]]] = []
+
+    def wake(launch: Launch, nodes: list[str]) -> None:
+        asked.append((f"{launch.job_id}/{launch.run}", nodes))
+
+    monkeypatch.setattr(grow.remote_cleanup, "wake", wake)
+    return asked
+
+
 class Cluster:
     """Run 2 of a job, which lost gpu02; its epochs have any number of rounds of 5 s."""
 
@@ -194,3 +206,19 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
 def test_a_job_without_growth_keeps_its_nodes(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, grow=False)
     assert [cluster.rounds(), cluster.next_epoch(), cluster.next_epoch()] == ["", "", ""]
+
+
+def test_the_head_starts_the_agents_of_lost_nodes(
+    tmp_path: Path, woken: list[tuple[str, list[str]]]
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.rounds(20)
+    assert woken == []
+    cluster.is_alive = False
+    cluster.rounds(30)
+    assert [nodes for _, nodes in woken] == [["gpu02"]] * 5
+    # The cleanup of the run that had the node ends what it left there.
+    assert {tag for tag, _ in woken} == {"a-job/1"}
+    cluster.is_alive = True
+    cluster.rounds(20)
+    assert len(woken) == 5

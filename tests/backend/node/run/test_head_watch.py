@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.node.queue import entries
-from backend.node.run import head_watch
+from backend.node.run import finalize, head_watch, remote_cleanup
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
@@ -110,3 +110,31 @@ def test_a_node_whose_ranks_still_work_does_not_continue_the_job_elsewhere(
         patch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
         assert cluster.rounds(20) == ()
     assert cluster.rounds(1) == ("a-job",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "answers", "rounds"),
+    [
+        ({"shrink": True}, False, 31),
+        ({"retries": 1, "silent_limit_s": 30}, False, 16),
+        ({"shrink": True}, True, None),
+        ({"shrink": True, "silent_limit_s": 500}, False, None),
+        ({}, False, None),
+    ],
+)
+def test_a_head_that_stands_still_is_given_up_although_ranks_wait_for_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    answers: bool,
+    rounds: int | None,
+) -> None:
+    cluster = Cluster(tmp_path, "gpu02", **settings)
+    cluster.rounds(3)
+    cluster.alive, cluster.trains = {"gpu02", "gpu03"}, False
+    rank = process_identity.own()
+    monkeypatch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
+    monkeypatch.setattr(remote_cleanup, "unreached", lambda launch, nodes: () if answers else nodes)
+    monkeypatch.setattr(finalize.process_cleanup, "end_tagged", lambda tag, grace_s: ())
+    assert cluster.rounds((rounds or 60) - 1) == ()
+    assert cluster.rounds(2) == (() if rounds is None else ("a-job",))

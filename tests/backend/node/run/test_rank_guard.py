@@ -130,6 +130,19 @@ def test_f08_a_guard_without_mpirun_ends_everything_below_it(run: Run, guard: Lo
     assert run.exit_of(0).secondary
 
 
+def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
+    run: Run, guard: LoneGuard
+) -> None:
+    below = process_cleanup.descendants(guard.parent.pid)
+    for process in below:
+        process_identity.send_signal(process, signal.SIGSTOP)
+    replace_json(run.attempt.exit, {})
+    for process in below:
+        process_identity.send_signal(process, signal.SIGCONT)
+    wait_for(lambda: not any(process_identity.is_alive(process) for process in below))
+    assert run.exit_of(0).secondary
+
+
 def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(
     run: Run, guard: LoneGuard
 ) -> None:

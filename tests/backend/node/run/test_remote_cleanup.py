@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backend.node.agent.ssh_command_filter import allowed
 from backend.node.run import remote_cleanup
 from backend.node.run.remote_cleanup import CleanupResult
 from backend.records.base.layout import JobFolder
+from tests.backend.node.queue.test_retry import made
 
 TAG = "20261121-abc/1"
 
@@ -54,3 +57,35 @@ def test_the_cleanup_says_whether_the_node_sees_the_folder_of_the_job(
         before = "it._SEE_S = 0.5"
     more = () if state == "not asked" else ("--see", str(folder.path))
     assert asked(folder, TAG, *more, before=before or "pass") == CleanupResult("", True, sees)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts"),
+    [
+        (["gpu02"], {"10.0.0.2"}),
+        (["gpu03", "gpu02"], {"10.0.0.2", "10.0.0.3"}),
+        (["gpu09"], set()),
+        ([], set()),
+    ],
+)
+def test_agents_are_started_by_a_command_that_the_key_may_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[str], hosts: set[str]
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    launch = made(tmp_path / "a-job", shrink=True)
+    home = Path("/home/lab/.ringmaster")
+    python = str(home / "environments/e/bin/python")
+    environment = {"PYTHONPATH": str(home / "bundles/b")}
+    launch = replace(launch, python=python, environment=environment, ssh_config="/data/ssh_config")
+
+    remote_cleanup.wake(launch, nodes)
+
+    host_at = commands[0].index("env") - 1 if commands else 0
+    assert {command[host_at] for command in commands} == hosts
+    for command in commands:
+        asked = " ".join(command[host_at + 1 :])
+        ours = (home / "environments", home / "bundles")
+        assert allowed(asked, ours, home / "carried")[1][-1] == "a-job/1"
+    remote_cleanup.wake(replace(launch, ssh_config=""), ["gpu02"])
+    assert len(commands) == len(hosts)

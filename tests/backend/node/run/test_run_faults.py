@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from backend.datastore.jobs import files as job_files
+from backend.node.queue import entries
 from backend.node.run.rank_guard import Guard
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -21,7 +22,7 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity, RunExit
 from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.cluster.disks import small_disk
@@ -516,3 +517,19 @@ def test_a_run_with_all_processes_killed_leaves_no_folder_and_no_memory(
     for guard in [endless.find("backend.node.run.rank_guard", rank) for rank in (0, 1)]:
         process_identity.send_signal(guard, signal.SIGKILL)
     endless.end()  # checks both
+
+
+def test_a_head_that_thaws_after_its_run_was_given_up_ends_it_and_changes_no_record(
+    endless: Run,
+) -> None:
+    frozen = (endless.supervisor, *endless.processes())
+    for process in frozen:
+        process_identity.send_signal(process, signal.SIGSTOP)
+    given_up = RunExit(1, JobState.ERROR, "gpu01 no longer answers, and led the run.").to_dict()
+    replace_json(endless.attempt.exit, given_up)
+    for process in frozen:
+        process_identity.send_signal(process, signal.SIGCONT)
+    wait_for(lambda: not any(process_identity.is_alive(process) for process in frozen))
+    assert endless.leftovers() == ()
+    assert read_json(endless.attempt.exit) == given_up
+    assert entries.entry_of(endless.folder) is None

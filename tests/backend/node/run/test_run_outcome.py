@@ -795,3 +795,22 @@ def test_processes_that_mpirun_ended_during_the_stop_of_a_script_were_stopped(
     found = [record(rank, how) for rank, how in enumerate(exits)]
     more = {"runs_script": True, "stop_was_requested": True, **more}
     assert judge(*found, **more).state is state
+
+
+@pytest.mark.parametrize("nodes", [("gpu2",), ("gpu2", "gpu3")])
+def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
+    nodes: tuple[str, ...],
+) -> None:
+    echoes = (ended(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
+    marked = [replace(one, secondary=True) for one in echoes]
+    record = judge(*marked, stood_still=nodes, unreached=nodes, launcher_code=137)
+    names = " and ".join(nodes)
+    assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."
+    assert record.error is not None
+    assert (record.error.node, record.error.retry) == ("gpu2", "always")
+    assert "console of gpu2" in record.error.remedy
+
+
+def test_a_rank_that_failed_before_its_node_stood_still_stays_the_cause() -> None:
+    record = judge(left_with(7, 1), stood_still=("gpu2",))
+    assert "exited with code 7" in record.message

@@ -21,7 +21,13 @@ from backend.datastore.nodes import files as node_files
 from backend.provisioning.provisioner import SetUpPlan
 from backend.provisioning.provisioner import set_up as real_set_up
 from backend.provisioning.wheelhouse import Wheelhouse
-from backend.records.nodes.entry import Interface, NodeEntry, NodeInstallation, PythonFound
+from backend.records.nodes.entry import (
+    Interface,
+    NodeAddress,
+    NodeEntry,
+    NodeInstallation,
+    PythonFound,
+)
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes import provisioning
 from backend.services.nodes.provisioning import ProvisioningService
@@ -319,13 +325,26 @@ def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
         os.utime(status, (time.time() - age_s,) * 2)
     cluster.silent = set() if answers else {"gpu1"}
     # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
-    result = cluster.service().wake_silent(("gpu1", "gpu2", "gpu9", "gpu1"))
+    names = ("gpu1", "gpu2", "gpu9", "gpu1")
+    result = cluster.service().wake_silent(names, lambda address: None)
     assert result.keys() == (set() if found is None else {"gpu1"})
     if isinstance(found, str):
         assert found in str(result["gpu1"])
     elif found is not None:
         assert result["gpu1"] is found
         assert cluster.service().wake("gpu1") is False, "it runs now"
+
+
+def test_a_silent_node_that_does_not_answer_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    cluster.nodes["gpu1"].end_agent()
+
+    def knock(address: NodeAddress) -> None:
+        raise Unreachable(f"{address.host} did not answer.")
+
+    result = cluster.service().wake_silent(("gpu1",), knock)
+    assert "did not answer" in str(result["gpu1"])
+    assert cluster.service().wake("gpu1") is True, "nothing was started"
 
 
 def test_packages_of_user_code_are_kept_when_a_node_is_set_up_again(

@@ -1,0 +1,155 @@
+"""Nodes of a run that stand still: found by their heartbeats and by SSH, never by a clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.run import remote_cleanup
+from backend.node.run.silence_watch import SilenceWatch
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_scheduler import READING
+
+NODES = ("gpu01", "gpu02", "gpu03")
+_READING, _STATUS = READING.to_dict(), RunStatus(JobState.TRAINING, run=1).to_dict()
+
+
+class Cluster:
+    """A run on three nodes, led by gpu01, whose supervisor looks every 4 s."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
+        root = DataRoot(path)
+        self.root, self.job = root, root.job("a-job")
+        self.job.path.mkdir(parents=True)
+        for node in NODES:
+            root.node(node).path.mkdir(parents=True)
+        self.now, self.step = 5000.0, 1
+        self.heartbeats = dict.fromkeys(NODES, 1)
+        self.frozen: set[str] = set()
+        self.without_agent: set[str] = set()
+        self.is_moving = False
+        self.asked: list[str] = []
+        monkeypatch.setattr(remote_cleanup, "unreached", self._unreached)
+        self.watch = SilenceWatch(self.job, made(self.job.path, **settings), lambda: self.now)
+
+    def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:
+        self.asked += nodes
+        return tuple(node for node in nodes if node in self.frozen)
+
+    def lost_after_s(self, limit_s: float = 132.0) -> tuple[float, tuple[str, ...]]:
+        """Return after how many seconds nodes are lost, and which; (limit_s, ()) if none is."""
+        began = self.now
+        while self.now < began + limit_s:
+            self.now += 4.0
+            for node in set(NODES) - self.frozen - self.without_agent:
+                self.heartbeats[node] += 1
+            self.step += self.is_moving
+            for node, heartbeat in self.heartbeats.items():
+                text = json.dumps({**_READING, "name": node, "heartbeat": heartbeat})
+                self.root.node(node).status.write_text(text)
+            status = {**_STATUS, "step": self.step, "heartbeat": int(self.now)}
+            self.job.status.write_text(json.dumps(status))
+            if lost := self.watch.lost():
+                return self.now - began, lost
+        return limit_s, ()
+
+
+@pytest.mark.parametrize(
+    ("frozen", "settings", "expected_s"),
+    [
+        ({"gpu02"}, {"shrink": True}, 60),
+        ({"gpu03"}, {"retries": 1}, 60),
+        ({"gpu02", "gpu03"}, {"shrink": True}, 60),
+        ({"gpu03"}, {"shrink": True, "silent_limit_s": 30}, 30),
+        ({"gpu03"}, {"shrink": True, "silent_limit_s": 120}, 120),
+        # A user decides, or its own head is meant.
+        ({"gpu03"}, {}, None),
+        ({"gpu01"}, {"shrink": True}, None),
+        (set(), {"shrink": True}, None),
+    ],
+)
+def test_a_node_that_stands_still_is_lost_after_the_limit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    frozen: set[str],
+    settings: dict[str, Any],
+    expected_s: float | None,
+) -> None:
+    cluster = Cluster(tmp_path, monkeypatch, **settings)
+    assert cluster.lost_after_s(20) == (20, ())
+    cluster.frozen = frozen
+    after_s, lost = cluster.lost_after_s()
+    if expected_s is None:
+        assert lost == ()
+    else:
+        assert set(lost) == frozen
+        assert expected_s <= after_s <= expected_s + 8
+
+
+def test_a_run_that_makes_steps_keeps_a_silent_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path, monkeypatch, shrink=True)
+    cluster.is_moving, cluster.frozen = True, {"gpu02"}
+    assert cluster.lost_after_s()[1] == ()
+    assert cluster.asked == []
+    cluster.is_moving = False
+    assert cluster.lost_after_s()[1] == ("gpu02",)
+
+
+def test_a_node_whose_agent_alone_ended_is_not_lost_and_seldom_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path, monkeypatch, shrink=True)
+    cluster.without_agent = {"gpu02"}
+    assert cluster.lost_after_s()[1] == ()
+    assert cluster.asked == ["gpu02"] * 3
+
+
+def test_a_node_that_thaws_in_time_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path, monkeypatch, shrink=True)
+    for _ in range(3):
+        cluster.frozen = {"gpu02"}
+        assert cluster.lost_after_s(56)[1] == ()
+        cluster.frozen = set()
+        assert cluster.lost_after_s(4)[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("ssh", "is_reached"),
+    [
+        ("exit 0", True),
+        ("exit 1", True),  # the filter of the key refused it: sshd answers
+        ("exit 255", False),
+        ("exec tail -f /dev/null", False),
+        (None, True),  # this computer cannot ask, which proves nothing
+    ],
+)
+def test_an_answer_over_ssh_is_a_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: str | None, is_reached: bool
+) -> None:
+    monkeypatch.setattr(remote_cleanup, "_CONNECT_S", -1.7)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if ssh is not None:
+        (folder / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
+        (folder / "ssh").chmod(0o755)
+    popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda command, **options: popen([str(folder / command[0]), *command[1:]], **options),
+    )
+    monkeypatch.setattr(remote_cleanup.time, "monotonic", lambda: 0.0)
+    reached = remote_cleanup.unreached(made(tmp_path, shrink=True), ("gpu02", "gpu03"))
+    assert reached == (() if is_reached else ("gpu02", "gpu03"))
