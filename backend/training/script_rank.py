@@ -20,9 +20,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +31,7 @@ from backend.base import prctl, process_signals
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
@@ -352,6 +352,7 @@ class Reports:
         self._reporter.state(JobState.TRAINING)
         self._at: float | None = None
         self._last = Point(0, 0, {})
+        self._newest_step = 0
         self._values: dict[str, float] = {}
         self._steps: set[int] = set()
         self._patterns: Sequence[str] = ()
@@ -364,15 +365,15 @@ class Reports:
 
     def _read_curves(self) -> None:
         patterns = self._marked()
-        is_read_again = patterns != self._patterns
-        if is_read_again:
+        if patterns != self._patterns:
             self._patterns = patterns
             self._metrics.mark(patterns)
-        points = self._metrics.poll()
-        if is_read_again:
-            points = [one for one in points if one.step >= self._last.step]
-        for point in _by_step(points, self._last):
-            self._report(point)
+        for point in self._metrics.poll():
+            replaces = history.REPLACES if point.step <= self._last.step else ""
+            if self._steps and point.step <= min(self._steps):
+                replaces = history.REPLACES_RUN
+                self._steps, self._values = set(), {}
+            self._report(point, replaces)
 
     def _marked(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -382,7 +383,7 @@ class Reports:
                 changed = read_json(self._folder.placement)
         return tuple(changed.get("log_numbers", self._config.log_numbers))
 
-    def _report(self, point: Point) -> None:
+    def _report(self, point: Point, replaces: str) -> None:
         now, last = time.monotonic(), self._last
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
@@ -391,17 +392,21 @@ class Reports:
             steps = round(last.step / last.epoch * epochs)
         if steps or epochs:
             self._reporter.plan(
-                step=point.step,
+                step=max(point.step, self._newest_step),
                 epoch=point.epoch,
                 total_steps=steps or self._total,
                 steps_per_epoch=0,
                 epochs=epochs,
             )
             self._total = steps or self._total
-        if self._at is not None and point.step > last.step:
-            self._reporter.paced(point.step - last.step, now - self._at)
-        self._reporter.step(Step(point.step, point.epoch, point.step, point.metrics, 0.0, ()))
-        self._at, self._last = now, point
+        if self._at is not None and point.step > self._newest_step:
+            self._reporter.paced(point.step - self._newest_step, now - self._at)
+        self._reporter.step(
+            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
+        )
+        if point.step >= self._newest_step:
+            self._at, self._newest_step = now, point.step
+        self._last = point
         self._values.update(point.metrics)
         self._steps.add(point.step)
 
@@ -429,31 +434,6 @@ class Reports:
             return number in self._steps or 0 < number <= self._steps_before
 
         return self._last.epoch, step_of(path, is_step) or self._last.step
-
-
-def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
-    """Yield the points by their steps, one for each; a history has no step before ``last`` again.
-
-    What was written late joins the newest point, unless that has a newer value of it.
-    """
-    merged: dict[int, Point] = {last.step: last} if last.metrics else {}
-    for point in points:
-        step = max(point.step, last.step)
-        own = merged.get(step, point)
-        both = {**own.metrics, **point.metrics}
-        if point.step < last.step:
-            both = {**point.metrics, **own.metrics}
-        merged[step] = replace(
-            point,
-            step=step,
-            epoch=max(own.epoch, point.epoch),
-            metrics=both,
-            total_steps=point.total_steps or own.total_steps,
-            total_epochs=point.total_epochs or own.total_epochs,
-        )
-    for step in sorted(merged):
-        if merged[step] != last:
-            yield merged[step]
 
 
 def _size(path: Path) -> int:

@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 
 from backend.base.room import Room
+from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
+from backend.records.jobs.status import last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
-from backend.training.script_rank import Script
+from backend.training.script_rank import Reports, Script
 
 PLANS = (
     RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),
@@ -219,3 +221,44 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
         if found is None and script._all_are_idle(now):
             found = now
     assert found == idle_at
+
+
+def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_another_name(
+    tmp_path: Path,
+) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
+    log.touch()
+    work = tmp_path / "work"
+    work.mkdir()
+    reports = Reports(folder, script._launch, work, log, lambda _count: None)
+    with log.open("a") as file:
+        file.write("Epoch 1 loss: 9\n")
+    reports.update()
+    (folder.output / "train.csv").write_text(
+        "step,loss\n" + "".join(f"{n},{n}\n" for n in range(9))
+    )
+    reports.update()
+    (folder.output / "val.csv").write_text("step,loss\n4,0.5\n")
+    (folder.output / "more.csv").write_text("step,accuracy\n2,0.25\n7,0.75\n")
+    reports.update()
+    reports.close(ended_well=True)
+    update, _ = read_history(folder.history)
+    assert not update.problems
+    curves = {
+        name: {
+            int(step): value
+            for step, value in zip(update.steps, values, strict=True)
+            if value == value
+        }
+        for name, values in update.metrics.items()
+    }
+    assert curves.pop("loss") == {}
+    assert curves == {
+        "train/loss": {step: float(step) for step in range(9)},
+        "val/loss": {4: 0.5},
+        "accuracy": {2: 0.25, 7: 0.75},
+    }
+    status = last_status(folder)
+    assert status is not None
+    assert status.metrics == {"train/loss": 8.0, "val/loss": 0.5, "accuracy": 0.75}
