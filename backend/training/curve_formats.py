@@ -74,7 +74,7 @@ class CurveFile:
 
     @property
     def was_rewritten(self) -> bool:
-        """Whether rows that were read may come again."""
+        """Return whether rows that were read may come again."""
         return self._file.was_replaced or self._was_document or self._format == self._document
 
     def rows(self) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -34,7 +35,13 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
+from backend.records.jobs.script import (
+    PORT_VARIABLE,
+    entry_words,
+    filled,
+    in_a_line,
+    interpreter,
+)
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
@@ -52,6 +59,13 @@ _IDLE_S = 10.0
 """Longer than two reports of a guard that its script works."""
 _TAIL_BYTES = 16_384
 _RAISED = b"Traceback (most recent call last)"
+_READS_RANK = re.compile(
+    r"environ\[\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']|init_process_group\("
+)
+_ASKS_FOR_RANK = re.compile(
+    r"(?:environ\.get|getenv)\(\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']"
+    r"|[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']\s+(?:not\s+)?in\s+os\.environ"
+)
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
 
@@ -96,6 +110,19 @@ def script_program(folder: Path, entry: str, python: str) -> list[str]:
     return [*program, *entry_words(entry)]
 
 
+def _needs_torchrun(folder: Path) -> bool:
+    """Return whether a program reads torchrun's variables without a look whether they are there.
+
+    A program for one process and for several, such as nanoGPT, would else believe that it has
+    others.
+    """
+    text = ""
+    for path in folder.rglob("*.py"):
+        with suppress(OSError):
+            text += path.read_text("utf-8", "replace")
+    return bool(_READS_RANK.search(text)) and not _ASKS_FOR_RANK.search(text)
+
+
 class Script:
     """The script of one process, from its copy to its end."""
 
@@ -120,6 +147,10 @@ class Script:
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
+        command = self._command()
+        # What really runs, in the log; no number in it is one of the script's.
+        sys.stdout.write(f"── {in_a_line(command)}\n")
+        sys.stdout.flush()
         if self._plan.rank == 0:
             self._reports = Reports(
                 *(self._folder, self._launch, self._work, self._log),
@@ -128,8 +159,8 @@ class Script:
         parent = os.getpid()
         self._beat.beat(Phase.RUNNING)
         child = subprocess.Popen(
-            self._command(),
-            cwd=self._work,
+            command,
+            cwd=self._cwd,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
@@ -264,7 +295,14 @@ class Script:
             "processes": str(len(launch.ranks)),
             "gpus": str(gpus),
         }
-        return [*script_program(self._work, config.entry, self._python), *filled(arguments, values)]
+        program = script_program(self._work, config.entry, self._python)
+        if config.folder and program[-1] == config.entry:
+            program[-1] = str(self._work / config.entry)
+        return [*program, *filled(arguments, values)]
+
+    @property
+    def _cwd(self) -> Path:
+        return self._work / self._launch.config.folder
 
     @property
     def _python(self) -> str:
@@ -288,7 +326,8 @@ class Script:
             "PYTHONFAULTHANDLER": 1,
             "RINGMASTER_OUTPUT": self._folder.output,
         }
-        if len(ranks) > 1 or self._launch.config.processes_per != "node":
+        is_shared = self._launch.config.processes_per != "node" and _needs_torchrun(self._work)
+        if len(ranks) > 1 or is_shared:
             # A program that starts the processes of a node itself would take them for its own.
             given |= {
                 "RANK": plan.rank,
@@ -313,8 +352,13 @@ class Script:
             environment["PATH"] = f"{folder}:{environment.get('PATH', os.defpath)}"
         # Our modules are not the script's.
         environment.pop("PYTHONPATH", None)
-        if path := self._launch.config.environment.get("PYTHONPATH"):
-            environment["PYTHONPATH"] = path
+        paths = [self._launch.config.environment.get("PYTHONPATH", "")]
+        entry = self._work / self._launch.config.entry
+        if self._launch.config.folder or entry.with_name("__init__.py").exists():
+            # Its packages are found from its top.
+            paths.insert(0, str(self._work))
+        if any(paths):
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         return environment
 
 

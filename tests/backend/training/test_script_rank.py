@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gp
     [
         (PLANS[4:5], "node", False),
         (PLANS[3:4], "node", False),
-        (PLANS[4:5], "gpu", True),
+        (PLANS[4:5], "gpu", False),
         (PLANS[3:5], "node", True),
         (PLANS[4:], "gpu", True),
         (PLANS, "gpu", True),
@@ -262,3 +263,53 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     status = last_status(folder)
     assert status is not None
     assert status.metrics == {"train/loss": 8.0, "val/loss": 0.5, "accuracy": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        # nanoGPT, OpenNMT-py: for one process and for several
+        ('ddp = int(os.environ.get("RANK", -1)) != -1\nrank = os.environ["RANK"]\n', False),
+        ('if "WORLD_SIZE" in os.environ:\n    init_process_group("nccl")\n', False),
+        ("print(1)\n", False),
+        ("from accelerate import Accelerator\n", False),
+        # The examples of PyTorch, for torchrun
+        ('dist.init_process_group("gloo")\n', True),
+        ("local_rank = int(os.environ['LOCAL_RANK'])\n", True),
+    ],
+)
+def test_one_process_is_one_of_torchruns_only_if_its_program_cannot_do_without(
+    tmp_path: Path, text: str, has: bool
+) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    (tmp_path / "version/train.py").write_text(text)
+    script._copy()
+    assert ("RANK" in script._environment()) is has
+
+
+@pytest.mark.parametrize(
+    ("changes", "folder", "argument"),
+    [
+        ({"entry": "src/train.py", "folder": "src"}, "src", "1 two"),
+        ({"entry": "-m package.train", "folder": "data"}, "data", "1 two"),
+        ({"entry": "package/train.py"}, "", "it's"),
+        ({"entry": "src/train.py"}, "", "a b"),
+    ],
+)
+def test_a_program_runs_in_its_folder_and_the_log_says_what_ran(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], changes: Any, folder: str, argument: str
+) -> None:
+    plan = replace(PLANS[4], rank=0)
+    script = script_of(tmp_path, plan, plan, arguments=["--name", argument], **changes)
+    code = "import os, sys\nprint(os.getcwd(), sys.argv[1:])\n"
+    for name in ("src/train.py", "package/train.py", "data/x.txt", "package/__init__.py"):
+        path = tmp_path / "version" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(code if name.endswith("train.py") else "")
+    (tmp_path / "version/package/train.py").write_text(f"import package\n{code}")
+    assert script.run() == (0, False)
+    command, output = capfd.readouterr().out.splitlines()
+    work = JobFolder(tmp_path / "job").work(1, "cpu01")
+    assert output == f"{work / folder} {['--name', argument]}"
+    assert command.startswith("── ")
+    assert shlex.split(command[3:])[-2:] == ["--name", argument]

@@ -50,6 +50,20 @@ def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_recor
     assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
 
 
+@pytest.mark.parametrize(
+    ("wrote_nothing", "has_no_curve", "message"),
+    [(True, True, "wrote nothing"), (False, True, "“Draw …”"), (False, False, "")],
+)
+def test_a_script_that_finishes_without_a_curve_says_what_was_looked_for(
+    wrote_nothing: bool, has_no_curve: bool, message: str
+) -> None:
+    exits = [ended(rank, "finished") for rank in (0, 1)]
+    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve)
+    assert record.state is JobState.FINISHED
+    assert message in record.message
+    assert bool(message) == bool(record.message)
+
+
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     ranks = (
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
