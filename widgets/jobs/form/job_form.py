@@ -234,6 +234,7 @@ class JobForm(QWidget):
         self._rest = self._fields.without_fields(raw)
         for axis in draft.axes:
             self._fields.swept.take(axis)
+        self._sections.arguments.show_again()
         self._sections.say_details()
         self._sweep.show_draw(draft.draws, draft.seed)
         self._origin = draft.origin
