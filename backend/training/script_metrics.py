@@ -69,22 +69,25 @@ class _Counter:
 
     seen: set[int]
     last_step: int = 0
-    last_of: dict[str, int] = field(default_factory=dict)
+    last_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     steps_before: int = 0
     first_epoch: int = 1
     last_epoch: int = 0
 
-    def at(self, step: int, epoch: int, names: Sequence[str]) -> int:
-        """Return a step of metrics in the whole count; one that lags counts at the newest step."""
-        # One metric may be counted in steps and another in epochs.
+    def at(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
+        """Return a step in the whole count; one that lags counts at the newest step.
+
+        Args:
+            kind: The names in the row: rows of training may be counted in steps, and those of
+                validation in epochs.
+        """
         # A count within an epoch may have one step only.
-        is_next_epoch = 0 < self.last_epoch < epoch
-        first = step if is_next_epoch else step + 1
-        if any(self.last_of.get(name, -1) >= first for name in names):
+        first = step if 0 < self.last_epoch < epoch else step + 1
+        if self.last_of.get(kind, -1) >= first:
             self.steps_before += self.last_step
             self.last_of, self.last_step = {}, 0
         self.last_epoch = epoch
-        self.last_of.update(dict.fromkeys(names, step))
+        self.last_of[kind] = step
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
@@ -283,9 +286,7 @@ class ScriptMetrics:
             next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
             for keys in (TOTALS, EPOCH_TOTALS)
         ]
-        counted_step = counter.at(
-            int(position), int(epoch or 0), [f"{group}/{key}" for key in metrics]
-        )
+        counted_step = counter.at(int(position), int(epoch or 0), (group, *sorted(metrics)))
         if step is not None:
             self._epoch_ends[int(epoch or 0)] = max(
                 counted_step, self._epoch_ends.get(int(epoch or 0), 0)

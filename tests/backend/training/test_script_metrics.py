@@ -190,6 +190,10 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
         (['{"step": 9, "a": 1}', '{"step": 9, "b": 1}', '{"step": 8, "b": 1}'], [9, 17]),
         (['{"iter": 1, "a": 1}', '{"iter": 2, "a": 1}', '{"iter": 1, "a": 1}'], [1, 2, 3]),
         (['{"epoch": 1, "a": 1}', '{"epoch": 2, "b": 1}', '{"epoch": 3, "a": 1}'], [1, 2, 3]),
+        (  # MMEngine
+            ['{"step": 9, "a": 1, "t": 1}', '{"step": 1, "b": 1, "t": 1}', '{"step": 10, "a": 1}'],
+            [9, 10],
+        ),
         (['{"epoch": 2, "b": 1}', '{"step": 1, "a": 1}', '{"step": 7, "a": 1}'], [2, 7]),
     ],
 )
