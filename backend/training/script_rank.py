@@ -353,8 +353,8 @@ class Script:
         # Our modules are not the script's.
         environment.pop("PYTHONPATH", None)
         paths = [self._launch.config.environment.get("PYTHONPATH", "")]
-        entry = self._work / self._launch.config.entry
-        if self._launch.config.folder or entry.with_name("__init__.py").exists():
+        above = (self._work / parent for parent in Path(self._launch.config.entry).parents)
+        if self._launch.config.folder or any((path / "__init__.py").exists() for path in above):
             # Its packages are found from its top.
             paths.insert(0, str(self._work))
         if any(paths):

@@ -17,7 +17,7 @@ _IN_LINE = re.compile(rf"(?<![\w.@])(?:{_NUMBER})", re.IGNORECASE)
 _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
 _LONGEST_LINE = 2_000
 _POSITION = re.compile(
-    r"(?<![A-Za-z])(epoch|step|iter|iteration|global[ _]step)s?\b[^\w\n+.-]{0,5}"
+    r"(?<![A-Za-z])(epoch|step|iter|iteration|global[ _]step)\b[^\w\n+.-]{0,5}"
     r"(\d+(?:\.\d+)?)(?![\w.]*\d)(?:\s*(?:/|of)\s*(\d+))?",
     re.IGNORECASE,
 )

@@ -442,6 +442,7 @@ def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
             {},
         ),
         ("Epoch 5: loss improved from 0.31 to 0.3\n", {}),
+        ("Namespace(lr=0.004, epochs=1, batch_size=32)\n", {}),
         ("Epoch 1 loss: 0.5\n" + '{"step": 7, "loss": 2}\n', {"loss": {7: 2.0}}),
     ],
 )

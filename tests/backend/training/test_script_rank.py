@@ -293,6 +293,7 @@ def test_one_process_is_one_of_torchruns_only_if_its_program_cannot_do_without(
         ({"entry": "src/train.py", "folder": "src"}, "src", "1 two"),
         ({"entry": "-m package.train", "folder": "data"}, "data", "1 two"),
         ({"entry": "package/train.py"}, "", "it's"),
+        ({"entry": "package/task/train.py"}, "", "x"),
         ({"entry": "src/train.py"}, "", "a b"),
     ],
 )
@@ -306,7 +307,10 @@ def test_a_program_runs_in_its_folder_and_the_log_says_what_ran(
         path = tmp_path / "version" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(code if name.endswith("train.py") else "")
-    (tmp_path / "version/package/train.py").write_text(f"import package\n{code}")
+    for name in ("package/train.py", "package/task/train.py"):
+        path = tmp_path / "version" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"import package\n{code}")
     assert script.run() == (0, False)
     command, output = capfd.readouterr().out.splitlines()
     work = JobFolder(tmp_path / "job").work(1, "cpu01")
