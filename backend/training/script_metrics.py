@@ -138,6 +138,7 @@ class ScriptMetrics:
         self._epoch_ends: dict[int, int] = {}
         """Of each epoch the last step in it, by the files that count steps."""
         self._keys: dict[str, list[_Key]] = {}
+        self._rows: dict[tuple[str, ...], set[int]] = {}
         self._agreements: dict[tuple[str, _Key, _Key], bool] = {}
         self._names: dict[_Curve, str] = {}
         self._changed: set[int] = set()
@@ -282,6 +283,7 @@ class ScriptMetrics:
         if may_be_known and row_hash in counter.seen:
             return False
         counter.seen.add(row_hash)
+        self._rows[path] = counter.seen
         totals = [
             next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
             for keys in (TOTALS, EPOCH_TOTALS)
@@ -305,11 +307,11 @@ class ScriptMetrics:
         )
         self._changed.add(counted_step)
         for tag, value in metrics.items():
-            self._compare(tag, (path, group), counted_step, value)
+            self._compare(tag, (path, group), counted_step, value, row_hash)
             self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
         return True
 
-    def _compare(self, tag: str, key: _Key, step: int, value: float) -> None:
+    def _compare(self, tag: str, key: _Key, step: int, value: float, row_hash: int) -> None:
         """Note whether files that have a value of one name at one step have the same."""
         keys = self._keys.setdefault(tag, [])
         if key not in keys:
@@ -318,9 +320,9 @@ class ScriptMetrics:
             other_value = self._steps.get(step, {}).get((tag, other_key))
             if other_key != key and other_value is not None:
                 pair = (tag, min(key, other_key), max(key, other_key))
-                is_same = math.isclose(value, other_value, rel_tol=_SAME) or (
-                    math.isnan(value) and math.isnan(other_value)
-                )
+                is_copy = other_key[0] != key[0] and row_hash in self._rows[other_key[0]]
+                are_nan = math.isnan(value) and math.isnan(other_value)
+                is_same = is_copy or are_nan or math.isclose(value, other_value, rel_tol=_SAME)
                 self._agreements[pair] = is_same and self._agreements.get(pair, True)
 
     def _name_curves(self, tag: str, keys: Sequence[_Key]) -> Iterator[tuple[_Key, str]]:

@@ -349,6 +349,15 @@ def test_two_files_that_say_the_same_are_one_curve(place: Path) -> None:
     assert curves_of(metrics.poll()) == {"loss": {1: 0.123456, 2: 0.234567}}
 
 
+def test_a_copy_of_a_file_in_which_rows_share_a_step_is_no_other_curve(place: Path) -> None:
+    """As MMEngine writes it: rows of validation are counted in epochs, and have times, too."""
+    rows = ('{"step": 20, "time/data": 1}', '{"step": 1, "error": 3, "time/data": 2}')
+    metrics = metrics_of(place)
+    for name in ("scalars.json", "20260101.json"):
+        lines(*rows, name=name)(place / "output")
+    assert set(curves_of(metrics.poll())) == {"error", "time/data"}
+
+
 def test_two_writers_of_tensorboard_are_two_curves(place: Path) -> None:
     metrics = metrics_of(place)
     for name, value in (("train", 1.0), ("val", 2.0)):
