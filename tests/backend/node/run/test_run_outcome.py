@@ -54,7 +54,7 @@ def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_recor
     ("wrote_nothing", "has_no_curve", "message"),
     [(True, True, "wrote nothing"), (False, True, "“Draw …”"), (False, False, "")],
 )
-def test_a_script_that_finishes_without_a_curve_says_what_was_looked_for(
+def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
     wrote_nothing: bool, has_no_curve: bool, message: str
 ) -> None:
     exits = [ended(rank, "finished") for rank in (0, 1)]
