@@ -23,9 +23,13 @@ from backend.ssh.interface import CommandResult, Machine
 from backend.ssh.sftp import RemoteFile
 
 _LAYER = """import pathlib, sys, sysconfig
-lines = ["import site", *(f"site.addsitedir({place!r})" for place in sys.argv[1:])]
+lines = ["import os, site, sys, sysconfig"]
+lines += [f"site.addsitedir({place!r})" for place in sys.argv[1:]]
+listed = 'os.path.exists(os.path.join(sysconfig.get_path("purelib"), "mpi4py"))'
+lines += [f'{listed} or sys.modules.__setitem__("mpi4py", None)']
 path = pathlib.Path(sysconfig.get_path("purelib"), "_node.pth")
 path.write_text("; ".join(lines) + "\\n", "utf-8")"""
+# Lightning starts MPI where it finds mpi4py. Ours is not the script's, unless it lists it.
 
 Gather = Callable[[Base], Wheelhouse]
 

@@ -24,6 +24,7 @@ from backend.base.log import suppress
 from backend.records.base import timestamps
 from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import PreallocatedFile
+from backend.records.jobs import history
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
@@ -57,6 +58,8 @@ class Step:
     """Empty for a step of an earlier run, which is repeated with its validation."""
     rank_steps: Sequence[RankStep] = ()
     """The same in parts; those of a server are zeros."""
+    replaces: str = ""
+    """`history.REPLACES` or `history.REPLACES_RUN` if a step at or after this one was written."""
 
 
 class Reporter:
@@ -275,6 +278,9 @@ class Reporter:
         last = steps[-1]
         self._step, self._epoch = last.step, last.epoch
         for step in steps:
+            if step.replaces == history.REPLACES_RUN:
+                # Its curves may have other names now.
+                self._metrics = {}
             self._metrics.update(step.metrics)
         timed = [step for step in steps if step.rank_step_ms]
         # The first step of a run lays out buffers and starts workers.
@@ -356,7 +362,9 @@ def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
     """Split the steps into consecutive runs within one epoch."""
     parts: list[list[Step]] = []
     for step in steps:
-        if parts and parts[-1][-1].epoch == step.epoch and parts[-1][-1].step + 1 == step.step:
+        previous = parts[-1][-1] if parts else None
+        is_next = previous and (previous.epoch, previous.step + 1) == (step.epoch, step.step)
+        if is_next and not step.replaces:
             parts[-1].append(step)
         else:
             parts.append([step])
@@ -373,6 +381,7 @@ def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> 
         epoch_step=last.epoch_step,
         first=steps[0].step,
         timestamp=timestamp,
+        message=steps[0].replaces,
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},
     )
 

@@ -23,10 +23,12 @@ from backend.records.base.content import files_of, sha256_of, size_of
 from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, script_checkpoint_name
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.status import last_status
 
 _TEMPORARY = (".", "tmp-")
 """How names begin while what they name is written, by Hugging Face too."""
+_STATES = ("random_states_0.pkl", "optimizer.bin", "scheduler.bin")
 _ZIP_BEGIN = b"PK\3\4"
 _QUIET_NS = 2_000_000_000
 _NUMBER = re.compile(r"\d+")
@@ -110,12 +112,21 @@ class ScriptCheckpoints:
                 names = [name for name in names if not name.startswith(_TEMPORARY)]
                 for path in [Path(here, name) for name in sorted((*folders, *names))]:
                     kinds = [one for one in patterns if one.endswith("/") == (path.name in folders)]
-                    if path.is_symlink() or not any(path.match(one) for one in kinds):
+                    is_matched = any(path.match(one) for one in kinds)
+                    if path.is_symlink() or not (is_matched or self._is_state(path)):
                         continue
                     yield path
                     if path.name in folders:
                         # The files in it are parts of it.
                         folders.remove(path.name)
+
+    def _is_state(self, path: Path) -> bool:
+        """Return whether a folder holds a whole state, as `save_state` of Accelerate writes it.
+
+        One of its files would match by itself, and could not be resumed from.
+        """
+        is_usual = self._launch.config.checkpoint_files == USUAL_CHECKPOINTS
+        return is_usual and any(path.joinpath(name).exists() for name in _STATES)
 
     def _record(
         self, path: Path, epoch: int, step: int, metrics: Mapping[str, float | None]

@@ -1,50 +1,51 @@
-"""Curves from what a script writes anyway, read from the end of the last read.
+"""Curves from what a script writes anyway: its files (`curve_formats`) and its log.
 
-JSON lines on stdout or in a file, the CSV of Lightning and of Ultralytics, Hugging Face's
-``trainer_state.json``, the event files of TensorBoard, and the numbers of the log that the user
-marked (`backend.records.jobs.log_numbers`). Nothing is guessed: a value counts where a name and a
-step or an epoch are given with it; lines with marked numbers are counted if they have no step.
+A value counts where a name and a step or an epoch are given with it. Each is drawn at its step,
+also if it is read late. Of the log count JSON lines, the numbers that the user marked
+(`backend.records.jobs.log_numbers`), and, if the script writes no other numbers, what lines such
+as ``Epoch 3/60 loss: 0.2`` say. Values of one name in two files are two curves, named by their
+files, unless they are equal wherever both have one.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
-import struct
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.terminal_text import plain
-from backend.records.jobs.log_numbers import numbers_of
-
-_STEPS = ("step", "global_step", "iter", "iteration")
-_EPOCHS = ("epoch",)
-_TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
-_EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
-_NO_METRICS = (
-    *_STEPS,
-    *_EPOCHS,
-    *_TOTALS,
-    *_EPOCH_TOTALS,
-    "time",
-    "timestamp",
-    "total_flos",
-    "wall_time",
+from backend.records.jobs.log_numbers import guessed_numbers, numbers_of
+from backend.training.curve_formats import (
+    EPOCH_TOTALS,
+    EPOCHS,
+    GROUPS,
+    NO_METRICS,
+    STEPS,
+    TOTALS,
+    CurveFile,
+    Row,
+    flat,
+    json_object,
+    normalized,
+    number_of,
 )
-_MOST_BYTES = 4_000_000
-"""Of one file at once; the rest is read the next time."""
-_LONGEST_LINE = 100_000
+
 _MOST_FILES = 5_000
-_JSON_LINES = ("*.jsonl", "log.json", "*.log.json")
-_CSV = ("metrics.csv", "results.csv")
-_EVENTS = "events.out.tfevents.*"
-_STATE = "trainer_state.json"
+_SAME = 1e-4
+"""Two files say the same if they differ by less: one may round."""
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
+"""Each such folder of Hugging Face has the whole history."""
+_Key = tuple[tuple[str, ...], str]
+"""The path of a file in parts, and what a row in it says of what it is (`GROUPS`)."""
+_Curve = tuple[str, _Key]
+_LOG: _Key = (("printed",), "")
+_TEXT: _Key = (("printed", "text"), "")
+_LOG_PATHS = (_LOG[0], _TEXT[0])
 
 
 @dataclass(frozen=True)
@@ -59,61 +60,44 @@ class Point:
 
 
 @dataclass
-class _Source:
-    """A file that is read on; ``steps_before`` are those of an earlier count from the start.
+class _Counter:
+    """The steps of a file; ``steps_before`` are those of an earlier count from the start.
 
-    ``first_epoch`` is 0 if the script counts its epochs from 0; ``marked`` are the step, the epoch
-    and the totals that were marked last, ``count`` the lines with other marked numbers.
+    ``first_epoch`` is 0 if the script counts its epochs from 0; ``seen`` are the rows that were
+    read, for when the file is written again.
     """
 
-    path: Path
-    offset: int = 0
-    head: list[str] = field(default_factory=list)
+    seen: set[int]
     last_step: int = 0
-    last_of: dict[str, int] = field(default_factory=dict)
+    last_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     steps_before: int = 0
     first_epoch: int = 1
-    patterns: Sequence[str] = ()
-    marked: dict[str, float] = field(default_factory=dict)
-    count: int = 0
-    seen: set[str] = field(default_factory=set)
+    last_epoch: int = 0
 
-    def at(self, step: int, names: Iterable[str] = ()) -> int:
-        """Return a step of metrics in the whole count; one that lags counts at the newest step."""
-        # One metric may be counted in steps and another in epochs.
-        if any(step < self.last_of.get(name, 0) for name in names):
+    def at(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
+        """Return a step in the whole count; one that lags counts at the newest step.
+
+        Args:
+            kind: The names in the row: rows of training may be counted in steps, and those of
+                validation in epochs.
+        """
+        # A count within an epoch may have one step only.
+        first = step if 0 < self.last_epoch < epoch else step + 1
+        if self.last_of.get(kind, -1) >= first:
             self.steps_before += self.last_step
             self.last_of, self.last_step = {}, 0
-        self.last_of.update(dict.fromkeys(names, step))
+        self.last_epoch = epoch
+        self.last_of[kind] = step
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Forget the steps that were read."""
         self.last_of, self.last_step, self.steps_before = {}, 0, 0
 
-    def lines(self) -> Iterator[str]:
-        """Yield the complete lines that were added."""
-        with self.path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) < self.offset:
-                # Written from its start again, as by a program that resumes.
-                self.offset, self.head = 0, []
-                self.begin()
-            file.seek(self.offset)
-            added = file.read(_MOST_BYTES)
-        # A progress bar writes its line again and again, without an end.
-        end = max(added.rfind(b"\n"), added.rfind(b"\r")) + 1
-        if not end and len(added) > _LONGEST_LINE:
-            # A line without an end, such as a file of bytes.
-            end = len(added)
-        self.offset += end
-        for line in added[:end].splitlines():
-            if len(line) <= _LONGEST_LINE:
-                yield line.decode("utf-8", "replace")
-
 
 class ScriptMetrics:
-    """The points that a script has written since the last `poll`."""
+    """The points of what a script has written."""
 
     def __init__(
         self,
@@ -133,166 +117,237 @@ class ScriptMetrics:
             patterns: Of the numbers in the log.
             steps_before: The lines with marked numbers are counted from here.
         """
-        self._log_begin = log_begin
-        self._log = _Source(log, log_begin)
+        self._log_path, self._log_begin = log, log_begin
         self._folders = tuple(folders)
         self._own = own
         self._lines_before = steps_before
-        self._sources: dict[Path, _Source] = {}
+        self._files: dict[Path, tuple[CurveFile, _Counter]] = {}
+        self._seen: dict[Path, set[int]] = {}
+        self._clear()
         while self._read_files():
             pass
-        for source in self._sources.values():
-            source.begin()
+        for _, counter in self._files.values():
+            counter.restart()
+        self._clear()
         self.mark(patterns)
+
+    def _clear(self) -> None:
+        self._steps: dict[int, dict[_Curve, float]] = {}
+        self._positions: dict[int, tuple[int, int, int]] = {}
+        """Of each step its epoch and the totals of steps and epochs."""
+        self._epoch_ends: dict[int, int] = {}
+        """Of each epoch the last step in it, by the files that count steps."""
+        self._keys: dict[str, list[_Key]] = {}
+        self._rows: dict[tuple[str, ...], set[int]] = {}
+        self._agreements: dict[tuple[str, _Key, _Key], bool] = {}
+        self._names: dict[_Curve, str] = {}
+        self._changed: set[int] = set()
+        self._last_polled = -1
+        self._first_step = 0
+        """Of a run that resumes; it leaves the steps of the runs before as they are."""
 
     def mark(self, patterns: Sequence[str]) -> None:
         """Find other numbers in the log, from the beginning of the run."""
-        begin = self._log_begin if patterns else self._log.offset
-        self._log = _Source(self._log.path, begin, patterns=patterns, count=self._lines_before)
+        self._log = CurveFile(self._log_path, self._log_begin)
+        self._log_counters = {key: _Counter(set()) for key in (_LOG, _TEXT)}
+        self._patterns = patterns
+        self._marked: dict[str, float] = {}
+        self._line_count = self._lines_before
+        for step, values in self._steps.items():
+            for curve in [curve for curve in values if curve[1][0] in _LOG_PATHS]:
+                del values[curve]
+                self._changed.add(step)
+                self._positions[step] = (0, 0, 0)
+        for keys in self._keys.values():
+            keys[:] = [key for key in keys if key[0] not in _LOG_PATHS]
 
     def poll(self) -> list[Point]:
-        return [*self._read(self._log, _from_lines), *self._read_files()]
-
-    def _read_files(self) -> list[Point]:
+        """Return the points that are new, from the first step on that has another value or name."""
+        # The log may be gone with its disk for a while.
+        with suppress(OSError):
+            self._read_log()
+        self._read_files()
+        names = {
+            (tag, key): name
+            for tag, keys in self._keys.items()
+            for key, name in self._name_curves(tag, keys)
+        }
+        if any(names.get(curve) != name for curve, name in self._names.items()):
+            self._changed.add(min(self._steps))
+        self._names = names
+        if not self._changed:
+            return []
+        start = min(self._changed)
+        if self._lines_before and self._last_polled < 0:
+            self._first_step = start
+        if start <= self._last_polled:
+            self._changed.update(step for step in self._steps if step >= start)
+        steps, self._changed = sorted(self._changed), set()
+        self._last_polled = steps[-1]
         points = []
-        for path in self._files():
-            # Each checkpoint of Hugging Face has the whole history.
-            name = _STATE if path.name == _STATE else path.name
-            inner = path.name == _STATE and path.parent.name.startswith("checkpoint-")
-            key = (path.parent.parent if inner else path.parent) / name
-            source = self._sources.setdefault(key, _Source(path))
-            source.path = path
-            points += self._read(source, _reader_of(path.name))
+        for step in steps:
+            epoch, *totals = self._positions[step]
+            curves = self._steps[step].items()
+            metrics = {names[curve]: value for curve, value in curves if names.get(curve)}
+            # A first step that has lost its values stands for those after it.
+            if metrics or step == start <= self._last_polled:
+                points.append(Point(step, epoch, metrics, *totals))
         return points
 
-    @staticmethod
-    def _read(source: _Source, read: Any) -> list[Point]:
-        found: list[Point] = []
-        # A file may be gone, or not be what its name says; what it said before counts.
-        with suppress(OSError, ValueError, KeyError, TypeError, csv.Error):
-            found.extend(read(source))
-        return found
+    def _read_files(self) -> int:
+        """Return the number of rows."""
+        count = 0
+        for path in self._paths():
+            if path not in self._files:
+                in_checkpoint = _CHECKPOINT.fullmatch(path.parent.name)
+                original = path.parents[1] / path.name if in_checkpoint else path
+                seen = self._seen.setdefault(original, set())
+                self._files[path] = CurveFile(path), _Counter(seen)
+            file, counter = self._files[path]
+            # A file may be gone, or not be what its beginning says; what it said before counts.
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
+                was_rewritten = file.was_rewritten
+                for row in file.rows():
+                    if file.was_rewritten and not was_rewritten:
+                        was_rewritten = True
+                        counter.restart()
+                    count += self._add(self._key_of(path, file), counter, row, was_rewritten)
+        return count
 
-    def _files(self) -> Iterator[Path]:
-        left = _MOST_FILES
-        for folder in self._folders:
-            for place, folders, names in os.walk(folder):
-                folders[:] = [one for one in folders if Path(place, one) != self._own]
-                for name in names:
-                    left -= 1
-                    if _reader_of(name) is not None:
-                        yield Path(place, name)
-                if left < 0:
+    def _key_of(self, path: Path, file: CurveFile) -> tuple[str, ...]:
+        """Return the parts of a file's path; TensorBoard takes those in one folder as one."""
+        if _CHECKPOINT.fullmatch(path.parent.name):
+            path = path.parents[1] / path.name
+        named_path = path.parent if file.is_events else path.with_suffix("")
+        folder = next(top for top in self._folders if named_path.is_relative_to(top))
+        return named_path.relative_to(folder).parts
+
+    def _paths(self) -> Iterator[Path]:
+        count = 0
+        for top in self._folders:
+            for folder, folders, names in os.walk(top):
+                folders[:] = sorted(name for name in folders if Path(folder, name) != self._own)
+                for name in sorted(names):
+                    path = Path(folder, name)
+                    if path.is_file():
+                        yield path
+                count += len(names)
+                if count > _MOST_FILES:
                     return
 
+    def _read_log(self) -> None:
+        for line in self._log.lines():
+            if (row := json_object(line)) is not None:
+                self._add(_LOG[0], self._log_counters[_LOG], row)
+            elif self._patterns:
+                self._add_marked(numbers_of(self._patterns, plain(line)))
+            elif row := guessed_numbers(plain(line), self._marked):
+                count: Row = {}
+                if row.pop("is_within_epoch", 0):
+                    self._line_count += 1
+                    count = {"step": self._line_count}
+                self._add(_TEXT[0], self._log_counters[_TEXT], {**count, **row})
 
-def _reader_of(name: str) -> Any:
-    if name == _STATE:
-        return _from_state
-    if name in _CSV:
-        return _from_csv
-    if fnmatch(name, _EVENTS):
-        return _from_events
-    return _from_lines if any(fnmatch(name, one) for one in _JSON_LINES) else None
+    def _add_marked(self, numbers: Mapping[str, float]) -> None:
+        """Add the marked numbers of a line; its epoch may be in a line before it."""
+        self._marked.update({key: value for key, value in numbers.items() if key in NO_METRICS})
+        if not numbers.keys() <= NO_METRICS:
+            self._line_count += 1
+            has_step = any(key in self._marked for key in STEPS)
+            count = {} if has_step else {"step": self._line_count}
+            self._add(_LOG[0], self._log_counters[_LOG], {**count, **self._marked, **numbers})
+
+    def _add(
+        self, path: tuple[str, ...], counter: _Counter, row: Row, may_be_known: bool = False
+    ) -> bool:
+        """Add a row; return whether it has a position and values, and was not read before."""
+        values = flat(row)
+        group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
+        numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
+        metrics = {
+            key: value for key, value in numbers.items() if normalized(key) not in NO_METRICS
+        }
+        positions = {normalized(key): value for key, value in numbers.items() if key not in metrics}
+        step = next((positions[key] for key in STEPS if key in positions), None)
+        epoch = next((positions[key] for key in EPOCHS if key in positions), None)
+        if epoch is not None:
+            if epoch == 0 or epoch % 1:
+                # Parts of an epoch are counted from 0.0, and belong to the epoch that they end in.
+                counter.first_epoch = 1 if epoch % 1 else 0
+            epoch = math.ceil(epoch) if math.isfinite(epoch) else 0.0
+            epoch += 1 - counter.first_epoch
+        position = epoch if step is None else step
+        if position is None or not 0 <= position < math.inf or not metrics:
+            return False
+        row_hash = hash((group, step, epoch, *metrics.items()))
+        if may_be_known and row_hash in counter.seen:
+            return False
+        counter.seen.add(row_hash)
+        self._rows[path] = counter.seen
+        totals = [
+            next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
+            for keys in (TOTALS, EPOCH_TOTALS)
+        ]
+        counted_step = counter.at(int(position), int(epoch or 0), (group, *sorted(metrics)))
+        if step is not None:
+            self._epoch_ends[int(epoch or 0)] = max(
+                counted_step, self._epoch_ends.get(int(epoch or 0), 0)
+            )
+        else:
+            totals[0] = totals[0] or (0 if self._epoch_ends else totals[1])
+            # Epochs beside steps count at the last step of the epoch, or at the newest one.
+            newest = max(self._epoch_ends.values(), default=0)
+            counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest))
+        counted_step = max(counted_step, self._first_step)
+        previous = self._positions.get(counted_step, (0, 0, 0))
+        self._positions[counted_step] = (
+            max(previous[0], int(epoch or 0)),
+            totals[0] or previous[1],
+            totals[1] or previous[2],
+        )
+        self._changed.add(counted_step)
+        for tag, value in metrics.items():
+            self._compare(tag, (path, group), counted_step, value, row_hash)
+            self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
+        return True
+
+    def _compare(self, tag: str, key: _Key, step: int, value: float, row_hash: int) -> None:
+        """Note whether files that have a value of one name at one step have the same."""
+        keys = self._keys.setdefault(tag, [])
+        if key not in keys:
+            keys.append(key)
+        for other_key in keys if len(keys) > 1 else ():
+            other_value = self._steps.get(step, {}).get((tag, other_key))
+            if other_key != key and other_value is not None:
+                pair = (tag, min(key, other_key), max(key, other_key))
+                is_copy = other_key[0] != key[0] and row_hash in self._rows[other_key[0]]
+                are_nan = math.isnan(value) and math.isnan(other_value)
+                is_same = is_copy or are_nan or math.isclose(value, other_value, rel_tol=_SAME)
+                self._agreements[pair] = is_same and self._agreements.get(pair, True)
+
+    def _name_curves(self, tag: str, keys: Sequence[_Key]) -> Iterator[tuple[_Key, str]]:
+        """Name the curves of one tag; one that repeats another, or is only guessed, has no name."""
+        is_all_text = {*self._keys_of_all()} == {_TEXT}
+        different: list[_Key] = []
+        for key in keys:
+            if key == _TEXT and not is_all_text:
+                continue
+            pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in different]
+            if not any(self._agreements.get(pair) for pair in pairs):
+                different.append(key)
+        parts = [[*path, *([group] if group else [])] for path, group in different]
+        for key, label in zip(different, _labels(parts), strict=True):
+            yield key, f"{label}/{tag}" if label else tag
+
+    def _keys_of_all(self) -> Iterator[_Key]:
+        for keys in self._keys.values():
+            yield from keys
 
 
-def _from_lines(source: _Source) -> Iterator[Point]:
-    for line in source.lines():
-        if source.patterns and (point := _marked(source, plain(line))) is not None:
-            yield point
-        if not line.lstrip().startswith("{"):
-            continue
-        with suppress(ValueError, RecursionError):
-            raw = json.loads(line)
-            if isinstance(raw, dict) and (point := _point(source, raw)) is not None:
-                yield point
-
-
-def _marked(source: _Source, line: str) -> Point | None:
-    """Return the marked numbers of a line; its epoch may be in a line before it."""
-    found = numbers_of(source.patterns, line)
-    source.marked.update({key: value for key, value in found.items() if key in _NO_METRICS})
-    if found.keys() <= {*_NO_METRICS}:
-        return None
-    source.count += 1
-    count = {} if any(key in source.marked for key in _STEPS) else {"step": source.count}
-    return _point(source, {**count, **source.marked, **found})
-
-
-def _from_csv(source: _Source) -> Iterator[Point]:
-    for line in source.lines():
-        values = [one.strip() for one in next(csv.reader([line]), [])]
-        if not source.head:
-            source.head = values
-        elif (point := _point(source, dict(zip(source.head, values, strict=False)))) is not None:
-            yield point
-
-
-def _from_state(source: _Source) -> Iterator[Point]:
-    """Read the whole file again: the Trainer replaces it."""
-    raw = json.loads(source.path.read_bytes())
-    for one in raw["log_history"]:
-        if (text := json.dumps(one)) in source.seen:
-            continue
-        source.seen.add(text)
-        point = _point(source, {**one, "max_steps": raw.get("max_steps", 0)})
-        if point is not None:
-            yield point
-
-
-def _from_events(source: _Source) -> Iterator[Point]:
-    """Read TensorBoard's records: 8 bytes of length, 4 of its check, the event, 4 of its check."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    with source.path.open("rb") as file:
-        file.seek(source.offset)
-        added = file.read(_MOST_BYTES)
-    at = 0
-    while len(added) >= at + 12:
-        length = struct.unpack_from("<Q", added, at)[0]
-        if len(added) < at + length + 16:
-            break
-        event = Event.FromString(added[at + 12 : at + 12 + length])
-        at += length + 16
-        source.offset += length + 16
-        raw = {one.tag: _scalar(one) for one in event.summary.value}
-        if (point := _point(source, {**raw, "step": event.step})) is not None:
-            yield point
-
-
-def _scalar(value: Any) -> float:
-    if value.HasField("simple_value"):
-        return float(value.simple_value)
-    return float(value.tensor.float_val[0]) if value.tensor.float_val else math.nan
-
-
-def _point(source: _Source, raw: Mapping[str, Any]) -> Point | None:
-    numbers = {key: value for key, one in raw.items() if (value := _number(one)) is not None}
-    step = next((numbers[key] for key in _STEPS if key in numbers), None)
-    epoch = next((numbers[key] for key in _EPOCHS if key in numbers), None)
-    if epoch == 0 and source.path.name != _STATE:
-        source.first_epoch = 0
-    if epoch is not None:
-        epoch = math.ceil(epoch) if math.isfinite(epoch) else 0.0
-        epoch += 1 - source.first_epoch
-    place = epoch if step is None else step
-    metrics = {key: value for key, value in numbers.items() if key not in _NO_METRICS}
-    if place is None or place < 0 or not metrics or not math.isfinite(place):
-        return None
-    total, epochs = (
-        next((int(numbers[key]) for key in keys if 0 < numbers.get(key, 0) < math.inf), 0)
-        for keys in (_TOTALS, _EPOCH_TOTALS)
-    )
-    if step is None:
-        total = total or epochs
-    return Point(source.at(int(place), metrics), int(epoch or 0), metrics, total, epochs)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or value in (None, ""):
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        # A text such as a name: no metric.
-        return None
+def _labels(paths: Sequence[list[str]]) -> list[str]:
+    """Return what is different in paths: ``train`` for ``a/train/log`` beside ``a/val/log``."""
+    for index in (0, -1):
+        while all(paths) and len({path[index] for path in paths}) == 1:
+            for path in paths:
+                del path[index]
+    return ["/".join(path) for path in paths]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,9 +21,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,9 +32,16 @@ from backend.base import prctl, process_signals
 from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE, entry_words, filled, interpreter
+from backend.records.jobs.script import (
+    PORT_VARIABLE,
+    entry_words,
+    filled,
+    in_a_line,
+    interpreter,
+)
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
@@ -52,6 +59,13 @@ _IDLE_S = 10.0
 """Longer than two reports of a guard that its script works."""
 _TAIL_BYTES = 16_384
 _RAISED = b"Traceback (most recent call last)"
+_READS_RANK = re.compile(
+    r"environ\[\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']|init_process_group\("
+)
+_ASKS_FOR_RANK = re.compile(
+    r"(?:environ\.get|getenv)\(\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']"
+    r"|[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']\s+(?:not\s+)?in\s+os\.environ"
+)
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
 
 
@@ -96,6 +110,19 @@ def script_program(folder: Path, entry: str, python: str) -> list[str]:
     return [*program, *entry_words(entry)]
 
 
+def _needs_torchrun(folder: Path) -> bool:
+    """Return whether a program reads torchrun's variables without a look whether they are there.
+
+    A program for one process and for several, such as nanoGPT, would else believe that it has
+    others.
+    """
+    text = ""
+    for path in folder.rglob("*.py"):
+        with suppress(OSError):
+            text += path.read_text("utf-8", "replace")
+    return bool(_READS_RANK.search(text)) and not _ASKS_FOR_RANK.search(text)
+
+
 class Script:
     """The script of one process, from its copy to its end."""
 
@@ -120,6 +147,10 @@ class Script:
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
+        command = self._command()
+        # What really runs, in the log; no number in it is one of the script's.
+        sys.stdout.write(f"── {in_a_line(command)}\n")
+        sys.stdout.flush()
         if self._plan.rank == 0:
             self._reports = Reports(
                 *(self._folder, self._launch, self._work, self._log),
@@ -128,8 +159,8 @@ class Script:
         parent = os.getpid()
         self._beat.beat(Phase.RUNNING)
         child = subprocess.Popen(
-            self._command(),
-            cwd=self._work,
+            command,
+            cwd=self._cwd,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
@@ -264,7 +295,14 @@ class Script:
             "processes": str(len(launch.ranks)),
             "gpus": str(gpus),
         }
-        return [*script_program(self._work, config.entry, self._python), *filled(arguments, values)]
+        program = script_program(self._work, config.entry, self._python)
+        if config.folder and program[-1] == config.entry:
+            program[-1] = str(self._work / config.entry)
+        return [*program, *filled(arguments, values)]
+
+    @property
+    def _cwd(self) -> Path:
+        return self._work / self._launch.config.folder
 
     @property
     def _python(self) -> str:
@@ -288,7 +326,8 @@ class Script:
             "PYTHONFAULTHANDLER": 1,
             "RINGMASTER_OUTPUT": self._folder.output,
         }
-        if len(ranks) > 1 or self._launch.config.processes_per != "node":
+        is_shared = self._launch.config.processes_per != "node" and _needs_torchrun(self._work)
+        if len(ranks) > 1 or is_shared:
             # A program that starts the processes of a node itself would take them for its own.
             given |= {
                 "RANK": plan.rank,
@@ -313,8 +352,13 @@ class Script:
             environment["PATH"] = f"{folder}:{environment.get('PATH', os.defpath)}"
         # Our modules are not the script's.
         environment.pop("PYTHONPATH", None)
-        if path := self._launch.config.environment.get("PYTHONPATH"):
-            environment["PYTHONPATH"] = path
+        paths = [self._launch.config.environment.get("PYTHONPATH", "")]
+        above = (self._work / parent for parent in Path(self._launch.config.entry).parents)
+        if self._launch.config.folder or any((path / "__init__.py").exists() for path in above):
+            # Its packages are found from its top.
+            paths.insert(0, str(self._work))
+        if any(paths):
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         return environment
 
 
@@ -352,6 +396,7 @@ class Reports:
         self._reporter.state(JobState.TRAINING)
         self._at: float | None = None
         self._last = Point(0, 0, {})
+        self._newest_step = 0
         self._values: dict[str, float] = {}
         self._steps: set[int] = set()
         self._patterns: Sequence[str] = ()
@@ -364,15 +409,15 @@ class Reports:
 
     def _read_curves(self) -> None:
         patterns = self._marked()
-        is_read_again = patterns != self._patterns
-        if is_read_again:
+        if patterns != self._patterns:
             self._patterns = patterns
             self._metrics.mark(patterns)
-        points = self._metrics.poll()
-        if is_read_again:
-            points = [one for one in points if one.step >= self._last.step]
-        for point in _by_step(points, self._last):
-            self._report(point)
+        for point in self._metrics.poll():
+            replaces = history.REPLACES if point.step <= self._last.step else ""
+            if self._steps and point.step <= min(self._steps):
+                replaces = history.REPLACES_RUN
+                self._steps, self._values = set(), {}
+            self._report(point, replaces)
 
     def _marked(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -382,7 +427,7 @@ class Reports:
                 changed = read_json(self._folder.placement)
         return tuple(changed.get("log_numbers", self._config.log_numbers))
 
-    def _report(self, point: Point) -> None:
+    def _report(self, point: Point, replaces: str) -> None:
         now, last = time.monotonic(), self._last
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
@@ -391,17 +436,21 @@ class Reports:
             steps = round(last.step / last.epoch * epochs)
         if steps or epochs:
             self._reporter.plan(
-                step=point.step,
+                step=max(point.step, self._newest_step),
                 epoch=point.epoch,
                 total_steps=steps or self._total,
                 steps_per_epoch=0,
                 epochs=epochs,
             )
             self._total = steps or self._total
-        if self._at is not None and point.step > last.step:
-            self._reporter.paced(point.step - last.step, now - self._at)
-        self._reporter.step(Step(point.step, point.epoch, point.step, point.metrics, 0.0, ()))
-        self._at, self._last = now, point
+        if self._at is not None and point.step > self._newest_step:
+            self._reporter.paced(point.step - self._newest_step, now - self._at)
+        self._reporter.step(
+            Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
+        )
+        if point.step >= self._newest_step:
+            self._at, self._newest_step = now, point.step
+        self._last = point
         self._values.update(point.metrics)
         self._steps.add(point.step)
 
@@ -429,31 +478,6 @@ class Reports:
             return number in self._steps or 0 < number <= self._steps_before
 
         return self._last.epoch, step_of(path, is_step) or self._last.step
-
-
-def _by_step(points: Sequence[Point], last: Point) -> Iterator[Point]:
-    """Yield the points by their steps, one for each; a history has no step before ``last`` again.
-
-    What was written late joins the newest point, unless that has a newer value of it.
-    """
-    merged: dict[int, Point] = {last.step: last} if last.metrics else {}
-    for point in points:
-        step = max(point.step, last.step)
-        own = merged.get(step, point)
-        both = {**own.metrics, **point.metrics}
-        if point.step < last.step:
-            both = {**point.metrics, **own.metrics}
-        merged[step] = replace(
-            point,
-            step=step,
-            epoch=max(own.epoch, point.epoch),
-            metrics=both,
-            total_steps=point.total_steps or own.total_steps,
-            total_epochs=point.total_epochs or own.total_epochs,
-        )
-    for step in sorted(merged):
-        if merged[step] != last:
-            yield merged[step]
 
 
 def _size(path: Path) -> int:

@@ -14,6 +14,7 @@ from tests.integration.conftest import leftovers
 from tests.integration.test_script_life import ended, job_of, log_of
 
 WROTE_NOTHING = "wrote nothing: no figure, no checkpoint and no file in its output folder."
+NO_CURVE = "No curve was found: no file of the script has rows with a step or an epoch"
 MEET = """
 import torch, torch.distributed as dist, os
 dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{port}",
@@ -39,8 +40,8 @@ while True:
         ("", WROTE_NOTHING),
         ("print('done')", WROTE_NOTHING),
         ("""print('{"step": 1, "loss": 2}')""", ""),
-        ("import os; open(os.environ['RINGMASTER_OUTPUT'] + '/words.txt', 'w')", ""),
-        ("import os; open('model.pt', 'w').write('1')", ""),
+        ("import os; open(os.environ['RINGMASTER_OUTPUT'] + '/words.txt', 'w')", NO_CURVE),
+        ("import os; open('model.pt', 'w').write('1')", NO_CURVE),
         ("import os; open('/dev/null', 'w').write('1')", WROTE_NOTHING),
     ],
 )

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import socket
 import tomllib
@@ -31,6 +32,7 @@ from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
+from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.settings import CHANGEABLE, is_of, usual, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -45,6 +47,8 @@ _CHANGE_KEYS = {"optimizer.lr": "learning_rate"}
 _PUT_BACK = "Restore it from a backup. The other files of the job are unchanged"
 # Without letters and digits that are easily confused.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+
+_VALIDATES = re.compile(r"val|eval|test", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def view_of(
     if status.run <= 1:
         # If an older version wrote the job's first run, there is none before it.
         status = replace(status, earlier_gpu_s=0.0)
+    if best_metric is None and file.config.script:
+        best_metric = _drawn_metric(file.config.checkpoint.best_metric, status.metrics)
     if status.state is JobState.STOPPING:
         status = replace(status, eta_s=None)
     config, run = file.config, status.continued
@@ -102,6 +108,22 @@ def view_of(
         pins=file.pins,
         doubt=doubt,
     )
+
+
+def _drawn_metric(
+    best_metric: str, metrics: Mapping[str, float | None]
+) -> tuple[str, float] | None:
+    """Return the newest value by which a script is judged.
+
+    A script names its metrics itself: without ``best_metric`` it is the first one whose name says
+    which values are better, of a validation before others.
+    """
+    values = {name: value for name, value in metrics.items() if value is not None}
+    names = [name for name in values if usual_mode(name)]
+    names.sort(key=lambda name: not _VALIDATES.search(name))
+    if best_metric in values:
+        return best_metric, values[best_metric]
+    return (names[0], values[names[0]]) if names else None
 
 
 def create_job(root: OpenRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:

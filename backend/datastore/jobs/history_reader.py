@@ -32,6 +32,7 @@ from backend.records.jobs.history import BLOCK_END, BLOCK_START
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 
 _END = b"\n" + BLOCK_END
+_BACK = (history.REPLACES.encode(), history.REPLACES_RUN.encode())
 _METRIC = b"\nmetrics."
 _OPENING = b" = ["
 _CLOSING = ord("]")
@@ -52,7 +53,7 @@ _HEADER = re.compile(
     rb"iter = \d{1,18}\n"
     rb"totalIter = (\d{1,18})\n"
     rb"timestamp = ([0-9T:.+Z-]{19,32})\n"
-    rb"message = [^\n]*\n"
+    rb'message = "([^\n]*)"\n'
     rb"first = (\d{1,18})"
 )
 
@@ -80,6 +81,7 @@ class _Block(NamedTuple):
     first: int
     last: int
     time: float
+    message: bytes
     openings: tuple[bytes, ...]
     """The text before each array, which contains the metric's name."""
     arrays: tuple[bytes, ...]
@@ -198,9 +200,10 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
             if block is None:
                 continue
         begin, openings = block.end, block.openings
-        # Only a later run repeats steps, and a script that adds a value its last one. Any other
-        # step backwards is damage, and accepting it would remove good steps.
-        is_last = block.first == block.last == last_step
+        # Only a later run repeats steps, and a block that says so. Any other step backwards is
+        # damage, and accepting it would remove good steps. Blocks of before did not say it of a
+        # script's last step.
+        is_last = block.first == block.last == last_step or block.message in _BACK
         is_back = block.first <= last_step and block.run == run and run > 0
         if block.run < run or (is_back and not is_last):
             _add_problem(problems, cursor.offset + block.begin)
@@ -217,7 +220,7 @@ def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | Non
     header = _HEADER.match(data, begin)
     if header is None:
         return None
-    run, epoch, last, stamp, first = header.groups()
+    run, epoch, last, stamp, message, first = header.groups()
     openings: list[bytes] = []
     arrays: list[bytes] = []
     place = header.end()
@@ -247,9 +250,8 @@ def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | Non
         swallowed(error)
         return None
     end, layout = place + len(_END), tuple(openings)
-    return _Block(
-        begin, end, int(run), int(epoch), int(first), int(last), time, layout, tuple(arrays)
-    )
+    numbers = (int(run), int(epoch), int(first), int(last))
+    return _Block(begin, end, *numbers, time, message, layout, tuple(arrays))
 
 
 def _columns(
@@ -371,9 +373,10 @@ def _run_starts(
 ) -> tuple[RunStart, ...]:
     starts = []
     for block, lowest in zip(blocks, lowest_later.tolist(), strict=True):
-        if block.run != run and block.first < lowest:
+        is_start = block.run != run or block.message == history.REPLACES_RUN.encode()
+        if is_start and block.first < lowest:
             starts.append(RunStart(block.run, block.first))
-        run = block.run
+            run = block.run
     return tuple(starts)
 
 

@@ -41,6 +41,11 @@ _WROTE_NOTHING = (
     "The script ended without an error, but wrote nothing: no figure, no checkpoint and no file in "
     "its output folder."
 )
+_NO_CURVE = (
+    "No curve was found: no file of the script has rows with a step or an epoch (TensorBoard, CSV "
+    "or JSON), and no line of its log names one with a value. If it prints numbers, right-click "
+    "one in Log and choose “Draw …”."
+)
 _ABORTED_AT_ITS_END = (
     "{} aborted after the script's last line, while its Python was ending, so nothing of its work "
     "is lost. With torch.distributed.destroy_process_group() as its last line it ends well."
@@ -112,6 +117,8 @@ class EndedRun:
     last_status: RunStatus | None = None
     wrote_nothing: bool = False
     """Of a script: it left no figure, no checkpoint and no file."""
+    has_no_curve: bool = False
+    """Of a script: none of its numbers was found."""
 
 
 def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
@@ -157,6 +164,7 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
             early = [last.early_finish] if last is not None and last.run == found.run else []
             message = " ".join([*early, *map(_named, _lost(found))]).strip()
             message = message or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
+            message = message or _NO_CURVE * found.has_no_curve
             return JobState.FINISHED, message, None
         return JobState.INTERRUPTED, _stopped(found), None
     if found.runs_script and found.stop_was_requested and _ended_by_stop(found):

@@ -197,6 +197,7 @@ class Supervisor:
                 wrote_nothing=bool(launch.config.script)
                 and newest[1] != self._run
                 and run_files.wrote_nothing(self._folder, status),
+                has_no_curve=bool(launch.config.script) and not (status and status.metrics),
             ),
             leftovers,
             launch,

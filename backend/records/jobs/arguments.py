@@ -3,6 +3,7 @@
 The list in the job file is the truth: a setting is read from it, and written into it. Its name is
 that of an option without its dashes (``--lr 0.1``, ``--lr=0.1``, ``-b 32``) or that before the sign
 in ``lr=0.1``, as Hydra has it. ``_`` and ``-`` are the same. An option without a value has "yes".
+Several numbers after an option are its value, ``64 64`` (``--layers 64 64``).
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 TABLE = "arguments"
@@ -22,6 +24,7 @@ _OPTION = re.compile(r"(?!-inf$)--?([A-Za-z][^\s=]*)(?:=(.*))?", re.DOTALL)
 _PAIR = re.compile(r"[+]{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w./@:-]*")
 _END = "--"
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _SAME: Mapping[str, str] = {
     "learning_rate": "lr",
     "batch": "batch_size",
@@ -89,6 +92,9 @@ def with_value(words: object, name: str, value: Any, head: str = "") -> list[str
         return [*before, *after]
     if is_joined:
         return [*before, f"{head}={text}", *after]
+    if after and _NUMBER.fullmatch(after[0]) and _NUMBER.fullmatch(text.split(" ")[-1]):
+        # Or the number after it would become a part of the value.
+        return [*before, f"{head}={text}", *after]
     return [*before, *_option(head, text, is_flag), *after]
 
 
@@ -120,19 +126,26 @@ def _text(value: Any) -> str | None:
 
 
 def _new(given: Sequence[str], name: str, text: str, head: str) -> list[str]:
-    has_options = any(map(_OPTION.fullmatch, given))
+    options = [match for word in given if (match := _OPTION.fullmatch(word))]
+    has_options = bool(options)
     has_pairs = any(map(_PAIR.fullmatch, given))
     if not head and not has_options and (has_pairs or "." in name or "/" in name):
         head = f"{name}="
     if head.endswith("="):
         return [f"{head}{text}"]
-    return _option(head or (f"-{name}" if len(name) == 1 else f"--{name}"), text, is_flag=True)
+    head = head or (f"-{name}" if len(name) == 1 else f"--{name}")
+    if has_options and len(name) > 1 and text != YES and all(match[2] for match in options):
+        return [f"{head}={text}"]
+    return _option(head, text, is_flag=True)
 
 
 def _option(head: str, text: str, is_flag: bool) -> list[str]:
     """Return an option with its value; one that looks like an argument needs the sign."""
     if is_flag and text == YES:
         return [head]
+    numbers = text.split(" ")
+    if len(numbers) > 1 and all(map(_NUMBER.fullmatch, numbers)):
+        return [head, *numbers]
     return [head, text] if _is_value(text) else [f"{head}={text}"]
 
 
@@ -158,8 +171,10 @@ def _named(given: Sequence[str]) -> Iterator[_Named]:
         words = 1
         if option is not None and option[2] is None:
             is_given = at + 1 < len(given) and _is_value(given[at + 1])
-            words = 2 if is_given else 1
-            yield _Named(option[1], given[at + 1] if is_given else YES, at, words)
+            numbers = list(takewhile(_NUMBER.fullmatch, given[at + 1 :]))
+            words = 1 + max(len(numbers), is_given)
+            value = " ".join(given[at + 1 : at + words]) if words > 1 else YES
+            yield _Named(option[1], value, at, words)
         elif found := option or pair:
             yield _Named(found[1], found[2], at)
         at += words

@@ -118,7 +118,13 @@ def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> ComparisonTable:
 
 def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
     """Return the metrics by which these jobs choose their best checkpoint, each once."""
-    return tuple(dict.fromkeys(view.config.checkpoint.best_metric for view in jobs))
+    names = [
+        view.best_metric[0]
+        if view.config.script and view.best_metric
+        else view.config.checkpoint.best_metric
+        for view in jobs
+    ]
+    return tuple(dict.fromkeys(names))
 
 
 def better(metric: str, jobs: Sequence[JobView]) -> str:

@@ -297,6 +297,10 @@ class JobConfig:
     )
     script: str = field(default="", metadata=_scripted("text", "Script"))
     entry: str = field(default="", metadata=_scripted("text", "Entry"))
+    folder: str = field(
+        default="",
+        metadata=_scripted("text", "Working folder", term="working folder", is_rare=True),
+    )
     arguments: tuple[str, ...] = field(default=(), metadata=_scripted("words", "Arguments"))
     resume_arguments: tuple[str, ...] = field(
         default=(), metadata=_scripted("words", "Arguments to resume")

@@ -22,7 +22,8 @@ takes complete blocks only, from the offset at which it stopped::
 lies within one epoch. ``nan`` means "no value at this step" as well as a value that is not a
 number. The comment ``# end`` closes a block, so that an incomplete block is recognized. If a
 resumed run begins before the last step written (from an older checkpoint), its blocks replace
-those at their steps and after: a reader drops everything from ``first`` on.
+those at their steps and after: a reader drops everything from ``first`` on. So does a block whose
+message is `REPLACES`: a script may write a value of an earlier step late.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -39,6 +40,9 @@ from pathlib import Path
 
 BLOCK_START = b"[[entry]]\n"
 BLOCK_END = b"# end\n"
+REPLACES = "replaces"
+REPLACES_RUN = "replaces the run"
+"""Message of a block that goes back in its run, and of one that goes back to the run's start."""
 LIMIT_BYTES = 1_000_000_000
 """Readers stop here: ten million steps, and less than the memory of a desktop."""
 

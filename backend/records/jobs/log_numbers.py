@@ -16,6 +16,25 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b"
 _IN_LINE = re.compile(rf"(?<![\w.@])(?:{_NUMBER})", re.IGNORECASE)
 _NAME = re.compile(r"\{([A-Za-z_][\w./-]*)\}")
 _LONGEST_LINE = 2_000
+_POSITION = re.compile(
+    r"(?<![A-Za-z])(epoch|step|iter|iteration|global[ _]step)\b[^\w\n+.-]{0,5}"
+    r"(\d+(?:\.\d+)?)(?![\w.]*\d)(?:\s*(?:/|of)\s*(\d+))?",
+    re.IGNORECASE,
+)
+_WITHIN = re.compile(r"(?:^|[\[(|])\s*\d+\s*/\s*\d+")
+"""The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``."""
+_VALUE = re.compile(
+    rf"([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
+    re.IGNORECASE,
+)
+_USUAL = re.compile(
+    r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$",
+    re.IGNORECASE,
+)
+_NO_VALUES = re.compile(
+    r"(?:^|_|\b)(?:time|eta|elapsed|seed|rank|port|pid|epochs?|steps?|iter|batch(?:es)?)$",
+    re.IGNORECASE,
+)
 
 
 def wrong_pattern(patterns: Iterable[str]) -> str:
@@ -44,6 +63,49 @@ def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
         for pattern in (patterns if len(line) <= _LONGEST_LINE else ())
         for name, (begin, end) in _places(pattern, line).items()
     }
+
+
+def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
+    """Return what a line such as ``Epoch 3/60 loss: 0.2 val_acc: 0.9`` says, by name.
+
+    ``is_within_epoch`` is added to a line of which an epoch has several. Names have ``_`` for
+    blanks.
+
+    Args:
+        line: Without the codes of a terminal.
+        position: The epoch of the lines before, which counts for a line that has none. Is updated.
+    """
+    if len(line) > _LONGEST_LINE:
+        return {}
+    counts: dict[str, float] = {}
+    totals: dict[str, float] = {}
+    # Hugging Face prints Python's dicts.
+    line = line.replace("'", "")
+    for counted, number, total in _POSITION.findall(line):
+        name = "epoch" if counted[0] in "eE" else "step"
+        counts.setdefault(name, float(number))
+        if total:
+            totals.setdefault("epochs" if name == "epoch" else "total_steps", float(total))
+    if "epoch" in counts:
+        # The total of the steps is that of the epoch.
+        totals.pop("total_steps", None)
+        position.clear()
+        position.update({"epoch": counts["epoch"], **totals})
+    remaining_text = _POSITION.sub("|", line)
+    values: dict[str, float] = {}
+    for name, separator, number in _VALUE.findall(remaining_text):
+        # Without a sign, and in a line without an epoch, only what is surely a metric counts.
+        is_named = bool(separator.strip()) and bool(counts)
+        is_usual = _USUAL.search(name.split()[-1]) and (separator.strip() or not number.isdigit())
+        if (is_named or is_usual) and not _NO_VALUES.search(name):
+            values["_".join(name.split())] = float(number)
+    if not values or not (counts or position):
+        return {}
+    is_within = "step" not in counts and (
+        counts.get("epoch", 0) % 1 or _WITHIN.search(remaining_text)
+    )
+    within = {"is_within_epoch": 1.0} if is_within else {}
+    return {**position, **counts, **totals, **within, **values}
 
 
 def _places(pattern: str, line: str) -> dict[str, tuple[int, int]]:

@@ -123,6 +123,12 @@ RULES = (
         "is a file in the script's folder, or -m and a module.",
     ),
     Rule(
+        "working folder",
+        ("folder",),
+        lambda job: job.folder.startswith("-") or not is_entry(job.folder),
+        "is a folder in the script's folder.",
+    ),
+    Rule(
         "Python",
         ("python",),
         lambda job: "/" in job.python and not job.python.startswith("/"),

@@ -27,6 +27,7 @@ _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 REQUIREMENTS = "requirements"
 """In place of a Python's path: an environment with the packages that the script lists."""
 PYTHONS = {"": "The node's own", REQUIREMENTS: "From the script's requirements"}
+_NO_PROGRAMS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py", "hubconf.py")
 LISTS = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The files that list packages, at the top of a script's folder; the first one counts."""
 PORT_VARIABLE = "MASTER_PORT"
@@ -89,15 +90,34 @@ def interpreter(entry: Path) -> list[str]:
 def usual_entry(files: Sequence[str]) -> str:
     """Return the file that most likely starts the script, or "" if several could.
 
+    A program in a package is a module (``-m package.train``), because it imports from there.
+
     Args:
         files: The paths of its files.
     """
-    top = [one for one in files if "/" not in one and one.endswith((".py", ".sh"))]
-    for name in ("train.py", "main.py", "run.py"):
-        if name in top:
-            return name
-    code = [one for one in top if one.endswith(".py") and one not in ("setup.py", "conftest.py")]
-    return code[0] if len(code) == 1 else top[0] if len(top) == 1 else ""
+    programs = [path for path in map(PurePosixPath, files) if path.suffix in (".py", ".sh")]
+    programs = [path for path in programs if path.name not in _NO_PROGRAMS]
+    depths = sorted({len(path.parts) for path in programs})
+    for depth in depths:
+        for name in ("train.py", "main.py", "run.py", "__main__.py"):
+            paths = [path for path in programs if len(path.parts) == depth and path.name == name]
+            if len(paths) == 1:
+                return _as_entry(paths[0], files)
+            if paths:
+                return ""
+        if depth == 1:
+            top = [path for path in programs if len(path.parts) == 1]
+            code = [path for path in top if path.suffix == ".py"] or top
+            if len(code) == 1:
+                return code[0].name
+    return ""
+
+
+def _as_entry(path: PurePosixPath, files: Sequence[str]) -> str:
+    if path.suffix != ".py" or str(path.with_name("__init__.py")) not in files:
+        return str(path)
+    parts = path.parent.parts if path.name == "__main__.py" else path.with_suffix("").parts
+    return f"-m {'.'.join(parts)}"
 
 
 def usual_list(files: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from backend.records.base.timestamps import seconds
 from backend.records.jobs import arguments
+from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.script import in_a_line
 from backend.records.jobs.settings import NOTES, SETTINGS, usual
 from backend.records.jobs.state import JobState
@@ -250,8 +251,17 @@ def make_line(
         text=_folded(own),
         settings=_kept_once(_folded(others)),
         arguments=_kept_once(in_a_line(settings.get(arguments.TABLE, ()))),
-        most_is_best=isinstance(policy, Mapping) and policy.get("best_mode") == "max",
+        most_is_best=_mode_of(line, policy) == "max",
     )
+
+
+def _mode_of(line: JobSummary, policy: object) -> str:
+    """Return which values of a job's best metric are better; a script may have one of its own."""
+    policy = policy if isinstance(policy, Mapping) else {}
+    name = line.best_metric[0] if line.best_metric is not None else ""
+    if name and "best_metric" in policy and policy["best_metric"] != name:
+        return usual_mode(name)
+    return str(policy.get("best_mode", usual_mode(name)))
 
 
 def _folded(parts: Iterable[str]) -> str:

@@ -254,3 +254,18 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
         reports.update()
     (found,) = read_checkpoints(rig.folder.checkpoints, ".json")
     assert found.step == step
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [({}, ["epoch_42"]), ({"checkpoint_files": ["*.safetensors"]}, ["model.safetensors"])],
+)
+def test_a_folder_that_accelerate_resumes_from_is_the_checkpoint(
+    tmp_path: Path, settings: dict[str, object], found: list[str]
+) -> None:
+    rig = Rig(tmp_path, **settings)
+    rig.begin()
+    for name in ("model.safetensors", "optimizer.bin", "random_states_0.pkl"):
+        file(rig.output, f"epoch_42/{name}")
+    rig.poll()
+    assert rig.poll() == found

@@ -60,7 +60,7 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
         ),
         (  # Lightning: a row for training, another for validation
             lines("epoch,step,train_loss,val_loss", "0,9,0.5,", "0,9,,0.25", name="metrics.csv"),
-            [Point(9, 1, {"train_loss": 0.5}), Point(9, 1, {"val_loss": 0.25})],
+            [Point(9, 1, {"train_loss": 0.5, "val_loss": 0.25})],
         ),
         (  # Ultralytics
             lines("  epoch,  time, train/box_loss", "1, 3.5, 1.25", "2, 7, 1", name="results.csv"),
@@ -101,9 +101,9 @@ def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> Non
     ("patterns", "text", "points"),
     [
         (  # PyTorch's example mnist
-            ["Epoch: {epoch}", "Loss: {loss}"],
+            ["Epoch: {epoch}", "Loss: {loss/x}"],
             "Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.5\nTrain Epoch: 2 [640/60000 (1%)]\tLoss: 2\n",
-            [Point(1, 1, {"loss": 2.5}), Point(2, 2, {"loss": 2.0})],
+            [Point(1, 1, {"loss/x": 2.5}), Point(2, 2, {"loss/x": 2.0})],
         ),
         (
             ["Epoch {epoch}/{epochs} … acc={accuracy}"],
@@ -114,8 +114,7 @@ def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> Non
             ["step {step}", "loss  {train/loss}", "val {val}"],
             "step 10\nloss 1e-1\nval nan0\nval 3\nstep 20\n  LOSS   -0.2\n",
             [
-                Point(10, 0, {"train/loss": 0.1}),
-                Point(10, 0, {"val": 3.0}),
+                Point(10, 0, {"train/loss": 0.1, "val": 3.0}),
                 Point(20, 0, {"train/loss": -0.2}),
             ],
         ),
@@ -134,7 +133,7 @@ def test_a_marked_number_of_the_log_is_a_curve(
     metrics = metrics_of(place)
     with (place / "rank-0.log").open("a") as log:
         log.write(text)
-    assert metrics.poll() == []
+    metrics.poll()
     metrics.mark(patterns)
     assert metrics.poll() == list(points)
     assert metrics.poll() == []
@@ -157,8 +156,8 @@ def test_values_of_an_earlier_run_are_ignored(place: Path, write: Callable[[Path
     assert metrics.poll() == []
     write_state(made(place / "output", "checkpoint-4"))
     with (made(place / "output", "new") / "metrics.csv").open("w") as file:
-        file.write("step,loss\n4,1\n")
-    assert Point(4, 0, {"loss": 1.0}) in metrics.poll()
+        file.write("step,new\n4,1\n")
+    assert Point(4, 0, {"new": 1.0}) in metrics.poll()
 
 
 def test_the_history_in_each_checkpoint_counts_once(place: Path) -> None:
@@ -186,12 +185,16 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "steps"),
     [
-        (['{"step": 4, "a": 1}', '{"epoch": 1, "b": 1}', '{"step": 5, "a": 1}'], [4, 4, 5]),
-        (['{"step": 9, "a": 1}', '{"step": 1, "b": 1}', '{"step": 10, "a": 1}'], [9, 9, 10]),
-        (['{"step": 9, "a": 1}', '{"step": 9, "b": 1}', '{"step": 8, "b": 1}'], [9, 9, 17]),
+        (['{"step": 4, "a": 1}', '{"epoch": 1, "b": 1}', '{"step": 5, "a": 1}'], [4, 5]),
+        (['{"step": 9, "a": 1}', '{"step": 1, "b": 1}', '{"step": 10, "a": 1}'], [9, 10]),
+        (['{"step": 9, "a": 1}', '{"step": 9, "b": 1}', '{"step": 8, "b": 1}'], [9, 17]),
         (['{"iter": 1, "a": 1}', '{"iter": 2, "a": 1}', '{"iter": 1, "a": 1}'], [1, 2, 3]),
         (['{"epoch": 1, "a": 1}', '{"epoch": 2, "b": 1}', '{"epoch": 3, "a": 1}'], [1, 2, 3]),
-        (['{"epoch": 2, "b": 1}', '{"step": 1, "a": 1}', '{"step": 7, "a": 1}'], [2, 2, 7]),
+        (  # MMEngine
+            ['{"step": 9, "a": 1, "t": 1}', '{"step": 1, "b": 1, "t": 1}', '{"step": 10, "a": 1}'],
+            [9, 10],
+        ),
+        (['{"epoch": 2, "b": 1}', '{"step": 1, "a": 1}', '{"step": 7, "a": 1}'], [2, 7]),
     ],
 )
 def test_separately_counted_metrics_share_the_steps(
@@ -205,7 +208,7 @@ def test_separately_counted_metrics_share_the_steps(
 @pytest.mark.parametrize(
     ("name", "before", "after", "steps"),
     [
-        ("log.jsonl", '{"step": 7, "a": 1}\n' * 2, '{"step": 6, "a": 2}\n', [6]),
+        ("log.jsonl", '{"step": 7, "a": 1}\n' * 2, '{"step": 6, "a": 2}\n', [6, 7]),
         ("log.jsonl", '{"step": 7, "a": 1}\n', '{"step": 7, "a": 1}\n{"step": 8, "a": 2}\n', [8]),
         ("log.json", '{"iter": 7, "a": 1}\n', "", []),
         ("results.csv", "epoch,a\n1,2\n2,2\n", "epoch,b\n2,3\n", [2]),
@@ -249,3 +252,227 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
         path.write_bytes(whole[:cut])
         found += metrics.poll()
     assert [(one.step, one.metrics["loss"]) for one in found] == list(enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "curves"),
+    [
+        # Each is what a program of that library wrote, cut short.
+        ("log.txt", '{"train_loss": 2, "ap": [0.5, 0.25], "epoch": 0}\n', {"ap/1": {1: 0.25}}),
+        ("metrics.json", '{"iteration": 19, "total_loss": 2.5}\n', {"total_loss": {19: 2.5}}),
+        ("summary.csv", "epoch,train_loss,eval_top1\n0,2,50\n1,1,75\n", {"eval_top1": {2: 75.0}}),
+        ("a.tsv", "Epoch\tLoss\n1\t2.5\n2\t2\n", {"Loss": {1: 2.5, 2: 2.0}}),
+        ("b.csv", "Epoche;epoch;Verlust\nx;1;0,5\n", {"Verlust": {1: 0.5}}),
+        ("c", "# step loss\n10 0.5\n20 0.25\n", {"loss": {10: 0.5, 20: 0.25}}),
+        ("history.json", '{"epoch": [1, 2], "loss": [3, 2]}', {"loss": {1: 3.0, 2: 2.0}}),
+        (
+            "state",
+            '{"best": 1, "log":\n [{"step": 5, "val": {"loss": 3}}]}',
+            {"val/loss": {5: 3.0}},
+        ),
+        (
+            "d.csv",
+            "step,a\n1,2\nstep,a,b\n2,3,4\n",
+            {"a": {1: 2.0, 2: 3.0}, "b": {2: 4.0}},
+        ),
+        ("e.jsonl", '\ufeff{"Global Step": 3, "loss": "0.5"}\n{}\n', {"loss": {3: 0.5}}),
+        ("f.log", 'starting\n{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n', {"loss": {2: 1.0}}),
+        (
+            "g.json",
+            '{"train": [{"epoch": 1, "loss": 2}], "val": [{"epoch": 1, "loss": 3}]}',
+            {"train/loss": {1: 2.0}, "val/loss": {1: 3.0}},
+        ),
+        (
+            "h.jsonl",
+            '{"mode": "train", "iter": 5, "loss": 2}\n{"mode": "val", "iter": 5, "loss": 3}\n',
+            {"train/loss": {5: 2.0}, "val/loss": {5: 3.0}},
+        ),
+    ],
+)
+def test_a_file_is_read_by_its_content_and_not_by_its_name(
+    place: Path, name: str, text: str, curves: dict[str, dict[int, float]]
+) -> None:
+    metrics = metrics_of(place)
+    (place / "output" / name).write_text(text, encoding="utf-8")
+    found = curves_of(metrics.poll())
+    assert all(found[tag][step] == value for tag in curves for step, value in curves[tag].items())
+    assert metrics.poll() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metrics.csv", "id,width,height\n1,20,30\n"),
+        ("results.csv", "1,2\n3,4\n"),
+        ("log.json", '{"epochs": 3, "lr": 0.1}\n{"name": "x"}\n'),
+        ("log.jsonl", "Epoch, the first one\n"),
+        ("trainer_state.json", '{"log_history": '),
+        ("text", "step by step\nthe loss fell\n"),
+    ],
+)
+def test_a_file_without_a_step_or_an_epoch_has_no_curves(place: Path, name: str, text: str) -> None:
+    metrics = metrics_of(place)
+    (place / "output" / name).write_text(text)
+    assert metrics.poll() == []
+
+
+def curves_of(points: Sequence[Point]) -> dict[str, dict[int, float]]:
+    curves: dict[str, dict[int, float]] = {}
+    for point in points:
+        for name, value in point.metrics.items():
+            curves.setdefault(name, {})[point.step] = value
+    return curves
+
+
+def csv_with(folder: Path, name: str, *rows: str) -> None:
+    (made(folder, str(Path(name).parent)) / Path(name).name).write_text("\n".join(rows) + "\n")
+
+
+def test_two_files_with_one_tag_are_two_curves_named_by_their_files(place: Path) -> None:
+    metrics, output = metrics_of(place), place / "output"
+    csv_with(output, "run/train/metrics.csv", "step,loss,acc", "1,0.5,1", "2,0.25,2")
+    assert curves_of(metrics.poll()) == {"loss": {1: 0.5, 2: 0.25}, "acc": {1: 1.0, 2: 2.0}}
+    csv_with(output, "run/val/metrics.csv", "step,loss", "2,0.75")
+    assert curves_of(metrics.poll()) == {
+        "train/loss": {1: 0.5, 2: 0.25},
+        "val/loss": {2: 0.75},
+        "acc": {1: 1.0, 2: 2.0},
+    }
+    csv_with(output, "run/train/metrics.csv", "step,loss,acc", "1,0.5,1", "2,0.25,2", "3,0.1,3")
+    assert metrics.poll() == [Point(3, 0, {"train/loss": 0.1, "acc": 3.0})]
+
+
+def test_two_files_that_say_the_same_are_one_curve(place: Path) -> None:
+    metrics, output = metrics_of(place), place / "output"
+    csv_with(output, "metrics.csv", "step,loss", "1,0.123456", "2,0.234567")
+    lines('{"step": 2, "loss": 0.23457}', name="scalars.json")(output)
+    assert curves_of(metrics.poll()) == {"loss": {1: 0.123456, 2: 0.234567}}
+
+
+def test_a_copy_of_a_file_in_which_rows_share_a_step_is_no_other_curve(place: Path) -> None:
+    """As MMEngine writes it: rows of validation are counted in epochs, and have times, too."""
+    rows = ('{"step": 20, "time/data": 1}', '{"step": 1, "error": 3, "time/data": 2}')
+    metrics = metrics_of(place)
+    for name in ("scalars.json", "20260101.json"):
+        lines(*rows, name=name)(place / "output")
+    assert set(curves_of(metrics.poll())) == {"error", "time/data"}
+
+
+def test_two_writers_of_tensorboard_are_two_curves(place: Path) -> None:
+    metrics = metrics_of(place)
+    for name, value in (("train", 1.0), ("val", 2.0)):
+        with SummaryWriter(str(place / "output" / name)) as writer:
+            writer.add_scalar("loss", value, 7)
+            writer.add_histogram("weights", [1.0, 2.0], 7)
+    assert curves_of(metrics.poll()) == {"train/loss": {7: 1.0}, "val/loss": {7: 2.0}}
+
+
+def test_a_value_that_is_read_late_is_drawn_at_its_step(place: Path) -> None:
+    metrics, output = metrics_of(place), place / "output"
+    csv_with(output, "a.csv", "step,loss", *(f"{step},{step}" for step in range(1, 101)))
+    assert len(metrics.poll()) == 100
+    csv_with(output, "b.csv", "step,val", "50,0.5")
+    points = metrics.poll()
+    assert points[0] == Point(50, 0, {"loss": 50.0, "val": 0.5})
+    assert [point.step for point in points] == [*range(50, 101)]
+
+
+def test_an_epoch_beside_steps_counts_at_its_last_step(place: Path) -> None:
+    metrics, output = metrics_of(place), place / "output"
+    csv_with(output, "a.csv", "epoch,step,loss", "1,10,1", "1,20,2", "2,30,3", "2,40,4", "3,50,5")
+    csv_with(output, "b.csv", "epoch,val", "1,0.5", "2,0.25")
+    assert curves_of(metrics.poll())["val"] == {20: 0.5, 40: 0.25}
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+@given(
+    columns=st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=12),
+    polls=st.sets(st.integers(0, 11)),
+    by_rename=st.booleans(),
+)
+def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
+    place: Path, columns: list[set[str]], polls: set[int], by_rename: bool
+) -> None:
+    """As Lightning's CSVLogger does it, whenever it is read."""
+    path = place / "output/metrics.csv"
+    path.unlink(missing_ok=True)
+    metrics = metrics_of(place)
+    names: list[str] = []
+    rows: list[str] = []
+    values: list[dict[str, float]] = []
+    found: dict[str, dict[int, float]] = {}
+    for index, columns_of_row in enumerate(columns):
+        names += sorted(columns_of_row - {*names})
+        values.append({name: index + ord(name) / 1000 for name in columns_of_row})
+        rows = [
+            ",".join([*(str(row.get(name, "")) for name in names), str(step)])
+            for step, row in enumerate(values)
+        ]
+        target = path.with_suffix(".part") if by_rename else path
+        target.write_text("\n".join([",".join([*names, "step"]), *rows]) + "\n")
+        target.rename(path)
+        if index in polls or index == len(columns) - 1:
+            for name, curve in curves_of(metrics.poll()).items():
+                found.setdefault(name, {}).update(curve)
+    assert found == {
+        name: {step: row[name] for step, row in enumerate(values) if name in row} for name in names
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "curves"),
+    [
+        ("Epoch 1/3 loss: 0.5 val_acc: 0.9\nEpoch 2/3 loss: 0.25\n", {"loss": {1: 0.5, 2: 0.25}}),
+        ("step 0: train loss 4.2, val loss 4.3\n", {"train_loss": {0: 4.2}, "val_loss": {0: 4.3}}),
+        ("iter 10: loss 4.2, time 33.30ms, mfu 1.1%\n", {"loss": {10: 4.2}}),
+        ("Epoch: 0001 loss_train: 1.9 time: 0.01s\n", {"loss_train": {1: 1.9}}),
+        (
+            "Train Epoch: 1 [10/50 (20%)]\tLoss: 0.5\nTrain Epoch: 1 [20/50 (40%)]\tLoss: 0.25\n",
+            {"Loss": {1: 0.5, 2: 0.25}},
+        ),
+        ("| epoch 1 | 10/ 29 batches | lr 4.00 | ms/batch 25.1 | loss 5.3\n", {"lr": {1: 4.0}}),
+        (
+            "Epoch [1/2], Step [10/20], Loss: 1\nEpoch [2/2], Step [10/20], Loss: 2\n",
+            {"Loss": {20: 2}},
+        ),
+        (
+            "Epoch 1/5\n12/12 [====] - 1s 12ms/step - loss: 0.5 - accuracy: 0.8\n",
+            {"accuracy": {1: 0.8}},
+        ),
+        (
+            "{'loss': '0.5', 'epoch': 0.1}\n{'loss': 0.25, 'epoch': 0.2}\n",
+            {"loss": {1: 0.5, 2: 0.25}},
+        ),
+        ("2026-01-01 12:00:00 INFO epoch=4 step=100 loss=1.5e-3\n", {"loss": {100: 0.0015}}),
+        (
+            "Saving model_epoch_3.pt: 5\nTraining 10 epochs, batch size 32\nFile 3 of 10: 5.2\n",
+            {},
+        ),
+        ("Epoch 5: loss improved from 0.31 to 0.3\n", {}),
+        ("Namespace(lr=0.004, epochs=1, batch_size=32)\n", {}),
+        ("Epoch 1 loss: 0.5\n" + '{"step": 7, "loss": 2}\n', {"loss": {7: 2.0}}),
+    ],
+)
+def test_lines_of_the_log_are_curves_if_the_script_writes_no_other_numbers(
+    place: Path, text: str, curves: dict[str, dict[int, float]]
+) -> None:
+    metrics = metrics_of(place)
+    with (place / "rank-0.log").open("a") as log:
+        log.write(text)
+    found = curves_of(metrics.poll())
+    assert bool(found) == bool(curves)
+    assert all(
+        found[name].get(step) == curves[name][step] for name in curves for step in curves[name]
+    )
+    assert set(found) == set(curves) or '"step"' not in text
+
+
+def test_numbers_of_a_file_take_the_place_of_those_of_the_log(place: Path) -> None:
+    metrics = metrics_of(place)
+    with (place / "rank-0.log").open("a") as log:
+        log.write("Epoch 1 loss: 0.5\nEpoch 2 loss: 0.25\n")
+    assert [point.step for point in metrics.poll()] == [1, 2]
+    csv_with(place / "output", "metrics.csv", "step,loss", "500,0.125")
+    assert metrics.poll() == [Point(1, 1, {}), Point(500, 0, {"loss": 0.125})]

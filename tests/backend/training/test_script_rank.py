@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,14 +14,16 @@ from typing import Any
 import pytest
 
 from backend.base.room import Room
+from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
+from backend.records.jobs.status import last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
-from backend.training.script_rank import Script
+from backend.training.script_rank import Reports, Script
 
 PLANS = (
     RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),
@@ -77,7 +80,7 @@ def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gp
     [
         (PLANS[4:5], "node", False),
         (PLANS[3:4], "node", False),
-        (PLANS[4:5], "gpu", True),
+        (PLANS[4:5], "gpu", False),
         (PLANS[3:5], "node", True),
         (PLANS[4:], "gpu", True),
         (PLANS, "gpu", True),
@@ -219,3 +222,98 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
         if found is None and script._all_are_idle(now):
             found = now
     assert found == idle_at
+
+
+def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_another_name(
+    tmp_path: Path,
+) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
+    log.touch()
+    work = tmp_path / "work"
+    work.mkdir()
+    reports = Reports(folder, script._launch, work, log, lambda _count: None)
+    with log.open("a") as file:
+        file.write("Epoch 1 loss: 9\n")
+    reports.update()
+    (folder.output / "train.csv").write_text(
+        "step,loss\n" + "".join(f"{n},{n}\n" for n in range(9))
+    )
+    reports.update()
+    (folder.output / "val.csv").write_text("step,loss\n4,0.5\n")
+    (folder.output / "more.csv").write_text("step,accuracy\n2,0.25\n7,0.75\n")
+    reports.update()
+    reports.close(ended_well=True)
+    update, _ = read_history(folder.history)
+    assert not update.problems
+    curves = {
+        name: {
+            int(step): value
+            for step, value in zip(update.steps, values, strict=True)
+            if value == value
+        }
+        for name, values in update.metrics.items()
+    }
+    assert curves.pop("loss") == {}
+    assert curves == {
+        "train/loss": {step: float(step) for step in range(9)},
+        "val/loss": {4: 0.5},
+        "accuracy": {2: 0.25, 7: 0.75},
+    }
+    status = last_status(folder)
+    assert status is not None
+    assert status.metrics == {"train/loss": 8.0, "val/loss": 0.5, "accuracy": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        # nanoGPT, OpenNMT-py: for one process and for several
+        ('ddp = int(os.environ.get("RANK", -1)) != -1\nrank = os.environ["RANK"]\n', False),
+        ('if "WORLD_SIZE" in os.environ:\n    init_process_group("nccl")\n', False),
+        ("print(1)\n", False),
+        ("from accelerate import Accelerator\n", False),
+        # The examples of PyTorch, for torchrun
+        ('dist.init_process_group("gloo")\n', True),
+        ("local_rank = int(os.environ['LOCAL_RANK'])\n", True),
+    ],
+)
+def test_one_process_is_one_of_torchruns_only_if_its_program_cannot_do_without(
+    tmp_path: Path, text: str, has: bool
+) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    (tmp_path / "version/train.py").write_text(text)
+    script._copy()
+    assert ("RANK" in script._environment()) is has
+
+
+@pytest.mark.parametrize(
+    ("changes", "folder", "argument"),
+    [
+        ({"entry": "src/train.py", "folder": "src"}, "src", "1 two"),
+        ({"entry": "-m package.train", "folder": "data"}, "data", "1 two"),
+        ({"entry": "package/train.py"}, "", "it's"),
+        ({"entry": "package/task/train.py"}, "", "x"),
+        ({"entry": "src/train.py"}, "", "a b"),
+    ],
+)
+def test_a_program_runs_in_its_folder_and_the_log_says_what_ran(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], changes: Any, folder: str, argument: str
+) -> None:
+    plan = replace(PLANS[4], rank=0)
+    script = script_of(tmp_path, plan, plan, arguments=["--name", argument], **changes)
+    code = "import os, sys\nprint(os.getcwd(), sys.argv[1:])\n"
+    for name in ("src/train.py", "package/train.py", "data/x.txt", "package/__init__.py"):
+        path = tmp_path / "version" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(code if name.endswith("train.py") else "")
+    for name in ("package/train.py", "package/task/train.py"):
+        path = tmp_path / "version" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"import package\n{code}")
+    assert script.run() == (0, False)
+    command, output = capfd.readouterr().out.splitlines()
+    work = JobFolder(tmp_path / "job").work(1, "cpu01")
+    assert output == f"{work / folder} {['--name', argument]}"
+    assert command.startswith("── ")
+    assert shlex.split(command[3:])[-2:] == ["--name", argument]

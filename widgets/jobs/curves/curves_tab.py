@@ -47,8 +47,9 @@ _LAST = (*OF_NO_DATA, _STALE)
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
 _OF_SCRIPT = (
-    "Curves appear when the script writes values: TensorBoard, CSV or JSON lines. "
-    "If it prints them as text, right-click a line in Log."
+    "Curves appear when the script writes values with a step or an epoch: TensorBoard, CSV or "
+    "JSON, in any file, or in a line of its log. For other lines, right-click a number in Log and "
+    "choose “Draw …”."
 )
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
 _READING = "Reading curves…"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from backend.records.jobs.arguments import TABLE, argument, value_of
@@ -40,6 +40,8 @@ class ArgumentFields(QWidget):
         self._fields = fields
         self._paths: list[str] = []
         self._asked: list[object] = []
+        self._read: dict[str, Sequence[ScriptArgument]] = {}
+        """What was read of each script, for the next job with it."""
         self.switch = Switch("Fields from --help")
         self.switch.toggled.connect(self._turn)
         self._words = Label("", "small", "text3", wrap=True)
@@ -63,6 +65,7 @@ class ArgumentFields(QWidget):
             self._fields.swept.take(axis)
 
     def show_found(self, found: Sequence[ScriptArgument]) -> None:
+        self._read[str(self._now())] = found
         self._replace(found[:MOST])
         more = f" of {len(found)}; the others are typed above" if len(found) > MOST else ""
         self._say(f"{formats.plural(len(self._paths), 'field')}{more}")
@@ -75,6 +78,14 @@ class ArgumentFields(QWidget):
         """Prepare for another job: no fields, except for arguments with several values."""
         self._turn_off()
         self._lay((), tuple(axes))
+
+    def show_again(self) -> None:
+        """Show the fields of a script that were read for an earlier job."""
+        self._asked = self._now()
+        if found := self._read.get(str(self._asked)):
+            with QSignalBlocker(self.switch):
+                self.switch.setChecked(True)
+            self.show_found(found)
 
     def _lay(self, found: Sequence[ScriptArgument], swept: Iterable[Axis]) -> None:
         for path in self._paths:

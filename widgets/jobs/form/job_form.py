@@ -260,6 +260,7 @@ class JobForm(QWidget):
         self._rest = self._fields.without_fields(raw)
         for axis in draft.axes:
             self._fields.swept.take(axis)
+        self._sections.arguments.show_again()
         self._sections.say_details()
         self._sections.fit_placement()
         for path in filter(raw.get, ("validation_dataset", "validation_loader")):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backend.datastore.jobs.history_cache import WORTH_KEEPING_BYTES, HistoryReader, joined
 from backend.datastore.jobs.history_reader import read_history
-from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history import REPLACES, REPLACES_RUN, Block, encode
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 
 
@@ -50,6 +50,39 @@ def test_a_metric_that_a_block_does_not_have_is_nan_there(tmp_path: Path) -> Non
     accuracy = read_history(path)[0].metrics["accuracy"]
     assert [math.isnan(value) for value in accuracy] == [True, True, False, True]
     assert accuracy[2] == 0.75
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("first", "message", "steps", "starts"),
+    [
+        (3, REPLACES, [1, 2, 3], (RunStart(1, 1), RunStart(2, 2))),
+        (1, REPLACES_RUN, [1, 2, 3], (RunStart(2, 1),)),
+        (2, REPLACES_RUN, [1, 2, 3], (RunStart(1, 1), RunStart(2, 2))),
+    ],
+)
+def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
+    tmp_path: Path,
+    at_once: bool,
+    first: int,
+    message: str,
+    steps: list[int],
+    starts: tuple[RunStart, ...],
+) -> None:
+    path = tmp_path / "history.toml"
+    values = [float(step) for step in range(first, 4)]
+    stamp = "2026-11-21T07:00:01.000000Z"
+    old = block(1, [9.0]) + block(2, [9.0, 9.0], run=2)
+    again = encode(Block("TRAINING", 2, 1, 1, first, stamp, {"loss": values}, message))
+    path.write_bytes(old + again if at_once else old)
+    update, cursor = read_history(path)
+    if not at_once:
+        path.write_bytes(old + again)
+        update = joined(update, read_history(path, cursor)[0])
+    assert not update.problems
+    assert list(update.steps) == steps
+    assert list(update.metrics["loss"])[first - 1 :] == values
+    assert update.run_starts == starts
 
 
 def test_a_missing_file_is_an_empty_history(tmp_path: Path) -> None:

@@ -17,8 +17,12 @@ from backend.datastore.jobs.files import JobFile
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.comparison import judged_metrics
 from backend.records.jobs.config import JobConfig, parse_job, with_changes
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
+from backend.records.jobs.summary import line_of
 from backend.records.library.item import Pin
 from tests.fakes.mounted_root import MOUNTED, mounted
 
@@ -250,3 +254,27 @@ def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
         job_files.take_from_trash(root, file.id)
     assert list(folder.path.iterdir()) == []
     assert (root.trash / "jobs" / file.id / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "judged", "is_most_best"),
+    [
+        ({"loss": 2.0, "val_acc": 0.5}, ("val_acc", 0.5), True),
+        ({"train/loss": 2.0, "val/loss": 3.0}, ("val/loss", 3.0), False),
+        ({"validation/loss": 1.0, "test_acc": 0.5}, ("validation/loss", 1.0), False),
+        ({"lr": 0.1, "Loss": 2.0}, ("Loss", 2.0), False),
+        ({"lr": 0.1, "loss": None}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_a_script_is_judged_by_a_number_that_it_writes(
+    tmp_path: Path, metrics: Any, judged: Any, is_most_best: bool | None
+) -> None:
+    raw = {"name": "mine", "script": "s", "placement": [{"node": "a", "processes": 1}]}
+    parsed = parse_job(raw).config
+    assert parsed is not None
+    file = job_files.create_job(mounted(tmp_path), parsed, {})
+    view = job_files.view_of(file, RunStatus(JobState.FINISHED, metrics=metrics))
+    assert view.best_metric == judged
+    assert is_most_best is None or judged_metrics([view]) == (judged[0],)
+    assert is_most_best is None or line_of(view).most_is_best is is_most_best

@@ -70,6 +70,20 @@ def test_a_run_that_finished_early_says_why(status_run: int, lost: str, message:
     assert "Converged" not in stopped.message
 
 
+@pytest.mark.parametrize(
+    ("wrote_nothing", "has_no_curve", "message"),
+    [(True, True, "wrote nothing"), (False, True, "“Draw …”"), (False, False, "")],
+)
+def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
+    wrote_nothing: bool, has_no_curve: bool, message: str
+) -> None:
+    exits = [ended(rank, "finished") for rank in (0, 1)]
+    record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve)
+    assert record.state is JobState.FINISHED
+    assert message in record.message
+    assert bool(message) == bool(record.message)
+
+
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     ranks = (
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),

@@ -128,7 +128,12 @@ def test_an_entry_is_a_file_or_a_module(entry: str, words: list[str]) -> None:
         (["a.py", "b.py"], ""),
         (["a.py", "setup.py"], "a.py"),
         (["go.sh", "pkg/x.py"], "go.sh"),
-        (["pkg/train.py"], ""),
+        (["src/train.py", "src/model.py"], "src/train.py"),
+        (["setup.py", "gcn/__init__.py", "gcn/train.py", "gcn/utils.py"], "-m gcn.train"),
+        (["setup.py", "gcn/__init__.py", "gcn/__main__.py"], "-m gcn"),
+        (["conftest.py", "noxfile.py"], ""),
+        (["a/train.py", "b/train.py"], ""),
+        (["setup.py"], ""),
         ([], ""),
     ],
 )

@@ -30,12 +30,14 @@ BASE: dict[str, Any] = {
 MINE = parse_job(BASE).draft
 NAMES = st.sampled_from(["lr", "b", "batch-size", "batch_size", "optim.lr", "model/size", "Amp"])
 VALUES = st.text(max_size=6).filter(lambda one: one != NO) | st.sampled_from(
-    ["-1", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
+    ["-1", "64 64", "1 -2", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
 )
 WORDS = st.lists(
     st.text(max_size=5)
     | VALUES
-    | st.sampled_from(["--lr", "-b", "lr=1", "+optim.lr=2", "--batch-size=3", "--amp", "fit"]),
+    | st.sampled_from(
+        ["--lr", "-b", "64", "-2", "lr=1", "+optim.lr=2", "--batch-size=3", "--amp", "fit"]
+    ),
     max_size=7,
 )
 
@@ -82,6 +84,15 @@ def test_every_word_is_listed_once(words) -> None:
         (["--amp", "--x"], "amp", True, ["--amp", "--x"]),
         (["--amp", "true"], "amp", "no", ["--amp", "no"]),
         (["--lr", "1", "x"], "lr", None, ["x"]),
+        (["--layers", "64", "64"], "layers", "32", ["--layers", "32"]),
+        (["--layers", "64"], "layers", "128 128", ["--layers", "128", "128"]),
+        (["--layers", "6", "4", "x"], "layers", None, ["x"]),
+        (["--layers", "x", "4"], "layers", 3, ["--layers=3", "4"]),
+        (["--betas", "0.9", "-1e-3", "--x"], "betas", "1 2", ["--betas", "1", "2", "--x"]),
+        (["--note", "x"], "note", "64 x", ["--note", "64 x"]),
+        (["--a=1", "--b=2"], "lr", "3", ["--a=1", "--b=2", "--lr=3"]),
+        (["--a=1", "--b=2"], "amp", "yes", ["--a=1", "--b=2", "--amp"]),
+        (["--a=1", "--amp"], "lr", "3", ["--a=1", "--amp", "--lr", "3"]),
         (["--x"], "lr", "no", ["--x"]),
     ],
 )

@@ -232,3 +232,18 @@ def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
     assert len(rig.names) == argument_fields.MOST
     assert says(rig.part, f"of {argument_fields.MOST + 7}")
     qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
+
+
+def test_the_next_job_with_a_script_has_its_fields_again(qtbot) -> None:
+    rig = Rig(qtbot, LINE)
+    rig.part.switch.setChecked(True)
+    rig.form.show_arguments(ScriptHelp(FOUND))
+    axis = parse_axis("arguments.lr", "0.1, 0.2")
+    raw = {"name": "y", "script": "mine", "arguments": LINE, "placement": []}
+    rig.form.show_draft(JobDraft(raw, (axis,)))
+    assert rig.part.switch.isChecked()
+    assert rig.control("opt") is not None
+    assert rig.form.draft().axes == (axis,)
+    assert len(rig.asked) == 1
+    rig.form.show_draft(JobDraft({**raw, "script": "other"}))
+    assert not rig.part.switch.isChecked()

@@ -1,0 +1,253 @@
+"""The files in which training programs write their numbers, recognized by their content.
+
+Lines of JSON, a JSON document with a list of rows, a table with a header (comma, semicolon, tab or
+blanks), and the event files of TensorBoard. A row has a step or an epoch; a file in which no row
+has one holds no curves.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.base.log import suppress
+from backend.training.foreign_file import ForeignFile
+
+STEPS = (
+    *("step", "global_step", "trainer/global_step", "iter", "iteration", "iterations"),
+    *("num_updates", "train_step", "total_iter"),
+)
+EPOCHS = ("epoch", "epoch_num", "current_epoch")
+TOTALS = ("total_steps", "max_steps", "num_steps", "total_iters")
+EPOCH_TOTALS = ("epochs", "total_epochs", "max_epochs", "num_epochs", "num_train_epochs")
+NO_METRICS = frozenset(
+    (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
+)
+GROUPS = ("mode", "split", "phase", "subset", "stage")
+"""Names of a text that says of what a row's values are, such as ``"mode": "val"``."""
+_PIECE_BYTES = 4_000_000
+"""Of one file at once; the rest is read the next time."""
+_HEAD_BYTES = 65_536
+_DOCUMENT_BYTES = 50_000_000
+_LONGEST_LINE = 100_000
+_MOST_ELEMENTS = 16
+"""Of a list in a row, such as the twelve figures of COCO; a longer one is no metric."""
+_DELIMITERS = (",", ";", "\t", None)
+_EVENTS = b"brain.Event:"
+Row = Mapping[str, Any]
+
+
+def normalized(name: str) -> str:
+    """Return a name as `STEPS` and the other lists have it."""
+    return "_".join(name.strip().casefold().replace("-", " ").split())
+
+
+def number_of(value: Any) -> float | None:
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        # A text such as a name: no metric.
+        return None
+
+
+def has_position(names: Iterator[str] | Sequence[str]) -> bool:
+    return any(normalized(name) in (*STEPS, *EPOCHS) for name in names)
+
+
+class CurveFile:
+    """A file that may hold curves; what it is may show only when it grows."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._file = ForeignFile(path, offset)
+        self._format: Any = None
+        self._header: list[str] = []
+        self._delimiter: str | None = ","
+        self._signature: tuple[int, ...] = ()
+        self._was_document = False
+        self.is_events = False
+
+    @property
+    def was_rewritten(self) -> bool:
+        """Return whether rows that were read may come again."""
+        return self._file.was_replaced or self._was_document or self._format == self._document
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows that are new; all of them if the file was written again.
+
+        Raises:
+            OSError, ValueError: It cannot be read.
+        """
+        status = self._file.path.stat()
+        signature = (status.st_ino, status.st_size, status.st_mtime_ns)
+        is_stream = self._format not in (None, self._document)
+        if is_stream or signature != self._signature:
+            self._signature = signature
+            content = self._file.read(_PIECE_BYTES if is_stream else _HEAD_BYTES)
+            if self._file.offset == 0:
+                # New, or not what was read before.
+                self._was_document |= self._format == self._document
+                self._format = self._recognize(content[:_HEAD_BYTES])
+            if self._format is not None:
+                yield from self._format()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the complete lines that were added.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        added = self._file.read(_PIECE_BYTES)
+        # A progress bar writes its line again and again, without an end.
+        end = max(added.rfind(b"\n"), added.rfind(b"\r")) + 1
+        if not end and len(added) > _LONGEST_LINE:
+            # A line without an end, such as a file of bytes.
+            end = len(added)
+        self._file.advance(added[:end])
+        for line in added[:end].splitlines():
+            if len(line) <= _LONGEST_LINE:
+                yield line.decode("utf-8-sig", "replace")
+
+    def _recognize(self, head: bytes) -> Any:
+        self.is_events = _EVENTS in head[:64]
+        if self.is_events:
+            return self._events
+        if b"\0" in head:
+            return None
+        # The last line may be incomplete.
+        complete = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+        lines = complete.decode("utf-8-sig", "replace").splitlines()
+        objects = [row for line in lines if (row := json_object(line)) is not None]
+        if len(objects) > 1 or (objects and has_position(list(flat(objects[0])))):
+            return self._json_lines
+        if head.lstrip()[:1] in (b"{", b"["):
+            return self._document
+        return self._table if self._has_header(lines) else None
+
+    def _has_header(self, lines: Sequence[str]) -> bool:
+        first = next((n for n, line in enumerate(lines) if line.strip()), None)
+        if first is None:
+            return False
+        for delimiter in _DELIMITERS:
+            names = _fields(lines[first].lstrip("# "), delimiter)
+            # Blanks separate words of any text; numbers below make it a table.
+            below = _fields(lines[first + 1], None) if len(lines) > first + 1 else []
+            is_table = delimiter or (
+                len(below) == len(names) and all(number_of(x) is not None for x in below)
+            )
+            if len(names) > 1 and has_position(names) and is_table:
+                self._delimiter, self._header = delimiter, []
+                return not any(number_of(name) is not None for name in names)
+        return False
+
+    def _json_lines(self) -> Iterator[Row]:
+        for line in self.lines():
+            if (row := json_object(line)) is not None:
+                yield row
+
+    def _table(self) -> Iterator[Row]:
+        for line in self.lines():
+            fields = _fields(line, self._delimiter)
+            if has_position(names := _fields(line.lstrip("# "), self._delimiter)):
+                # Also again, where a program that resumes appends.
+                self._header = names
+            elif fields:
+                if self._delimiter == ";":
+                    fields = [field.replace(",", ".") for field in fields]
+                yield dict(zip(self._header, fields, strict=False))
+
+    def _document(self) -> Iterator[Row]:
+        if self._signature[1] <= _DOCUMENT_BYTES:
+            yield from _rows_in(json.loads(self._file.path.read_bytes()), {})
+
+    def _events(self) -> Iterator[Row]:
+        """Read records: 8 bytes of length, 4 of its check, the event, 4 of its check."""
+        from google.protobuf.message import DecodeError
+        from tensorboardX.proto.event_pb2 import Event
+
+        added, start = self._file.read(_PIECE_BYTES), 0
+        while len(added) >= start + 12:
+            end = start + struct.unpack_from("<Q", added, start)[0] + 16
+            if len(added) < end:
+                if not start and end > _PIECE_BYTES and end <= self._signature[1]:
+                    # A picture, for example.
+                    self._file.skip(end)
+                break
+            with suppress(DecodeError):
+                event = Event.FromString(added[start + 12 : end - 4])
+                scalars = {value.tag: _scalar(value) for value in event.summary.value}
+                yield {**scalars, "step": event.step}
+            self._file.advance(added[start:end])
+            start = end
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    if line.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            return value if isinstance(value, dict) else None
+    return None
+
+
+def flat(row: Row, prefix: str = "") -> dict[str, Any]:
+    """Return a row with the values of the tables and short lists in it, named by their paths."""
+    values: dict[str, Any] = {}
+    for key, value in row.items():
+        name = f"{prefix}{key}".strip()
+        if isinstance(value, dict):
+            values |= flat(value, f"{name}/")
+        elif isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
+            values |= flat({str(n): element for n, element in enumerate(value)}, f"{name}/")
+        else:
+            values[name] = value
+    return values
+
+
+def _rows_in(value: Any, parent: Row) -> Iterator[Row]:
+    """Find the rows of a document: tables in a list, or lists of equal length in a table."""
+    if isinstance(value, list):
+        for element in value:
+            if isinstance(element, dict):
+                yield {**parent, **element}
+    elif isinstance(value, dict):
+        totals = {key: value[key] for key in (*TOTALS, *EPOCH_TOTALS) if key in value}
+        lists = {key: item for key, item in value.items() if isinstance(item, list) and item}
+        tables = {key: item for key, item in lists.items() if isinstance(item[0], dict)}
+        if has_position(list(lists)):
+            for values in zip(*lists.values(), strict=False):
+                yield {**totals, **dict(zip(lists, values, strict=True))}
+        elif tables:
+            for key, rows in tables.items():
+                group = {GROUPS[0]: key} if len(tables) > 1 else {}
+                yield from _rows_in(rows, {**parent, **totals, **group})
+        elif has_position(list(value)):
+            yield {**parent, **value}
+        else:
+            for key, item in value.items():
+                if isinstance(item, dict):
+                    yield from _rows_in(item, {**parent, GROUPS[0]: key})
+
+
+def _fields(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return line.split()
+    with suppress(csv.Error):
+        return [field.strip() for field in next(csv.reader([line], delimiter=delimiter), [])]
+    return []
+
+
+def _scalar(value: Any) -> float | None:
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    tensor = value.tensor
+    numbers = [*tensor.float_val, *tensor.double_val]
+    if len(tensor.tensor_content) in (4, 8):
+        numbers += struct.unpack(
+            "<f" if len(tensor.tensor_content) == 4 else "<d", tensor.tensor_content
+        )
+    return float(numbers[0]) if len(numbers) == 1 else None
