@@ -13,7 +13,6 @@ import argparse
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from backend.base import log, prctl
 from backend.base.log import suppress, swallowed
+from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.metrics.other_programs import OtherPrograms
@@ -46,7 +46,6 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
 from backend.records.jobs.stop_request import (
     kill_requested,
@@ -217,7 +216,12 @@ class Supervisor:
         """Start mpirun; returns why it could not be started, or ""."""
         output = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
-        environment = _environment(launch, self._tag)
+        # The supervisor is on the first node, where rank 0 will listen.
+        try:
+            self._meeting = RendezvousPoint(launch.meeting_host)
+        except OSError as error:
+            return f"No port can be reserved for {launch.meeting_host}: {error.strerror}."
+        environment = _environment(launch, self._tag, self._meeting)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
         reading, writing = os.pipe()
@@ -452,14 +456,15 @@ class Supervisor:
         return record
 
 
-def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
+def _environment(launch: Launch, tag: str, meeting: RendezvousPoint) -> Mapping[str, str]:
     environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
     environment.update(launch.environment)
+    environment.update(meeting.variables)
     environment[RUN_VARIABLE] = tag
     if launch.config.script:
-        # The supervisor is on the first node, where rank 0 will listen.
-        with socket.create_server(("", 0)) as free:
-            environment[PORT_VARIABLE] = str(free.getsockname()[1])
+        # Its programs have their own protection, or none, and do not share a port.
+        meeting.release()
+        del environment[SECRET_VARIABLE]
     session = temp_dirs.session_folder(tag)
     if temp_dirs.make_own(session):
         environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
