@@ -158,6 +158,9 @@ def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int])
         )
     option = "--prtemca" if version >= 5 else "--mca"
     argv = ["--mca", "btl_tcp_if_include", subnets]
+    # By itself it takes ports from 1024 on; a firewall closes the range that Linux takes them from
+    # (docs/network.md).
+    argv += ["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"]
     argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*keepalive.items(), _PROBES):

@@ -41,6 +41,7 @@ from backend.node.system import (
     temp_dirs,
     wording,
 )
+from backend.node.system.blocked_receive import BlockedReceiveWatch
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
@@ -249,6 +250,7 @@ class Supervisor:
             return f"{launch.argv[0]} could not be started: {reason}."
         self._launcher_pid = child
         self._launcher = process_identity.process(child)  # None when it has ended already
+        self._blocked = BlockedReceiveWatch(child)
         return ""
 
     # The run's life.
@@ -275,6 +277,7 @@ class Supervisor:
                 continue
             next_check = now + _POLL_S
             self._collect(launch)
+            self._blocked.end_blocked(now)
             if self._give_way is not None:
                 self._give_way.watch()
             if self._grow is not None:
@@ -326,9 +329,15 @@ class Supervisor:
         plan = self._silent[0]
         self._gave_up = (
             f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
-            f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+            f"{_START_LIMIT_S:.0f} s; {self._why_not_started()}."
         )
         return True
+
+    def _why_not_started(self) -> str:
+        if not self._blocked.strangers:
+            return "logs/mpirun.log may say why"
+        strangers = ", ".join(self._blocked.strangers)
+        return f"connections from {strangers} to mpirun's ports kept it waiting"
 
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Return whether the ranks ignore, or cannot see, a stop request."""
