@@ -41,7 +41,7 @@ class Door:
     def enter(self, name: str = "3-1") -> tuple[PeerLink, PeerLink]:
         """Return both ends of a new link."""
         own = connect(*self.listener.address, SECRET, name, 20.0)
-        arrived, link = self.links.get(timeout=20)
+        arrived, link = self.links.get(timeout=60)
         self.ends += [own, link]
         assert arrived == name
         return own, link
