@@ -16,6 +16,7 @@ TOPICS = (
     ("settings.md", "Settings of a job"),
     ("first-node.md", "Add your first node"),
     ("node-problems.md", "Node problems"),
+    ("network.md", "Who may reach the nodes"),
     ("commands.md", "Commands"),
     ("terms.md", "What the words mean"),
 )

@@ -16,18 +16,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.base.errors import BackendError
+from backend.base.rendezvous_point import PORT_VARIABLE, SECRET_VARIABLE
 from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan, can_lose_nodes
-from backend.records.jobs.script import PORT_VARIABLE
 
 GUARD = "backend.node.run.rank_guard"
 SCRIPT_MODULE = "backend.training.script_rank"
 """What the guard of a script starts in place of a rank."""
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
 EXPORTED = (RUN_VARIABLE, "PYTHONPATH", "PYTHONUTF8", STALL_SHUTDOWN)
-"""Variables that mpirun passes to every rank; their values come from `environment`."""
+"""Variables that mpirun passes to every rank; their values come from `environment`. Those of the
+run's meeting come from the supervisor."""
 
+_PORT_BY_HAND = 29500
+"""The port that PyTorch's own launcher uses by default."""
+_MAKE_SECRET = "od -An -vtx1 -N32 /dev/urandom | tr -d ' \\n'"
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f:]+\]?")
 _KEEPALIVE = {"oob_tcp_keepalive_time": 20, "oob_tcp_keepalive_intvl": 10}
@@ -95,7 +99,8 @@ def command(
         if can_lose_nodes(config, ranks):
             keepalive = _NO_KEEPALIVE
         argv += _between_nodes(network, version, keepalive)
-    for name in (*EXPORTED, PORT_VARIABLE) if config.script else EXPORTED:
+    secret = () if config.script else (SECRET_VARIABLE,)
+    for name in (*EXPORTED, PORT_VARIABLE, *secret):
         argv += ["-x", name]
     argv += ["-np", str(len(ranks))]
     argv += ["-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
@@ -123,7 +128,11 @@ def by_hand(launch: Launch, name: str) -> str:
     Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
     """
     variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
-    return shown((*launch.argv, "--by-hand", name), variables)
+    line = shown((*launch.argv, "--by-hand", name), variables)
+    if SECRET_VARIABLE not in launch.argv:
+        return line
+    # The shell sets it itself, so no argument of a program has it.
+    return f"{PORT_VARIABLE}={_PORT_BY_HAND} {SECRET_VARIABLE}=$({_MAKE_SECRET}) {line}"
 
 
 def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
@@ -149,6 +158,9 @@ def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int])
         )
     option = "--prtemca" if version >= 5 else "--mca"
     argv = ["--mca", "btl_tcp_if_include", subnets]
+    # By itself it takes ports from 1024 on; a firewall closes the range that Linux takes them from
+    # (docs/network.md).
+    argv += ["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"]
     argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*keepalive.items(), _PROBES):

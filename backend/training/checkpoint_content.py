@@ -13,7 +13,8 @@ import torch
 
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
-from backend.training.strategies.base import Strategy, bytes_of
+from backend.training.strategies.base import Strategy
+from backend.training.strategies.wire_format import bytes_of
 from backend.training.train_state import TrainState
 
 

@@ -292,7 +292,7 @@ class Leader(ABC):
                 pass
         except PeerLost as error:
             swallowed(error)
-            self._lost(worker, "by peer" in str(error))
+            self._lost(worker, error.has_ended)
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             with self._changed:
                 self._failure = error

@@ -163,7 +163,9 @@ class Rank:
                 f"PyTorch cannot be loaded on this node: {error}.", "Set the node up again."
             ) from error
         lazy_dynamo.postpone()
-        strategy = strategies.make(launch.config.strategy, len(launch.ranks), self._beat)
+        strategy = strategies.make(
+            launch.config.strategy, len(launch.ranks), launch.meeting_host, self._beat
+        )
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         # Only now: two threads that import at once can meet a module that is half initialised.

@@ -30,18 +30,13 @@ import psutil
 
 from backend.base import prctl, process_signals
 from backend.base.log import suppress
+from backend.base.rendezvous_point import PORT_VARIABLE
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import (
-    PORT_VARIABLE,
-    entry_words,
-    filled,
-    in_a_line,
-    interpreter,
-)
+from backend.records.jobs.script import entry_words, filled, in_a_line, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested

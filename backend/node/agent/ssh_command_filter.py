@@ -23,7 +23,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,6 +42,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
 _SWEEP = "backend.node.run.remote_cleanup"
 _SEE = "--see"
+_WATCH = "backend.node.run.launch_daemon"
 _TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")
 REFUSAL = "This key only starts runs of Ringmaster."
 
@@ -137,7 +138,23 @@ def main() -> NoReturn:
     except CommandRefused:  # its caller only learns that it was refused
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)
+    if Path(argv[0]).name in _DAEMONS:
+        variables, argv = watched(variables, argv, home / "bundles")
     os.execvpe(argv[0], argv, {**os.environ, **variables})
+
+
+def watched(
+    variables: Mapping[str, str], argv: Sequence[str], bundles: Path
+) -> tuple[dict[str, str], list[str]]:
+    """Return what starts mpirun's daemon under the program's watch, by the newest bundle."""
+    codes = [
+        path for path in bundles.glob("*") if (path / f"{_WATCH.replace('.', '/')}.py").is_file()
+    ]
+    if not codes:
+        # Set up by an older version.
+        return dict(variables), list(argv)
+    code = max(codes, key=lambda path: path.stat().st_mtime)
+    return {**variables, "PYTHONPATH": str(code)}, [sys.executable, "-m", _WATCH, *argv]
 
 
 if __name__ == "__main__":

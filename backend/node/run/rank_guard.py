@@ -34,6 +34,7 @@ from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.system import process_cleanup, process_identity
+from backend.node.system.blocked_receive import BlockedReceiveWatch
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
 from backend.records.base import access_modes, read_only, timestamps
@@ -319,6 +320,12 @@ class Guard:
         seen = self._beat.read()
         moved = reported = next_check = time.monotonic()
         stop_seen: float | None = None
+        blocked = BlockedReceiveWatch(self._child)
+        # While the ranks meet. Later the user's code may wait in a receive, and so does a rank
+        # of the other strategies.
+        uses_mpi = (
+            self._launch.config.strategy.name == "allreduce" and not self._launch.config.script
+        )
         while True:
             taken = signal.sigtimedwait(_TAKEN, _TICK_S)
             self._reap()
@@ -348,6 +355,9 @@ class Guard:
                 next_check = now + _LOCK_S
                 if self._is_given_up():
                     return EndedBy.LAUNCHER, 0.0, stop_seen is not None
+            uses_mpi &= beat[1] in (Phase.IMPORTING, Phase.WAITING_FOR_OTHERS)
+            if uses_mpi:
+                blocked.end_blocked(now)
             if self._is_cut_off(now):
                 return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             limit = self._limit_s(beat[1], stop_seen is not None)

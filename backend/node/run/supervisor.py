@@ -13,7 +13,6 @@ import argparse
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from backend.base import log, prctl
 from backend.base.log import suppress, swallowed
+from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.metrics.other_programs import OtherPrograms
@@ -42,12 +42,12 @@ from backend.node.system import (
     temp_dirs,
     wording,
 )
+from backend.node.system.blocked_receive import BlockedReceiveWatch
 from backend.records.base import access_modes, timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import PORT_VARIABLE
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
 from backend.records.jobs.stop_request import (
     kill_requested,
@@ -226,7 +226,12 @@ class Supervisor:
         except PermissionError as error:
             return run_files.refusal(error)
         os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
-        environment = _environment(launch, self._tag)
+        # The supervisor is on the first node, where rank 0 will listen.
+        try:
+            self._meeting = RendezvousPoint(launch.meeting_host)
+        except OSError as error:
+            return f"No port can be reserved for {launch.meeting_host}: {error.strerror}."
+        environment = _environment(launch, self._tag, self._meeting)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
         reading, writing = os.pipe()
@@ -254,6 +259,7 @@ class Supervisor:
             return f"{launch.argv[0]} could not be started: {reason}."
         self._launcher_pid = child
         self._launcher = process_identity.process(child)  # None when it has ended already
+        self._blocked = BlockedReceiveWatch(child)
         return ""
 
     # The run's life.
@@ -281,6 +287,7 @@ class Supervisor:
                 continue
             next_check = now + _POLL_S
             self._collect(launch)
+            self._blocked.end_blocked(now)
             if self._give_way is not None:
                 self._give_way.watch()
             if self._grow is not None:
@@ -335,9 +342,15 @@ class Supervisor:
         plan = self._silent[0]
         self._gave_up = (
             f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
-            f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+            f"{_START_LIMIT_S:.0f} s; {self._why_not_started()}."
         )
         return True
+
+    def _why_not_started(self) -> str:
+        if not self._blocked.strangers:
+            return "logs/mpirun.log may say why"
+        strangers = ", ".join(self._blocked.strangers)
+        return f"connections from {strangers} to mpirun's ports kept it waiting"
 
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Return whether the ranks ignore, or cannot see, a stop request."""
@@ -472,14 +485,15 @@ class Supervisor:
         return record
 
 
-def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
+def _environment(launch: Launch, tag: str, meeting: RendezvousPoint) -> Mapping[str, str]:
     environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
     environment.update(launch.environment)
+    environment.update(meeting.variables)
     environment[RUN_VARIABLE] = tag
     if launch.config.script:
-        # The supervisor is on the first node, where rank 0 will listen.
-        with socket.create_server(("", 0)) as free:
-            environment[PORT_VARIABLE] = str(free.getsockname()[1])
+        # Its programs have their own protection, or none, and do not share a port.
+        meeting.release()
+        del environment[SECRET_VARIABLE]
     session = temp_dirs.session_folder(tag)
     if temp_dirs.make_own(session):
         environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")

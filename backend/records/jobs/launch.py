@@ -91,6 +91,12 @@ class Launch(Record, what="launch record", rules=STRICT):
         batches = self.config.global_batch_size / self.continued.chosen_batch
         return self.config.lr_factor_of(batches)
 
+    @property
+    def meeting_host(self) -> str:
+        """The address of rank 0 for all ranks; on one node no other machine can reach it."""
+        is_alone = len({plan.node for plan in self.ranks}) == 1
+        return "127.0.0.1" if is_alone else self.ranks[0].host
+
     def can_lose(self, rank: int) -> bool:
         """Return whether the job continues without this rank: it is one of several workers."""
         servers = self.config.strategy.servers

@@ -30,7 +30,6 @@ PYTHONS = {"": "The node's own", REQUIREMENTS: "From the script's requirements"}
 _NO_PROGRAMS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py", "hubconf.py")
 LISTS = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The files that list packages, at the top of a script's folder; the first one counts."""
-PORT_VARIABLE = "MASTER_PORT"
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.pth.tar", "*.ckpt", "*.safetensors", "checkpoint-*/")
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
 

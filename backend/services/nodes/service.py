@@ -37,7 +37,7 @@ from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
-from backend.services.nodes import ssh_reading
+from backend.services.nodes import run_ports, ssh_reading
 from backend.services.nodes.head_node import Head, HeadNodeLauncher
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import lack_here, training_python
@@ -128,10 +128,12 @@ class NodeService:
         """
         if name == THIS_COMPUTER:
             return self._findings(smoke=True)
-        if self._cluster.entry(name).installation is None:
+        entry = self._cluster.entry(name)
+        if entry.installation is None:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
         answer = self._ask(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
-        return tuple(Finding(**one) for one in answer)
+        address = entry.ranks_address.partition("/")[0] or entry.address.host
+        return (*(Finding(**one) for one in answer), run_ports.finding(name, address))
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
         """Return processes on a node that survived a run of this data root.

@@ -11,12 +11,17 @@ if TYPE_CHECKING:
     from backend.training.strategies.rendezvous import Rendezvous
 
 
-def make(config: StrategyConfig, processes: int, beat: RankHeartbeat) -> Strategy | Rendezvous:
-    """Make this rank's part in the strategy of a job; asynchronous ones need a meeting only."""
+def make(
+    config: StrategyConfig, processes: int, host: str, beat: RankHeartbeat
+) -> Strategy | Rendezvous:
+    """Make this rank's part in the strategy of a job; asynchronous ones need a meeting only.
+
+    ``host`` is the address of rank 0 for all ranks.
+    """
     if config.servers:
         from backend.training.strategies.rendezvous import Rendezvous
 
-        return Rendezvous()
+        return Rendezvous(host)
     if config.name == "alone" or (config.is_split and processes == 1):
         from backend.training.strategies.alone import Alone
 
@@ -24,11 +29,11 @@ def make(config: StrategyConfig, processes: int, beat: RankHeartbeat) -> Strateg
     if config.is_split:
         from backend.training.strategies.consensus import Consensus
 
-        return Consensus(config, beat)
+        return Consensus(config, host, beat)
     if config.name == "ddp":
         from backend.training.strategies.ddp import Ddp
 
-        return Ddp()
+        return Ddp(host)
     from backend.training.strategies.allreduce import AllReduce
 
     return AllReduce(config)

@@ -35,7 +35,8 @@ from backend.base.errors import BackendError
 from backend.records.base.number_format import some
 from backend.records.jobs.config import StrategyConfig
 from backend.training.finite import norm_of
-from backend.training.strategies.base import Strategy, bytes_of, drop_unused, to_train
+from backend.training.strategies.base import Strategy, drop_unused, to_train
+from backend.training.strategies.wire_format import bytes_of
 from backend.training.user_code import UserCodeError
 
 SINGLE_BYTES = 2**20
@@ -248,9 +249,10 @@ class AllReduce(AveragedGradients):
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")
         return result
 
-    def gather(self, value: Any) -> list[Any]:
-        result: list[Any] = self._hvd.allgather_object(value, name="gather")
-        return result
+    def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
+        sizes = self._hvd.allgather(torch.tensor([content.numel()]), name="gather sizes")
+        every: torch.Tensor = self._hvd.allgather(content, name="gather")
+        return torch.split(every, sizes.tolist())
 
     def leave(self) -> None:
         self._hvd.shutdown()

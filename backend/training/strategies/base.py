@@ -19,6 +19,7 @@ import torch
 from backend.training import user_code
 from backend.training.finite import norm_of
 from backend.training.lbfgs import Lbfgs
+from backend.training.strategies.wire_format import bytes_of, decode, encode
 
 
 class ForwardPass(torch.nn.Module):
@@ -154,9 +155,18 @@ class Strategy(ABC):
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of ``values`` (float64, on the CPU) over all ranks."""
 
-    @abstractmethod
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, by rank. Costs some milliseconds; never once a step."""
+        """Return the values of all ranks, by rank. Costs some milliseconds; never once a step.
+
+        Raises:
+            TypeError: `encode` does not know a type in it.
+        """
+        content = torch.frombuffer(bytearray(encode(value)), dtype=torch.uint8)
+        return [decode(part.numpy().data) for part in self.gather_bytes(content)]
+
+    @abstractmethod
+    def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Return the bytes (uint8, on the CPU) of all ranks, by rank; each has its own length."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -273,7 +283,3 @@ def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> Non
     """Copy values into tensors, which may be parameters."""
     for tensor, value in zip(tensors, values, strict=True):
         tensor.detach().copy_(value)
-
-
-def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -33,8 +33,8 @@ class Consensus(Meets, LocalGradients):
     name = "consensus"
     is_split = True
 
-    def __init__(self, config: StrategyConfig, beat: RankHeartbeat) -> None:
-        super().__init__()
+    def __init__(self, config: StrategyConfig, host: str, beat: RankHeartbeat) -> None:
+        super().__init__(host)
         self._rules = Rules.of(config)
         self._cut: Sequence[str] = config.setting("cut")
         self._beat = beat
@@ -231,6 +231,9 @@ class Consensus(Meets, LocalGradients):
         if self._above is not None:
             self._send(self._above, values)
         return values
+
+    def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
+        return self.gather(content)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         return torch.stack(self.gather(values)).sum(0)

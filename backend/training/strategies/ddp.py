@@ -8,6 +8,7 @@ that is used twice under reentrant activation checkpointing, and parameters that
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,10 +48,16 @@ class Ddp(Meets, AveragedGradients):
         distributed.all_reduce(values)
         return values
 
-    def gather(self, value: Any) -> list[Any]:
-        values = [None] * self.world_size
-        distributed.all_gather_object(values, value)
-        return values
+    def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
+        distributed.all_gather(sizes, torch.tensor([content.numel()]))
+        lengths = [int(size) for size in sizes]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded[: content.numel()] = content
+        every = [torch.empty_like(padded) for _ in lengths]
+        distributed.all_gather(every, padded)
+        return [part[:length] for part, length in zip(every, lengths, strict=True)]
 
     def leave(self) -> None:
         distributed.destroy_process_group()
+        self._meeting.leave()

@@ -1,8 +1,7 @@
-"""The meeting of a run's ranks through MPI, and their store for torch.distributed.
+"""The meeting of a run's ranks without MPI, and their store for torch.distributed.
 
-MPI is used for one broadcast only, of the address of rank 0's store: its port is one that the
-system chose. It has ended when the ranks begin to train, so a rank that dies later is no matter of
-MPI's.
+Rank 0 listens at the run's `RendezvousPoint`, on the address at which the other nodes reach it. All
+connections are `PeerLink`s, so a stranger can neither read nor write an address in the store.
 """
 
 from __future__ import annotations
@@ -10,71 +9,244 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed
 
 from backend.base.errors import BackendError
+from backend.base.log import swallowed
+from backend.base.rendezvous_point import PORT_VARIABLE, take_secret
+from backend.training.strategies.peer_link import Listener, PeerLink, connect
+from backend.training.strategies.wire_format import decode, encode
 
 # Most of its names are not annotated.
 distributed: Any = torch.distributed
 _SUBNETS = "OMPI_MCA_btl_tcp_if_include"
 """mpirun passes its own argument on to the ranks: the subnets through which nodes reach each
 other."""
+_STORE = "store"
+"""The name of the connections over which the others use rank 0's store."""
 
 
 class Rendezvous:
     """Rank, number of ranks and common store; all are valid after `join`."""
 
+    def __init__(self, host: str) -> None:
+        """Prepare to meet at rank 0, whose address is ``host`` for all ranks."""
+        self._host = host
+        self.rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        self.world_size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+        self._changed = threading.Condition()
+        self._links: dict[str, PeerLink] = {}
+        self._listener: Listener | None = None
+        self._memory = StoreMemory()
+
     def load(self) -> None:
-        """Import mpi4py.
+        """Take the run's secret from the environment.
 
         Raises:
-            BackendError: It is not installed here.
+            BackendError: It is not there.
         """
         try:
-            import mpi4py
-
-            mpi4py.rc.initialize = mpi4py.rc.finalize = False
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
+            self._secret, self._port = take_secret(), int(os.environ[PORT_VARIABLE])
+        except (KeyError, ValueError) as error:
             raise BackendError(
-                f"mpi4py cannot be loaded on this node: {error}.",
-                "Set the node up again, or choose the strategy “alone” for one process.",
+                "The ranks have no secret by which they recognize each other.",
+                "Start the job in Ringmaster, or copy its command again.",
             ) from error
-        self._mpi: Any = MPI
 
     def join(self, stall_limit_s: float) -> None:
-        self._mpi.Init()
-        world = self._mpi.COMM_WORLD
-        self.rank, self.world_size = int(world.rank), int(world.size)
-        interface, address = interface_of(os.environ.get(_SUBNETS, ""))
+        interface, self._own_address = interface_of(os.environ.get(_SUBNETS, ""))
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         # The guard ends a rank that hangs; this is for runs without a guard.
         self.limit = timedelta(seconds=2 * stall_limit_s + 60)
         if self.rank == 0:
-            self.store = self._store(address, 0)
-            world.bcast((address, self.store.port))
-        else:
-            self.store = self._store(*world.bcast(None))
-        self._mpi.Finalize()
+            self._listener = self._listen(self._host, self._port)
+        self.store = RunStore(self)
+        self.store.set_timeout(self.limit)
+        # All have arrived when this rank goes on.
+        self.store.set(f"arrived/{self.rank}", b"")
+        self.store.wait([f"arrived/{rank}" for rank in range(self.world_size)])
 
     def leave(self) -> None:
-        """Do nothing: the store ends with rank 0."""
+        """Close what this rank listens on, and its connection to the store."""
+        self.store.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _store(self, host: str, port: int) -> Any:
-        return distributed.TCPStore(
-            host, port, self.world_size, self.rank == 0, self.limit, wait_for_workers=False
-        )
+    def ask_store(self, link: PeerLink | None, question: tuple[Any, ...]) -> Any:
+        """Return the answer of rank 0's store; ``link`` is None at rank 0."""
+        if link is None:
+            return self._memory.answer(*question)
+        _send(link, question)
+        return _receive(link)
+
+    def link_to_store(self) -> PeerLink | None:
+        """Return a connection to rank 0's store; None at rank 0."""
+        if self.rank == 0:
+            return None
+        return connect(self._host, self._port, self._secret, _STORE, self.limit.total_seconds())
+
+    def meet(self, name: str, listener_rank: int) -> PeerLink:
+        """Return this rank's end of the connection ``name``, which two ranks make.
+
+        Raises:
+            OSError: The other rank did not come.
+        """
+        if self.rank == listener_rank:
+            link = self._accept(name)
+        else:
+            host, port = decode(self.store.get(f"address/{listener_rank}"))
+            link = connect(host, port, self._secret, name, self.limit.total_seconds())
+        link.set_limit(self.limit.total_seconds())
+        return link
+
+    def _accept(self, name: str) -> PeerLink:
+        with self._changed:
+            if self._listener is None:
+                self._listener = self._listen(self._own_address, 0)
+            self.store.set(f"address/{self.rank}", encode(self._listener.address))
+            if not self._changed.wait_for(lambda: name in self._links, self.limit.total_seconds()):
+                raise TimeoutError(f"The rank for the connection {name} did not come.")
+            return self._links.pop(name)
+
+    def _listen(self, host: str, port: int) -> Listener:
+        try:
+            return Listener(host, port, self._secret, self._arrived)
+        except OSError as error:
+            raise BackendError(
+                f"Rank {self.rank} cannot listen on {host} port {port}: {error.strerror}.",
+                "Start the job again; it then uses another port. If that fails, too, check the "
+                "node's addresses with “ip address”.",
+            ) from error
+
+    def _arrived(self, name: str, link: PeerLink) -> None:
+        if name != _STORE:
+            with self._changed:
+                self._links[name] = link
+                self._changed.notify_all()
+            return
+        try:
+            while True:
+                _send(link, self._memory.answer(*_receive(link)))
+        except OSError as error:
+            # The rank has ended; its guard says why.
+            swallowed(error)
+        finally:
+            link.close()
+
+
+class StoreMemory:
+    """The keys and values of a run's store, in the process of rank 0."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._values: dict[str, bytes] = {}
+
+    def answer(self, verb: str, keys: list[str], value: Any, limit_s: float) -> Any:
+        """Do what a rank asks for; None if a key did not come within the limit."""
+        with self._changed:
+            if verb == "check":
+                return all(key in self._values for key in keys)
+            if verb in ("get", "wait"):
+                arrived = self._changed.wait_for(
+                    lambda: all(key in self._values for key in keys), limit_s
+                )
+                return [self._values[key] for key in keys] if arrived else None
+            if verb == "count":
+                return len(self._values)
+            (key,) = keys
+            previous = self._values.get(key)
+            if verb == "delete":
+                return self._values.pop(key, None) is not None
+            if verb == "set":
+                self._values[key] = value
+            elif verb == "add":
+                self._values[key] = str(int(previous or b"0") + value).encode()
+            elif verb == "compare_set":
+                expected, desired = value
+                if previous == expected or (previous is None and not expected):
+                    self._values[key] = desired
+                elif previous is None:
+                    return expected
+            else:
+                raise ValueError(f"the store has no verb {verb}")
+            self._changed.notify_all()
+            return self._values[key]
+
+
+class RunStore(distributed.Store):  # type: ignore[misc]
+    """Rank 0's store as `torch.distributed` uses it, from any rank and thread.
+
+    torch's own `TCPStore` takes keys from anybody who connects, and listens on all interfaces.
+    """
+
+    def __init__(self, meeting: Rendezvous) -> None:
+        super().__init__()
+        self._meeting = meeting
+        self._link = meeting.link_to_store()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    def clone(self) -> RunStore:
+        """Return a store with a connection of its own, so that it need not wait for this one."""
+        twin = RunStore(self._meeting)
+        twin.set_timeout(self.timeout)
+        return twin
+
+    def set(self, key: str, value: bytes | str) -> None:
+        self._ask("set", [key], value.encode() if isinstance(value, str) else bytes(value))
+
+    def get(self, key: str) -> bytes:
+        return bytes(self._wait("get", [key], self.timeout)[0])
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._ask("add", [key], amount))
+
+    def compare_set(self, key: str, expected: bytes | str, desired: bytes | str) -> bytes:
+        pair = [x.encode() if isinstance(x, str) else bytes(x) for x in (expected, desired)]
+        return bytes(self._ask("compare_set", [key], pair))
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return bool(self._ask("check", list(keys)))
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        self._wait("wait", list(keys), self.timeout if timeout is None else timeout)
+
+    def delete_key(self, key: str) -> bool:
+        return bool(self._ask("delete", [key]))
+
+    def num_keys(self) -> int:
+        return int(self._ask("count", []))
+
+    def has_extended_api(self) -> bool:
+        return False
+
+    def _wait(self, verb: str, keys: list[str], timeout: timedelta) -> list[bytes]:
+        values: list[bytes] | None = self._ask(verb, keys, limit_s=timeout.total_seconds())
+        if values is None:
+            raise distributed.DistStoreError(
+                f"wait timeout after {timeout.total_seconds():.0f} s, keys: {', '.join(keys)}"
+            )
+        return values
+
+    def _ask(self, verb: str, keys: list[str], value: Any = None, limit_s: float = 0.0) -> Any:
+        with self._lock:
+            return self._meeting.ask_store(self._link, (verb, keys, value, limit_s))
 
 
 class Meets:
     """The part of a strategy whose ranks meet without Horovod."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
         super().__init__()
-        self._meeting = Rendezvous()
+        self._meeting = Rendezvous(host)
 
     @property
     def rank(self) -> int:
@@ -111,3 +283,17 @@ def interface_of(subnets: str) -> tuple[str, str]:
         "nodes reach each other.",
         "Check its addresses with “ip address”, and press Check on the Nodes page.",
     )
+
+
+def _send(link: PeerLink, value: Any) -> None:
+    content = encode(value)
+    link.send(len(content).to_bytes(8, "big"))
+    link.send(content)
+
+
+def _receive(link: PeerLink) -> Any:
+    size = bytearray(8)
+    link.receive(size)
+    content = bytearray(int.from_bytes(size, "big"))
+    link.receive(content)
+    return decode(content)

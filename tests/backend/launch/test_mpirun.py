@@ -64,6 +64,7 @@ ONE_NODE = (
     "/venv/bin/mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib "
     "--mca mpi_yield_when_idle 1 "
     "-x RINGMASTER_RUN -x PYTHONPATH -x PYTHONUTF8 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS "
+    "-x MASTER_PORT -x RINGMASTER_RUN_SECRET "
     "-np 2 -H 127.0.0.1:2"
 )
 
@@ -120,6 +121,7 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
         ],
         *["--mca", "mpi_yield_when_idle", "1"],
         *["--mca", "btl_tcp_if_include", "10.77.0.0/24"],
+        *["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"],
         *("--mca", "plm_rsh_args", "-F /data/nodes/ssh_config"),
         *(keepalive, "oob_tcp_keepalive_time", "20"),
         *(keepalive, "oob_tcp_keepalive_intvl", "10"),
@@ -134,6 +136,7 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
             "-x",
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
         ],
+        *["-x", "MASTER_PORT", "-x", "RINGMASTER_RUN_SECRET"],
         *["-np", "6", "-H", "10.77.0.1:2,10.77.0.2:4"],
         *GUARD,
     )

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from backend.base.rendezvous_point import RendezvousPoint
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import JobConfig, parse_job
@@ -171,7 +173,8 @@ class Training:
         self.config = parsed(job(**settings))
 
     def start(self, **environment: str) -> subprocess.Popen[bytes]:
-        variables = clean_environment(**environment)
+        meeting = RendezvousPoint("127.0.0.1")
+        variables = clean_environment(**meeting.variables, **environment)
         log = self.folder.path / f"output-{self.run}.log"
         command = [sys.executable, "-m", "backend.training.rank"]
         if self.is_forked:
@@ -180,7 +183,9 @@ class Training:
         if self.config.strategy.name != "alone":
             command = [*mpirun(self.config.world_size), *command]
         with log.open("wb") as file:
-            return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=file, stderr=file)
+            process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=file, stderr=file)
+        weakref.finalize(process, meeting.release)
+        return process
 
     def train(
         self,

@@ -25,8 +25,8 @@ class Wire:
 
     def synchronize(self, handle: int) -> None: ...
 
-    def allgather_object(self, value: Any, **_: Any) -> list[Any]:
-        return [value]
+    def allgather(self, tensor: torch.Tensor, **_: Any) -> torch.Tensor:
+        return tensor
 
 
 def layers(count: int, width: int) -> nn.Sequential:

@@ -2,73 +2,91 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import socket
-import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from backend.base.rendezvous_point import RendezvousPoint
 from backend.training.strategies.channel import Channel, PeerLost
-from backend.training.strategies.rendezvous import distributed
+from backend.training.strategies.rendezvous import Rendezvous
 
 
-def pair(keepalive: bool) -> tuple[Channel, Channel]:
-    """Return the ends of rank 0, a server, and of its worker."""
-    store: Any = distributed.HashStore()
+class Ranks:
+    """Two ranks that have met, and their channels."""
 
-    def make(rank: int) -> Channel:
-        meeting: Any = SimpleNamespace(rank=rank, store=store, limit=timedelta(seconds=60))
-        return Channel(meeting, 1, 0, keepalive)
+    def __init__(self, meetings: list[Rendezvous]) -> None:
+        self.meetings = meetings
+        self._channels: list[Channel] = []
 
+    def pair(self, server: int = 0, **options: Any) -> tuple[Channel, Channel]:
+        """Return the ends of the server and of its worker."""
+        worker = 1 - server
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(
+                lambda rank: Channel(self.meetings[rank], worker, server, **options),
+                (server, worker),
+            )
+        self._channels += [first, second]
+        return first, second
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+        for meeting in self.meetings:
+            meeting.leave()
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
+    point = RendezvousPoint("127.0.0.1")
+    meetings = []
+    for rank in range(2):
+        for name, value in point.variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OMPI_COMM_WORLD_RANK", str(rank))
+        monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+        meetings.append(Rendezvous("127.0.0.1"))
+        meetings[-1].load()
     with ThreadPoolExecutor(2) as pool:
-        server, worker = pool.map(make, (0, 1))
-    return server, worker
+        list(pool.map(lambda meeting: meeting.join(30.0), meetings))
+    ranks = Ranks(meetings)
+    yield ranks
+    ranks.close()
+    point.release()
 
 
-def timeouts() -> dict[str, int]:
-    """Return the time of each TCP connection of this process until unanswered data ends it."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            is_socket = stat.S_ISSOCK(os.stat(f"/proc/self/fd/{name}").st_mode)
-        except FileNotFoundError:
-            continue
-        if not is_socket:
-            continue
-        # Only of a socket: a copy of another file would stay open, such as the pipe on whose end
-        # the guard of the test cluster waits.
-        with socket.socket(fileno=os.dup(int(name))) as one:
-            if one.family == socket.AF_INET and one.type == socket.SOCK_STREAM:
-                found[name] = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-    return found
-
-
-@pytest.mark.parametrize(("keepalive", "wanted"), [(True, 60_000), (False, 0)])
-def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
-    keepalive: bool, wanted: int
-) -> None:
-    before = timeouts()
-    server, worker = pair(keepalive)
-    new = [ms for name, ms in timeouts().items() if name not in before]
-    assert len(new) >= 2
-    assert set(new) == {wanted}
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_channel_carries_messages_between_any_two_ranks(ranks: Ranks, server: int) -> None:
+    ours, theirs = ranks.pair(server)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(worker.send, {"kind": "push"}, [torch.ones(3)])
-        message, (values,) = server.receive([torch.zeros(3)])
+        pool.submit(theirs.send, {"kind": "push"}, [torch.ones(3)])
+        message, (values,) = ours.receive([torch.zeros(3)])
     assert (message, values.tolist()) == ({"kind": "push"}, [1.0, 1.0, 1.0])
-    del worker, pool
-    gc.collect()
-    with pytest.raises(PeerLost, match="by peer"):
+
+
+@pytest.mark.parametrize(("keepalive", "limit_ms"), [(True, 60_000), (False, 0)])
+def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
+    ranks: Ranks, keepalive: bool, limit_ms: int
+) -> None:
+    for end in ranks.pair(keepalive=keepalive):
+        connection = end._link._connection
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == limit_ms
+
+
+def test_a_rank_that_ends_is_told_from_one_that_is_lost(ranks: Ranks) -> None:
+    server, worker = ranks.pair()
+    worker.close()
+    with pytest.raises(PeerLost, match="by peer") as ended:
         server.receive()
+    assert ended.value.has_ended
+    assert not PeerLost(TimeoutError("timed out")).has_ended
 
 
-def test_tensors_of_any_size_and_type_arrive_in_their_order() -> None:
+def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> None:
     sent = [
         torch.rand(3),
         torch.rand(200, 200),
@@ -79,7 +97,7 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order() -> None:
         torch.rand(300, 300).to(torch.bfloat16),
     ]
     like = [torch.zeros_like(one) for one in sent]
-    server, worker = pair(False)
+    server, worker = ranks.pair()
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
             pool.submit(worker.send, {"kind": "push"}, sent)

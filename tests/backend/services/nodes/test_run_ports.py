@@ -1,0 +1,35 @@
+"""Whether this computer can reach the ports of runs on a node."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from backend.services.nodes import run_ports
+
+
+def test_a_node_whose_ports_answer_is_open_to_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(run_ports, "_PORTS", (port,))
+        assert "every machine" in run_ports.finding("gpu1", "127.0.0.1").sentence
+    # Nothing listens any more; the kernel still answers.
+    finding = run_ports.finding("gpu1", "127.0.0.1")
+    assert finding.ok
+    assert "Who may reach the nodes" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError("timed out"), OSError(113, "No route to host"), PermissionError(13, "")]
+)
+def test_a_firewall_that_drops_or_rejects_closes_the_ports(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    finding = run_ports.finding("gpu1", "192.0.2.1")
+    assert finding.ok
+    assert finding.sentence == "This computer cannot connect to the ports of runs on gpu1."

@@ -1,0 +1,185 @@
+"""Connections between ranks, and strangers who connect to them."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from backend.training.strategies import peer_link
+from backend.training.strategies.peer_link import (
+    Listener,
+    NotOfThisRun,
+    PeerLink,
+    connect,
+)
+
+SECRET, OTHER_SECRET = secrets.token_bytes(32), secrets.token_bytes(32)
+
+
+class Door:
+    """A listener of a run, and the links that it let in."""
+
+    def __init__(self) -> None:
+        self.links: queue.Queue[tuple[str, PeerLink]] = queue.Queue()
+        self.ends: list[PeerLink] = []
+        self.listener = Listener(
+            "127.0.0.1", 0, SECRET, lambda name, link: self.links.put((name, link))
+        )
+
+    def close(self) -> None:
+        self.listener.close()
+        for link in self.ends:
+            link.close()
+
+    def enter(self, name: str = "3-1") -> tuple[PeerLink, PeerLink]:
+        """Return both ends of a new link."""
+        own = connect(*self.listener.address, SECRET, name, 20.0)
+        arrived, link = self.links.get(timeout=60)
+        self.ends += [own, link]
+        assert arrived == name
+        return own, link
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door()
+    yield door
+    door.close()
+
+
+def received(link: PeerLink, size: int) -> bytes:
+    content = bytearray(size)
+    link.receive(content)
+    return bytes(content)
+
+
+def test_messages_of_any_size_arrive_both_ways(door: Door) -> None:
+    own, link = door.enter()
+    for size in (0, 1, 100, 70_000):
+        content = secrets.token_bytes(size)
+        for sender, receiver in ((own, link), (link, own)):
+            sender.send(content[: size // 2], content[size // 2 :])
+            assert received(receiver, size) == content
+
+
+STRANGERS: dict[str, Callable[[socket.socket], Any]] = {
+    "silent": lambda stranger: None,
+    "HTTP": lambda stranger: stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200)),
+    "pickle": lambda stranger: stranger.sendall(pickle.dumps(print) * 20),
+    "torn": lambda stranger: stranger.sendall(bytes(31)),
+    "zeros": lambda stranger: stranger.sendall(bytes(500)),
+    "random": lambda stranger: stranger.sendall(secrets.token_bytes(100_000)),
+    "reset": lambda stranger: stranger.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+    ),
+    "other run": lambda stranger: peer_link._connect_to_peer(stranger, OTHER_SECRET),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_stranger_is_not_let_in_and_keeps_no_rank_out(
+    door: Door, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = socket.create_connection(door.listener.address)
+    with suppress(OSError):
+        STRANGERS[kind](stranger)
+    own, link = door.enter()
+    own.send(b"still here")
+    assert received(link, 10) == b"still here"
+    stranger.close()
+    assert door.links.empty()
+
+
+def test_a_stranger_is_named_once_in_the_log(
+    door: Door, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        with socket.create_connection(door.listener.address) as stranger:
+            stranger.sendall(bytes(64))
+            # It has been judged when it is closed from the other side.
+            stranger.settimeout(20)
+            with suppress(ConnectionResetError):
+                while stranger.recv(4096):
+                    pass
+    assert capsys.readouterr().out.count("A connection from 127.0.0.1 was closed") == 1
+
+
+def test_many_silent_strangers_use_a_limited_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_link, "_UNPROVEN_LIMIT", 3)
+    monkeypatch.setattr(peer_link, "_PROOF_LIMIT_S", 0.3)
+    door = Door()
+    strangers = [socket.create_connection(door.listener.address) for _ in range(10)]
+    # The silent ones are closed at their limit, and a rank that tries again comes in.
+    own, link = door.enter()
+    own.send(b"in")
+    assert received(link, 2) == b"in"
+    for stranger in strangers:
+        stranger.close()
+    door.close()
+
+
+def test_a_rank_does_not_take_another_program_for_a_rank() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as impostor,
+        pytest.raises(TimeoutError, match="No rank of this run answered"),
+    ):
+        connect(*impostor.getsockname(), SECRET, "store", 0.2)
+
+
+class Tapped:
+    """A socket that changes what is sent through it."""
+
+    def __init__(self, inner: socket.socket, change: Callable[[bytes], bytes]) -> None:
+        self._inner, self._change = inner, change
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def sendall(self, content: bytes | bytearray) -> None:
+        self._inner.sendall(self._change(bytes(content)))
+
+
+def flip(content: bytes) -> bytes:
+    return bytes([content[0] ^ 1]) + content[1:]
+
+
+@pytest.mark.parametrize("bad", ["changed", "repeated", "of another link", "to itself"])
+def test_a_message_that_the_other_rank_did_not_send_is_refused(door: Door, bad: str) -> None:
+    own, link = door.enter()
+    wire = own._connection
+    frames: list[bytes] = []
+
+    def keep(content: bytes) -> bytes:
+        frames.append(content)
+        return content
+
+    if bad == "changed":
+        own._connection = Tapped(wire, flip)  # type: ignore[assignment]
+        own.send(b"rate=0.1")
+    elif bad == "repeated":
+        own._connection = Tapped(wire, keep)  # type: ignore[assignment]
+        own.send(b"rate=0.1")
+        assert received(link, 8) == b"rate=0.1"
+        wire.sendall(frames[0])
+    elif bad == "of another link":
+        other, _ = door.enter("5-1")
+        other._connection = Tapped(other._connection, keep)  # type: ignore[assignment]
+        other.send(b"rate=0.1")
+        wire.sendall(frames[0])
+    else:
+        wire = link._connection
+        link._connection = Tapped(link._connection, keep)  # type: ignore[assignment]
+        link.send(b"rate=0.1")
+        link._connection = wire
+        own._connection.sendall(frames[0])
+    with pytest.raises(NotOfThisRun):
+        received(link, 8)
