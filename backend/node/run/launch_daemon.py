@@ -1,7 +1,7 @@
 """Start mpirun's daemon on a node, and end connections that keep it waiting.
 
 The filter of the cluster's key starts it in place of the daemon (`ssh_command_filter`). The daemon
-goes into the background by itself, so the watch does, too.
+goes into the background by itself once it is connected, so the watch does, too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backend.base import prctl
 from backend.base.log import suppress
 from backend.node.system.blocked_receive import BlockedReceiveWatch
 
-_POLL_S = 0.1
+_POLL_S = 0.25
 
 
 def main(command: Sequence[str] | None = None) -> int:
@@ -34,30 +34,40 @@ def main(command: Sequence[str] | None = None) -> int:
     prctl.become_subreaper()
     # The daemon's programs have a Python path of their own.
     os.environ.pop("PYTHONPATH", None)
-    code = subprocess.run(command, check=False).returncode
+    watches: dict[int, BlockedReceiveWatch] = {}
+    with subprocess.Popen(command) as first_process:
+        while first_process.poll() is None:
+            _watch_descendants(watches)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    os.write(writing, str(code).encode())
+    os.write(writing, str(first_process.returncode).encode())
     os.close(writing)
-    _watch_descendants()
-    return 0
-
-
-def _watch_descendants() -> None:
-    """Watch the daemon, which is a child of this process by now, until it has ended."""
-    watches: dict[str, BlockedReceiveWatch] = {}
-    while True:
+    # The daemon is a child of this process by now.
+    while _watch_descendants(watches):
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        daemons = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        if not daemons:
-            return
-        watches = {pid: watches.get(pid) or BlockedReceiveWatch(int(pid)) for pid in daemons}
-        for watch in watches.values():
-            watch.end_blocked(time.monotonic())
-        time.sleep(_POLL_S)
+    return 0
+
+
+def _watch_descendants(watches: dict[int, BlockedReceiveWatch]) -> bool:
+    """Watch the daemon's processes for a moment; return False if it has ended.
+
+    The ranks below it are watched by their guards.
+    """
+    children = list(_children(os.getpid()))
+    now = time.monotonic()
+    for pid in (*children, *(grandchild for child in children for grandchild in _children(child))):
+        watches.setdefault(pid, BlockedReceiveWatch(pid)).end_blocked(now)
+    time.sleep(_POLL_S)
+    return bool(children)
+
+
+def _children(pid: int) -> Iterator[int]:
+    # A process that has just ended has none.
+    with suppress(OSError):
+        yield from map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
 if __name__ == "__main__":
