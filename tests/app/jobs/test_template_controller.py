@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -326,7 +327,7 @@ def test_every_term_of_the_form_is_explained_in_the_help(form):
                 term = SETTINGS[path].term
                 assert path == "name" or term, f"{path} is not explained"
                 if term:
-                    assert terms[term][:40] in field._label.toolTip().replace("&quot;", '"')
+                    assert terms[term][:40] in html.unescape(field._label.toolTip())
 
 
 def test_a_help_that_cannot_be_read_explains_nothing(tmp_path):
