@@ -9,6 +9,7 @@ one that is repeated, and one that somebody changed on the way are refused. Noth
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import socket
 import sys
@@ -199,11 +200,13 @@ def connect(host: str, port: int, secret: bytes, name: str, limit_s: float) -> P
 
 def _accept_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     _prepare(connection)
-    theirs = _take(connection, _NONCE_BYTES)
+    # A stranger may send a byte every few seconds.
+    deadline = time.monotonic() + _PROOF_LIMIT_S
+    theirs = _take(connection, _NONCE_BYTES, deadline)
     own = secrets.token_bytes(_NONCE_BYTES)
     connection.sendall(own)
     nonces = theirs + own
-    _require(_take(connection, _DIGEST_BYTES), _keyed(secret, b"connecting", nonces))
+    _require(_take(connection, _DIGEST_BYTES, deadline), _keyed(secret, b"connecting", nonces))
     connection.sendall(_keyed(secret, b"listening", nonces))
     to_listening, to_connecting = _message_keys(secret, nonces)
     return PeerLink(connection, to_connecting, to_listening)
@@ -238,15 +241,17 @@ def _require(proof: bytes, expected: bytes) -> None:
         raise NotOfThisRun("its proof is wrong")
 
 
-def _take(connection: socket.socket, size: int) -> bytes:
+def _take(connection: socket.socket, size: int, deadline: float = math.inf) -> bytes:
     content = bytearray(size)
-    _fill(connection, memoryview(content))
+    _fill(connection, memoryview(content), deadline)
     return bytes(content)
 
 
-def _fill(connection: socket.socket, content: memoryview) -> None:
+def _fill(connection: socket.socket, content: memoryview, deadline: float = math.inf) -> None:
     start = 0
     while start < len(content):
+        if time.monotonic() > deadline:
+            raise TimeoutError("its proof takes too long")
         count = connection.recv_into(content[start:])
         if not count:
             raise LinkClosed("Connection closed by peer")

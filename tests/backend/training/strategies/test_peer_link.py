@@ -127,6 +127,23 @@ def test_many_silent_strangers_use_a_limited_number_of_threads(
     door.close()
 
 
+def test_a_stranger_that_sends_a_byte_now_and_then_is_closed(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_link, "_PROOF_LIMIT_S", 0.2)
+    sent, is_open = 0, True
+    with socket.create_connection(door.listener.address) as stranger, suppress(ConnectionError):
+        stranger.settimeout(0.05)
+        while is_open:
+            stranger.sendall(b"x")
+            sent += 1
+            with suppress(TimeoutError):
+                is_open = stranger.recv(100) != b""
+    # A proof has 64 bytes.
+    assert sent < 64
+    assert door.links.empty()
+
+
 def test_a_rank_does_not_take_another_program_for_a_rank() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as impostor,
