@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import shiboken6
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QAbstractButton, QCheckBox, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QCheckBox, QMenu, QPushButton, QWidget
 
 from widgets.common.buttons import Button, ChoiceRow, UnderlinedTabs
 from widgets.jobs.actions.job_actions import KEYED
@@ -106,11 +106,20 @@ def _acts(
             menu.aboutToShow.emit()
             name = button.accessibleName()
             before = "" if name.startswith("More") else f"{name}: "
-            for action in menu.actions():
-                if action.isEnabled() and not action.isSeparator():
-                    yield action, before + _plain(action.text()), ""
+            for action in _actions_of(menu):
+                yield action, before + _plain(action.text()), ""
             continue
         yield button, _title(button, words), button.icon_name if isinstance(button, Button) else ""
+
+
+def _actions_of(menu: QMenu) -> Iterator[QAction]:
+    """Return the actions of a menu that can be used, and those of the menus in it."""
+    for action in menu.actions():
+        inner_menu = action.menu()
+        if isinstance(inner_menu, QMenu):
+            yield from _actions_of(inner_menu)
+        elif action.isEnabled() and not action.isSeparator():
+            yield action
 
 
 def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
