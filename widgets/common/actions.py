@@ -122,4 +122,8 @@ class MoreButton(IconButton):
     @Slot()
     def _fill_menu(self) -> None:
         self._actions.clear()
+        # Clearing deletes the actions, and leaves the menus in it as its children.
+        for inner_menu in self._actions.findChildren(QMenu):
+            inner_menu.setParent(None)
+            inner_menu.deleteLater()
         self._fill(self._actions)

@@ -174,7 +174,7 @@ COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 TRASH = JobAction("trash", "Move to the trash", able=lambda on: not on.job.state.is_live)
 
 QUEUE_ACTIONS = (QUEUE, TOP, PRIORITY, LEAVE)
-JOB_ACTIONS = (*(CLONE, COMPARE, EXPORT, ELSEWHERE, PREFLIGHT, RENAME, START_OVER, EVENTS, FOLDER),)
+JOB_ACTIONS = (CLONE, COMPARE, EXPORT, ELSEWHERE, PREFLIGHT, RENAME, START_OVER, EVENTS, FOLDER)
 MORE_ACTIONS = (BUNDLE, REPLAY, WEIGHTS, COPY_ID, COPY_FOLDER)
 KEYED = (STOP, *(action for action in JOB_ACTIONS if action.keys))
 
