@@ -31,6 +31,7 @@ _NODE_MODULES = (
     "metrics/gpus",
     "metrics/keyboard",
     "metrics/probe",
+    "metrics/processes",
     "system/process_cleanup",
     "system/process_identity",
     "system/process_info",

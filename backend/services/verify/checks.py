@@ -435,7 +435,8 @@ def _access(scan: Scan) -> Iterator[Found]:
 def _foreign(scan: Scan) -> Iterator[Found]:
     usual = {*(kind.folder for kind in Kind), "shared", "lost+found"}
     folders: list[tuple[str, DataRoot | JobFolder]] = [("data root", scan.root)]
-    folders += [(job.what, job.folder) for job in scan.jobs]
+    # A folder that is no job is a finding of its own.
+    folders += [(job.what, job.folder) for job in scan.jobs if job.file is not None]
     for what, folder in folders:
         known_names = names_in(folder) | (usual if folder is scan.root else {BY_HAND})
         for name in scan.names(folder.path):

@@ -15,7 +15,7 @@ from backend.ssh.interface import CommandResult
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
-_BUNDLE_BYTES = 500_000
+_BUNDLE_BYTES = 600_000
 _TORCH_BYTES = 3_000_000
 
 

@@ -17,7 +17,15 @@ from backend.records.jobs.config import (
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW, KEEP, WHAT
-from backend.records.jobs.settings import OPTIONS, SETTINGS, is_of, usual, value_at, value_words
+from backend.records.jobs.settings import (
+    OPTIONS,
+    SETTINGS,
+    is_of,
+    label,
+    usual,
+    value_at,
+    value_words,
+)
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
@@ -48,8 +56,8 @@ def _rare(section: str, *, script: bool = False) -> tuple[str, ...]:
 
 
 _RARE_HOW = _rare(HOW)
-_OF_LOST_NODES = ("nodes", "shrink", "at_least", "scaling", "grow")
-_FAILURE, _GIVE_WAY = "If a machine fails", "Give way"
+_OF_LOST_NODES = ("nodes", "shrink", "at_least", "scaling", "grow", "silent_limit_s")
+_FAILURE, _GIVE_WAY = "If a machine fails", label("gives_way")
 _KEEP_GROUPS = {
     _FAILURE: tuple(f"on_failure.{key}" for key in ("retries", *_OF_LOST_NODES)),
     _GIVE_WAY: ("gives_way", "quiet_minutes"),
@@ -172,11 +180,11 @@ class FormSections(QWidget):
             for path in (*self._settings_of[owner], *more):
                 table, _, key = path.rpartition(".")
                 value = (draft.get(table, {}) if table else draft).get(key)
-                label = self._fields.label(path)
+                field_label = self._fields.label(path)
                 if value is True:
-                    said.append(label)
+                    said.append(field_label)
                 elif value is not None:
-                    said.append(f"{label.lower()} {self._fields.shown(path)}")
+                    said.append(f"{field_label.lower()} {self._fields.shown(path)}")
             control = self._fields.field(f"{owner}.name").control
             if isinstance(control, ComboBox):
                 control.set_aside(", ".join(said))

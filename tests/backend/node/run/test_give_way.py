@@ -24,6 +24,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.stop_request import pause_requested
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import Run
@@ -285,7 +286,8 @@ def test_a_stop_by_a_user_during_the_pause_ends_it(desk: Desk) -> None:
     run = desk.start(epochs=10_000)
     again(run, 1).trains()
     desk.is_used(0)
-    wait_for(run.folder.lock.exists, "the request")
+    # The file is made before its content is written.
+    wait_for(lambda: pause_requested(run.folder.lock, 1), "the request")
     request = read_json(run.folder.lock)
     run.folder.lock.write_text(json.dumps({**request, "user": "ben", "pause": ""}))
 

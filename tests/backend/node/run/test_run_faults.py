@@ -381,7 +381,7 @@ def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith(
         "Stopped by force, so no checkpoint could be made; the newest one is "
-        "epoch-0001-step-000100. Rank 1 on this computer made no progress for 30 s after the "
+        "epoch 1, step 100. Rank 1 on this computer made no progress for 30 s after the "
         "stop request in the model's step, at bks_model.py"
     )
     assert record.error is not None

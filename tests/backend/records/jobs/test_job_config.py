@@ -256,6 +256,7 @@ BROKEN = {
     "retry of a script": {**A_SCRIPT, "on_failure": {"retries": 1}},
     "placeholders": {**A_SCRIPT, "arguments": ["--data", "{data}"]},
     "entry": {**A_SCRIPT, "entry": "../train.py"},
+    "working folder": {**A_SCRIPT, "folder": "../src"},
     "log numbers": {**A_SCRIPT, "log_numbers": ["loss: {loss}", "loss"]},
     "Python": {**A_SCRIPT, "python": "~/bin/python"},
     "nesterov": {"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}},

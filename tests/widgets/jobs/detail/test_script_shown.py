@@ -58,7 +58,7 @@ def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, sh
     assert act.text == RESUME.text
     assert act.able(on) == bool(settings)
     assert (act.why_not == WHY_NO_RESUME) == (not settings)
-    assert QUEUE.offered(on) == ELSEWHERE.able(on) == bool(settings)
+    assert QUEUE.offered(on) == ELSEWHERE.offered(on) == bool(settings)
     waiting = JobFacts(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
     assert main_action(waiting) == (RESUME if settings else START_OVER)
 
