@@ -8,11 +8,13 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.view import JobCheck
 from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.windows import acts_of, button, texts, the
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.job_progress import JobProgress
+from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
 LEFT = Qt.MouseButton.LeftButton
@@ -48,9 +50,11 @@ def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: Q
     assert requested.args == ["a"]
 
 
-def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(qtbot: QtBot) -> None:
-    form = JobForm()
-    qtbot.addWidget(form)
+def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(
+    qtbot: QtBot,
+    form: JobForm,  # noqa: F811
+) -> None:
+    form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=16))
     before = acts_of(form).start.text()
     form.set_busy("Checking 2 nodes…")
