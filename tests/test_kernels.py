@@ -64,7 +64,7 @@ def test_the_tests_that_depend_on_numbers_include_a_job_that_ends_by_them() -> N
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_no_verdict_depends_on_the_kernels_of_a_processor(threads: int, tmp_path: Path) -> None:
+def test_no_result_depends_on_the_kernels_of_a_processor(threads: int, tmp_path: Path) -> None:
     failed, outer = [], {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     for capability in _capabilities():
         log = tmp_path / f"{capability}.log"

@@ -347,10 +347,10 @@ class Supervisor:
         return True
 
     def _why_not_started(self) -> str:
-        if not self._blocked.strangers:
+        if not self._blocked.blocking_addresses:
             return "logs/mpirun.log may say why"
-        strangers = ", ".join(self._blocked.strangers)
-        return f"connections from {strangers} to mpirun's ports kept it waiting"
+        addresses = ", ".join(self._blocked.blocking_addresses)
+        return f"connections from {addresses} to mpirun's ports kept it waiting"
 
     def _must_stop(self, launch: Launch, now: float) -> bool:
         """Return whether the ranks ignore, or cannot see, a stop request."""

@@ -35,7 +35,7 @@ class BlockedReceiveWatch:
         self._pid = pid
         self._tasks = proc / str(pid) / "task"
         self._since: dict[tuple[str, int], float] = {}
-        self.strangers: list[str] = []
+        self.blocking_addresses: list[str] = []
         """The addresses whose connections were ended, each once."""
 
     def end_blocked(self, now: float) -> None:
@@ -77,7 +77,7 @@ class BlockedReceiveWatch:
             if connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return
             address = connection.getpeername()[0].removeprefix("::ffff:")
-            if is_late and address not in self.strangers:
-                self.strangers.append(address)
-            if address in self.strangers:
+            if is_late and address not in self.blocking_addresses:
+                self.blocking_addresses.append(address)
+            if address in self.blocking_addresses:
                 connection.shutdown(socket.SHUT_RDWR)

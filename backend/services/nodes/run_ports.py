@@ -1,4 +1,4 @@
-"""Whether a machine that is no node can connect to the ports of runs (docs/network.md)."""
+"""Check of the firewall that keeps other machines from the ports of runs (docs/network.md)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A stranger on the nodes' network can connect to any port of a rank. Both ends therefore prove first
 that they have the run's secret, each by a keyed hash (HMAC-SHA-256, RFC 2104) of random numbers
 of both. Every message then carries a keyed hash of its number and its bytes, so one of another run,
-one that is repeated, and one that somebody changed on the way are refused. Nothing is encrypted.
+a repeated one and a changed one are refused. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Listener:
         self._on_link = on_link
         self._is_closed = False
         self._free = threading.BoundedSemaphore(_UNPROVEN_LIMIT)
-        self._named_strangers: set[str] = set()
+        self._reported_addresses: set[str] = set()
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         threading.Thread(target=self._accept, name="peers", daemon=True).start()
 
@@ -157,8 +157,8 @@ class Listener:
                 self._free.release()
         except OSError as error:
             connection.close()
-            if address not in self._named_strangers:
-                self._named_strangers.add(address)
+            if address not in self._reported_addresses:
+                self._reported_addresses.add(address)
                 sys.stdout.write(
                     f"A connection from {address} was closed: it did not prove that it belongs "
                     f"to this run ({error}).\n"

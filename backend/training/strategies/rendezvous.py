@@ -67,7 +67,7 @@ class Rendezvous:
             self._listener = self._listen(self._host, self._port)
         self.store = RunStore(self)
         self.store.set_timeout(self.limit)
-        # All have arrived when this rank goes on.
+        # All ranks have arrived when this returns.
         self.store.set(f"arrived/{self.rank}", b"")
         self.store.wait([f"arrived/{rank}" for rank in range(self.world_size)])
 

@@ -29,7 +29,7 @@ connection.recv(100, socket.MSG_WAITALL)
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_daemon_goes_into_the_background_and_a_stranger_does_not_hold_it_up(
+def test_a_daemon_goes_into_the_background_and_an_outsider_does_not_hold_it_up(
     tmp_path: Path, code: int
 ) -> None:
     facts = tmp_path / "daemon"
@@ -42,8 +42,8 @@ def test_a_daemon_goes_into_the_background_and_a_stranger_does_not_hold_it_up(
     wait_for(facts.exists, "the daemon")
     pid, port, python_path = facts.read_text().split()
     assert python_path == "None"
-    with socket.create_connection(("127.0.0.1", int(port))) as stranger:
-        stranger.sendall(bytes(32))
+    with socket.create_connection(("127.0.0.1", int(port))) as outsider:
+        outsider.sendall(bytes(32))
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the daemon")
 
 

@@ -1,4 +1,4 @@
-"""A launcher that a stranger keeps waiting goes on."""
+"""A launcher that an outsider keeps waiting goes on."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def test_a_connection_that_keeps_a_launcher_waiting_is_ended(
     assert process.stdout is not None
     watch, clock = BlockedReceiveWatch(process.pid), 0.0
     for attempt in range(2):
-        with socket.create_connection((host, port)) as stranger:
-            stranger.sendall(sent)
+        with socket.create_connection((host, port)) as outsider:
+            outsider.sendall(sent)
             wait_for(lambda: is_receiving(watch), "the receive of the launcher")
             watch.end_blocked(clock)
             # The first one is given time, which the others of its address are not.
             if not attempt:
-                assert watch.strangers == []
+                assert watch.blocking_addresses == []
                 clock += blocked_receive.LIMIT_S
                 watch.end_blocked(clock)
             assert process.stdout.readline() == f"{len(sent)}\n"
-    assert watch.strangers == [host]
+    assert watch.blocking_addresses == [host]
     # The next one is served.
     with socket.create_connection((host, port)) as peer:
         peer.sendall(bytes(100))
@@ -84,7 +84,7 @@ def test_a_process_that_waits_otherwise_is_left_alone() -> None:
             wait_for(lambda pid=process.pid: _is_asleep(pid), "the wait")
             for now in (0.0, 10.0, 20.0):
                 watch.end_blocked(now)
-            assert watch.strangers == []
+            assert watch.blocking_addresses == []
             assert process.poll() is None
             process.kill()
     for end in (ours, theirs, listener, client, server):

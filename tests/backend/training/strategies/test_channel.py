@@ -77,7 +77,7 @@ def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == limit_ms
 
 
-def test_a_rank_that_ends_is_told_from_one_that_is_lost(ranks: Ranks) -> None:
+def test_a_rank_that_ends_is_another_loss_than_a_lost_node(ranks: Ranks) -> None:
     server, worker = ranks.pair()
     worker.close()
     with pytest.raises(PeerLost, match="by peer") as ended:

@@ -1,4 +1,4 @@
-"""Connections between ranks, and strangers who connect to them."""
+"""Connections between ranks, and outsiders who connect to them."""
 
 from __future__ import annotations
 
@@ -69,76 +69,76 @@ def test_messages_of_any_size_arrive_both_ways(door: Door) -> None:
             assert received(receiver, size) == content
 
 
-STRANGERS: dict[str, Callable[[socket.socket], Any]] = {
-    "silent": lambda stranger: None,
-    "HTTP": lambda stranger: stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200)),
-    "pickle": lambda stranger: stranger.sendall(pickle.dumps(print) * 20),
-    "torn": lambda stranger: stranger.sendall(bytes(31)),
-    "zeros": lambda stranger: stranger.sendall(bytes(500)),
-    "random": lambda stranger: stranger.sendall(secrets.token_bytes(100_000)),
-    "reset": lambda stranger: stranger.setsockopt(
+OUTSIDERS: dict[str, Callable[[socket.socket], Any]] = {
+    "silent": lambda outsider: None,
+    "HTTP": lambda outsider: outsider.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200)),
+    "pickle": lambda outsider: outsider.sendall(pickle.dumps(print) * 20),
+    "torn": lambda outsider: outsider.sendall(bytes(31)),
+    "zeros": lambda outsider: outsider.sendall(bytes(500)),
+    "random": lambda outsider: outsider.sendall(secrets.token_bytes(100_000)),
+    "reset": lambda outsider: outsider.setsockopt(
         socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
     ),
-    "other run": lambda stranger: peer_link._connect_to_peer(stranger, OTHER_SECRET),
+    "other run": lambda outsider: peer_link._connect_to_peer(outsider, OTHER_SECRET),
 }
 
 
-@pytest.mark.parametrize("kind", STRANGERS)
-def test_a_stranger_is_not_let_in_and_keeps_no_rank_out(
+@pytest.mark.parametrize("kind", OUTSIDERS)
+def test_an_outsider_is_not_let_in_and_keeps_no_rank_out(
     door: Door, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stranger = socket.create_connection(door.listener.address)
+    outsider = socket.create_connection(door.listener.address)
     with suppress(OSError):
-        STRANGERS[kind](stranger)
+        OUTSIDERS[kind](outsider)
     own, link = door.enter()
     own.send(b"still here")
     assert received(link, 10) == b"still here"
-    stranger.close()
+    outsider.close()
     assert door.links.empty()
 
 
-def test_a_stranger_is_named_once_in_the_log(
+def test_an_outsider_is_named_once_in_the_log(
     door: Door, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(3):
-        with socket.create_connection(door.listener.address) as stranger:
-            stranger.sendall(bytes(64))
+        with socket.create_connection(door.listener.address) as outsider:
+            outsider.sendall(bytes(64))
             # It has been judged when it is closed from the other side.
-            stranger.settimeout(20)
+            outsider.settimeout(20)
             with suppress(ConnectionResetError):
-                while stranger.recv(4096):
+                while outsider.recv(4096):
                     pass
     assert capsys.readouterr().out.count("A connection from 127.0.0.1 was closed") == 1
 
 
-def test_many_silent_strangers_use_a_limited_number_of_threads(
+def test_many_silent_outsiders_use_a_limited_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peer_link, "_UNPROVEN_LIMIT", 3)
     monkeypatch.setattr(peer_link, "_PROOF_LIMIT_S", 0.3)
     door = Door()
-    strangers = [socket.create_connection(door.listener.address) for _ in range(10)]
+    outsiders = [socket.create_connection(door.listener.address) for _ in range(10)]
     # The silent ones are closed at their limit, and a rank that tries again comes in.
     own, link = door.enter()
     own.send(b"in")
     assert received(link, 2) == b"in"
-    for stranger in strangers:
-        stranger.close()
+    for outsider in outsiders:
+        outsider.close()
     door.close()
 
 
-def test_a_stranger_that_sends_a_byte_now_and_then_is_closed(
+def test_an_outsider_that_sends_a_byte_now_and_then_is_closed(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_link, "_PROOF_LIMIT_S", 0.2)
     sent, is_open = 0, True
-    with socket.create_connection(door.listener.address) as stranger, suppress(ConnectionError):
-        stranger.settimeout(0.05)
+    with socket.create_connection(door.listener.address) as outsider, suppress(ConnectionError):
+        outsider.settimeout(0.05)
         while is_open:
-            stranger.sendall(b"x")
+            outsider.sendall(b"x")
             sent += 1
             with suppress(TimeoutError):
-                is_open = stranger.recv(100) != b""
+                is_open = outsider.recv(100) != b""
     # A proof has 64 bytes.
     assert sent < 64
     assert door.links.empty()

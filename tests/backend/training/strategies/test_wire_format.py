@@ -76,7 +76,7 @@ def test_a_value_of_another_type_is_refused_where_it_is_sent(value: Any) -> None
 
 
 @given(st.binary(max_size=200))
-def test_bytes_of_a_stranger_are_no_message(content: bytes) -> None:
+def test_bytes_of_an_outsider_are_no_message(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"message|text|Expecting|Extra|JSON|decode"):
         decode(content)
 

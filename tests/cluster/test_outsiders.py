@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2", "node3")
 STRATEGIES = ("allreduce", "ddp", "downpour", "dc-asgd", "sandblaster")
-PROOF = "/tmp/executed-by-a-stranger"
+PROOF = "/tmp/executed-by-a-outsider"
 _LISTENS = "0A"
 _EVERY_S = 0.1
 
@@ -76,7 +76,7 @@ def listening_ports(node: Node) -> set[int]:
     return ports
 
 
-class Stranger:
+class Outsider:
     """Connects to each port of the nodes as soon as it is open, again and again."""
 
     def __init__(self, nodes: list[Node]) -> None:
@@ -89,7 +89,7 @@ class Stranger:
         self._threads = [threading.Thread(target=self._try, args=(node,)) for node in nodes]
 
     @contextmanager
-    def at_work(self) -> Iterator[Stranger]:
+    def at_work(self) -> Iterator[Outsider]:
         for thread in self._threads:
             thread.start()
         try:
@@ -117,19 +117,19 @@ class Stranger:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_run_trains_on_whatever_a_stranger_sends_to_its_ports(
+def test_a_run_trains_on_whatever_an_outsider_sends_to_its_ports(
     stocked: ReadyCluster, run: Callable[..., JobView], strategy: str
 ) -> None:
     settings: dict[str, Any] = {"strategy": {"name": strategy}}
     if strategy == "sandblaster":
         settings["optimizer"] = {"name": "lbfgs", "lr": 1.0}
-    with Stranger([stocked[name] for name in NODES]).at_work() as stranger:
+    with Outsider([stocked[name] for name in NODES]).at_work() as outsider:
         view = run(*NODES, **settings)
-        assert makes_steps(view), f"{view.status.message} {stranger.attempts}"
+        assert makes_steps(view), f"{view.status.message} {outsider.attempts}"
         assert grows(stocked, view.id, view.step + 10).state.is_live
         stocked.services.jobs.lifecycle.stop(view.id)
         assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
-    assert stranger.attempts
+    assert outsider.attempts
     leaves_nothing(stocked)
     for name in NODES:
         assert stocked[name].run(["test", "-e", PROOF]).returncode == 1
