@@ -187,7 +187,7 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     assert found.keys() == {"last.pt"} | names
     assert {one.step for name, one in found.items() if name == f"checkpoint-{one.step}"}
     assert [one.name for one in found.values() if one.is_latest]
-    assert "newest checkpoint is step " in view.status.message
+    assert "newest checkpoint is step" in view.status.message
     assert "epoch" not in "".join(one.name for one in found.values())
     for name in ("last.pt", f"checkpoint-{last}"):
         assert services.jobs.damage(view.id, name) == ""

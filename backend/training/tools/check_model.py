@@ -165,7 +165,8 @@ def _noter(outputs: dict[str, str], sizes: list[int], name: str) -> Any:
     def note(module: torch.nn.Module, inputs: object, output: object) -> None:
         outputs[name] = shape_of(output)
         if not any(module.children()):
-            sizes.append(sum(tensor.nbytes for tensor in _tensors(output)))
+            # Not nbytes: torch.compile cannot trace it.
+            sizes.append(sum(x.numel() * x.element_size() for x in _tensors(output)))
 
     return note
 
