@@ -157,7 +157,7 @@ def test_a_script_without_values_explains_which_values_become_curves(qtbot, stat
     qtbot.addWidget(tab)
     job = changed(LIVE, state=state, step=0)
     tab.show_view(replace(job, config=replace(job.config, script="my-program")))
-    assert "right-click a line in Log" in the(LargePlot, tab)._empty_text
+    assert "right-click a number in Log" in the(LargePlot, tab)._empty_text
 
 
 def history(step, **metrics):

@@ -176,7 +176,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     page.show_table()
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
-    assert {"Open", "Rename", "Clone", "Compare", "Export…", "More"} <= set(acts)
+    assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
     with asks(page.job_actions, do.EVENTS) as asked:
         acts["Open TensorBoard"].trigger()
     assert asked.args == [ids[1]]
