@@ -18,6 +18,7 @@ from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.windows import acts_of, button, texts, the
 from widgets.common.actions import fill_menu
@@ -26,7 +27,7 @@ from widgets.common.fields import LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import MIME
 from widgets.jobs.page.jobs_page import JobsPage
@@ -277,10 +278,9 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     assert requested.args == ["nightly", 7, None]
 
 
-def test_the_form_queues_a_job_that_may_start(qtbot):
-    form = JobForm()
-    qtbot.addWidget(form)
+def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811
     form.show()
+    form.show_draft(JobDraft(DIGITS))
     assert not acts_of(form).queue.isEnabled()
     form.show_check(JobCheck(global_batch=8))
     with qtbot.waitSignal(form.queue_requested):
