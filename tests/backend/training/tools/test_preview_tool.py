@@ -25,6 +25,7 @@ from backend.training.tools.dataset_size import measure
 from backend.training.tools.histogram import Spread
 from backend.training.tools.preview import _order, evenly, preview
 from backend.training.user_code import UserCodeError
+from tests.waiting import LIMIT_S
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
 ANCESTOR = Path(__file__).parents[3] / "data/ancestor"
@@ -53,7 +54,7 @@ class Previews:
         return self.at(source, self.folder, **request)
 
     def at(self, loader: Path, dataset: Path, **request: object) -> Preview:
-        asked = {"loader": str(loader), "dataset": str(dataset), **request}
+        asked = {"loader": str(loader), "dataset": str(dataset), "budget_s": LIMIT_S, **request}
         found = preview(asked, self.report)
         assert Preview.from_dict(found).to_dict() == {**found, "output": ""}
         return Preview.from_dict(found)

@@ -22,6 +22,7 @@ from backend.training.tools import sample_page
 from backend.training.tools.overlays import parts
 from backend.training.tools.sample_page import page
 from backend.training.tools.thumbnails import parts_of, target_text
+from tests.waiting import LIMIT_S
 
 LOADER = """
 import signal, torch
@@ -47,7 +48,7 @@ class Pages:
         self._report = report
 
     def of(self, **asked: object) -> SamplePage:
-        raw = page({**self._request, **asked}, self._report)
+        raw = page({**self._request, "budget_s": LIMIT_S, **asked}, self._report)
         assert SamplePage.from_dict(raw).to_dict() == raw
         return SamplePage.from_dict(raw)
 
