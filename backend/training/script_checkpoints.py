@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import re
 import shutil
 import zipfile
@@ -30,6 +31,7 @@ _TEMPORARY = (".", "tmp-")
 """How names begin while what they name is written, by Hugging Face too."""
 _STATES = ("random_states_0.pkl", "optimizer.bin", "scheduler.bin")
 _ZIP_BEGIN = b"PK\3\4"
+_OPTIMIZER_BEGINS = pickle.dumps({"state": {}, "param_groups": []}, 2).partition(b"q\2")[0]
 _QUIET_NS = 2_000_000_000
 _NUMBER = re.compile(r"\d+")
 _Signature = tuple[tuple[str, int, int], ...]
@@ -145,12 +147,13 @@ class ScriptCheckpoints:
             metrics=dict(metrics),
             reason="script",
             file=str(path.relative_to(self._folder.path)),
+            holds_only=_only_part(path),
             path=str(path),
         )
         if _signature(path) != signature:
             return
         replace_json(record.sidecar, record.to_dict())
-        replace_json(self._folder.latest, record.to_dict())
+        self._write_latest()
         self._records[path], self._done[path] = record, signature
 
     def _forget_changed(self) -> None:
@@ -159,10 +162,18 @@ class ScriptCheckpoints:
         for path in gone:
             self._records.pop(path).sidecar.unlink(missing_ok=True)
             self._done.pop(path, None)
-        if gone and (left := read_checkpoints(self._folder.checkpoints)):
-            replace_json(self._folder.latest, max(left, key=lambda one: one.created).to_dict())
-        elif gone:
-            self._folder.latest.unlink(missing_ok=True)
+        if gone:
+            self._write_latest()
+
+    def _write_latest(self) -> None:
+        """Name the newest from which a script can resume: a part of a state only without others."""
+        records = read_checkpoints(self._folder.checkpoints)
+        for part in ("", "weights", "optimizer"):
+            if of_part := [record for record in records if record.holds_only == part]:
+                newest = max(of_part, key=lambda record: record.created)
+                replace_json(self._folder.latest, newest.to_dict())
+                return
+        self._folder.latest.unlink(missing_ok=True)
 
     def _retire(self) -> None:
         known = read_checkpoints(self._folder.checkpoints)
@@ -226,6 +237,21 @@ def _is_whole(path: Path) -> bool:
     if any(_begins_as_zip(one) and not zipfile.is_zipfile(one) for one in parts):
         return False
     return any(one.stat().st_size for one in parts)
+
+
+def _only_part(path: Path) -> str:
+    """Return "weights" or "optimizer" if a file holds only that, "" for more and for folders.
+
+    ``state_dict()`` of every optimizer of PyTorch is ``{"state": {}, "param_groups": []}``. The
+    pickle in a file of ``torch.save`` is searched for these keys, and not executed.
+    """
+    if path.is_dir() or not zipfile.is_zipfile(path):
+        return "weights" if path.suffix == ".safetensors" else ""
+    with zipfile.ZipFile(path) as archive:
+        pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
+    if any(content.startswith(_OPTIMIZER_BEGINS) for content in pickles):
+        return "optimizer"
+    return "" if any(b"param_groups" in content for content in pickles) else "weights"
 
 
 def _free_name(folder: JobFolder, epoch: int, step: int) -> str:

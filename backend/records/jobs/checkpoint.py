@@ -55,6 +55,8 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     """The file or folder that a script wrote, relative to the job's folder."""
     not_finite: str = ""
     """Names of its tensors that hold NaN or infinite numbers: a resume would continue with them."""
+    holds_only: str = ""
+    """The part of a state that a script's file holds alone: "weights" or "optimizer"."""
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
@@ -70,9 +72,23 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
         job = JobFolder(path.parents[len(Path(self.file).parts) - 1])
         return job.checkpoints / f"{self.name}{SIDECAR_SUFFIX}"
 
+    @property
+    def marks(self) -> str:
+        """What sets it apart from the others, such as "latest, best, weights only"."""
+        labels = {
+            "latest": self.is_latest,
+            "best": self.is_best,
+            "kept": self.is_kept,
+            "holds NaN": bool(self.not_finite),
+            f"{self.holds_only} only": bool(self.holds_only),
+            "at a stop": self.reason == "stop",
+            "last epoch": self.reason == "last",
+        }
+        return ", ".join(label for label, is_marked in labels.items() if is_marked)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the document that ``--json`` prints: all fields, ``file`` only of a script's."""
-        optional = ("file", "not_finite")
+        """Return the document that ``--json`` prints: some fields only where they say something."""
+        optional = ("file", "not_finite", "holds_only")
         return {key: value for key, value in asdict(self).items() if value or key not in optional}
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from backend.node.run.run_files import record_checkpoints
 from backend.records.base.atomic_files import read_json, replace_json
@@ -118,6 +119,66 @@ def test_a_rewritten_file_is_a_new_checkpoint_in_its_place(rig: Rig) -> None:
         (record,) = read_checkpoints(rig.folder.checkpoints, ".json")
         assert (record.step, record.name) == (step, f"step-{step:06d}")
     assert rig.latest() == "last.pt"
+
+
+def _states() -> dict[str, object]:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    weights, of_optimizer = model.state_dict(), optimizer.state_dict()
+    return {
+        "weights": weights,
+        "model object": model,
+        "wrapped weights": {"model": weights, "epoch": 7},
+        "stripped": {"model": model, "optimizer": None, "epoch": -1},
+        "optimizer": of_optimizer,
+        "scheduler": scheduler.state_dict(),
+        "whole": {"epoch": 7, "model": weights, "optimizer": of_optimizer},
+        "whole, state first": {"state": weights, "optim": of_optimizer},
+        "whole with objects": {"model": model, "optimizer": optimizer},
+        "Lightning": {"state_dict": weights, "optimizer_states": [of_optimizer]},
+    }
+
+
+STATES = _states()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "resumed"),
+    [
+        ("whole", "weights", "first.pt"),
+        ("Lightning", "wrapped weights", "first.pt"),
+        ("whole with objects", "model object", "first.pt"),
+        ("whole, state first", "stripped", "first.pt"),
+        ("whole", "optimizer", "first.pt"),
+        ("whole", "scheduler", "first.pt"),
+        ("weights", "optimizer", "first.pt"),
+        ("optimizer", "weights", "last.pt"),
+        ("weights", "whole", "last.pt"),
+        ("whole", "whole with objects", "last.pt"),
+        ("weights", "model object", "last.pt"),
+    ],
+)
+def test_a_script_resumes_from_the_newest_file_that_holds_all(
+    rig: Rig, first: str, last: str, resumed: str
+) -> None:
+    for rig.step, (name, content) in enumerate({"first.pt": first, "last.pt": last}.items()):
+        torch.save(STATES[content], rig.output / name)
+        rig.poll()
+    assert rig.latest() == resumed
+
+
+def test_weights_in_another_format_are_only_weights(rig: Rig) -> None:
+    torch.save(STATES["whole"], rig.output / "last.ckpt")
+    file(rig.output, "model.safetensors")
+    file(rig.output, "checkpoint-1/model.safetensors")
+    for _ in range(2):
+        rig.poll()
+    records = read_checkpoints(rig.folder.checkpoints, ".json")
+    parts = {Path(record.file).name: record.marks for record in records}
+    assert parts == {"last.ckpt": "", "model.safetensors": "weights only", "checkpoint-1": ""}
 
 
 def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Path) -> None:

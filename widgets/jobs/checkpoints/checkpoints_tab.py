@@ -30,21 +30,11 @@ from widgets.jobs.checkpoints.exporter import Exporter
 
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
 _PROVED = "verified when it was saved"
-_REASONS = {"stop": "at a stop", "last": "last epoch"}
 _METRIC_COLUMN, _SIZE_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 4, 5
 _SMALL_W = 680
 _LEAST_W = {_HASH_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
 """Below this width a column is hidden: the tool tip has the size, a file next to the checkpoint the
 hash."""
-
-
-def marks(checkpoint: Checkpoint) -> str:
-    """Return ``latest, best, kept, holds NaN, last epoch``."""
-    words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
-    words += ["kept"] * checkpoint.is_kept + ["holds NaN"] * bool(checkpoint.not_finite)
-    if checkpoint.reason in _REASONS:
-        words.append(_REASONS[checkpoint.reason])
-    return ", ".join(words)
 
 
 class CheckpointsTab(QWidget):
@@ -243,7 +233,7 @@ class CheckpointsTab(QWidget):
 
     def _marks(self, checkpoint: Checkpoint) -> str:
         words, _ = self._verified.get(checkpoint.sha256, ("", ""))
-        return ", ".join(filter(None, (marks(checkpoint), words)))
+        return ", ".join(filter(None, (checkpoint.marks, words)))
 
     def _marks_tip(self, checkpoint: Checkpoint) -> str:
         _, tip = self._verified.get(checkpoint.sha256, ("", _PROVED))

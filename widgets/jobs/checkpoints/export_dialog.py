@@ -206,6 +206,5 @@ def checkpoint_words(checkpoint: Checkpoint) -> str:
 
 
 def checkpoint_title(checkpoint: Checkpoint) -> str:
-    marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
     words = checkpoint_words(checkpoint)
-    return f"{words} ({', '.join(marks)})" if marks else words
+    return f"{words} ({checkpoint.marks})" if checkpoint.marks else words

@@ -24,7 +24,6 @@ from widgets.common.popover import Popover
 from widgets.common.record_table_model import AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import FOCUS_W, ICON_SMALL, S2, S3, TARGET_MIN
 from widgets.common.view_style import dress
-from widgets.jobs.checkpoints.checkpoints_tab import marks
 
 _OWN = "model’s own weights"
 _OWN_TITLE = "Model’s own weights, if it has any"
@@ -206,7 +205,7 @@ class StartFromChoice(Popover):
             _Row(formats.checkpoint(one.name), _held(one, job), "value", f"{job.id}/{one.name}")
             for one in sorted(self._checkpoints, key=lambda one: one.step, reverse=True)
             if all(
-                word in f"{one.name} {formats.checkpoint(one.name)} {marks(one)}".casefold()
+                word in f"{one.name} {formats.checkpoint(one.name)} {one.marks}".casefold()
                 for word in words
             )
         ]
@@ -346,7 +345,7 @@ def _held(checkpoint: Checkpoint, job: JobView) -> str:
     metric = job.config.checkpoint.best_metric
     value = checkpoint.metrics.get(metric)
     best = f"{metric_words(metric)} {formats.metric(value)}" if value is not None else ""
-    return " · ".join(filter(None, (marks(checkpoint), best)))
+    return " · ".join(filter(None, (checkpoint.marks, best)))
 
 
 _STEPS = {

@@ -27,16 +27,7 @@ def checkpoints(services: Services, id: JobId) -> Answer:
             str(record.epoch or ""),
             str(record.step),
             in_bytes(record.bytes),
-            " ".join(
-                word
-                for word, is_so in (
-                    ("latest", record.is_latest),
-                    ("best", record.is_best),
-                    ("kept", record.is_kept),
-                    ("holds-nan", bool(record.not_finite)),
-                )
-                if is_so
-            ),
+            record.marks,
             ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
         )
         for record in found
