@@ -41,7 +41,7 @@ from backend.ssh.interface import (
     Unreachable,
 )
 from backend.ssh.known_hosts import KnownHosts, host_key
-from backend.ssh.remote_command import execute
+from backend.ssh.remote_command import LoginWaits, execute
 from backend.ssh.sftp import RemoteFile, SftpFiles
 from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
 
@@ -165,6 +165,10 @@ class SshShell:
             channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
                 ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
+            except LoginWaits as error:
+                raise Unreachable(
+                    *ssh_errors.login_waits(self._who, limit_s, str(error))
+                ) from error
             except TimeoutError as error:
                 raise Unreachable(
                     f"“{argv[0]}” on {self._who} had not ended after {seconds(limit_s)}.",

@@ -237,6 +237,16 @@ def no_command(who: str, code: int, words: str) -> Fault:
     )
 
 
+def login_waits(who: str, limit_s: float, words: str) -> Fault:
+    last = last_said(words)
+    said = f"; it printed “{sanitize(last, 120)}”" if last else ""
+    return (
+        f"The login shell of {who} began no command within {seconds(limit_s)}{said}.",
+        f"Change {_RC_FILES} of {who}: without a terminal they must ask nothing. If they do not, "
+        "find what blocks them on the node: an unresponsive share, a busy disk.",
+    )
+
+
 def no_session(who: str, why: str) -> Fault:
     return (
         f"The SSH server of {who} allows no session on an open connection: "

@@ -130,6 +130,10 @@ class Stream:
             self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
 
 
+class LoginWaits(TimeoutError):
+    """The login shell began no command in time; the argument is what it printed."""
+
+
 class Ended:
     """A command that ended. ``began`` is False if the login shell ended before it."""
 
@@ -138,7 +142,11 @@ class Ended:
         self.code = code
         self.out = out.content
         self.err = err.content
-        self.login_words = (err.before + b"\n" + out.before).decode("utf-8", "replace").strip()
+        self.login_words = _login_words(out, err)
+
+
+def _login_words(out: Stream, err: Stream) -> str:
+    return (err.before + b"\n" + out.before).decode("utf-8", "replace").strip()
 
 
 def in_any_shell(script: str) -> str:
@@ -159,8 +167,11 @@ def execute(
 ) -> Ended:
     """Run ``argv`` on a fresh channel and wait for its end.
 
+    The input is sent when the command has begun, not to a ``~/.bashrc`` that reads an answer.
+
     Raises:
-        TimeoutError: It did not end within ``limit_s``.
+        LoginWaits: The login shell did not begin the command within ``limit_s``.
+        TimeoutError: The command did not end within ``limit_s``.
         EOFError: The connection closed without the command's exit code.
         OSError: The connection broke.
     """
@@ -183,11 +194,13 @@ def execute(
                 return _ended_early(channel, out, err, deadline)
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise TimeoutError
-            if left and channel.send_ready():
+                raise TimeoutError if out.has_begun else LoginWaits(_login_words(out, err))
+            if left and out.has_begun and channel.send_ready():
                 left = _send(channel, left)
                 continue
-            ready.select(min(remaining_s, _SENDING_POLL_S) if left else remaining_s)
+            ready.select(
+                min(remaining_s, _SENDING_POLL_S) if left and out.has_begun else remaining_s
+            )
     return Ended(out, err, out.code)
 
 

@@ -411,7 +411,7 @@ class _Run:
         return done, total
 
     def _drain(self, stream: IO[bytes]) -> None:
-        with suppress(OSError, ValueError):
+        with stream, suppress(OSError):
             while piece := os.read(stream.fileno(), 1 << 16):
                 self._tail += piece
                 if len(self._tail) > 2 * _OUTPUT_BYTES:
@@ -431,8 +431,6 @@ class _Run:
             process_signals.kill(process)
         process_cleanup.end(lambda: process_cleanup.tagged(self._tag), 0.0)
         self._reader.join(1.0)
-        if not self._reader.is_alive() and process.stdout is not None:
-            process.stdout.close()
 
 
 def _environment(tag: str) -> dict[str, str]:

@@ -152,6 +152,41 @@ def test_f52_a_bashrc_that_ends_the_shell_is_named(
     assert "~/.bashrc" in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "read -p 'Proceed? ' answer",
+        "cat > answer",
+        "head -c 4 > answer",
+        "select answer in yes no; do break; done",
+        "while read -r answer; do :; done",
+        "python3 -c 'print(input())' > answer",
+    ],
+)
+def test_a_bashrc_that_asks_gets_no_input_of_a_command(
+    make_sshd: Callable[..., Sshd],
+    enter: Callable[[Sshd], Shell],
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+) -> None:
+    sshd = make_sshd()
+    (sshd.home / ".bashrc").write_text(
+        f'touch ~/begun; echo "Which project?"; {question}; echo "$answer" >> ~/answer\n'
+    )
+    shell = enter(sshd)
+    assert shell.run(["echo", "out"]).out == "out\n", "without input, it is at its end"
+    (sshd.home / "begun").unlink()
+
+    def now_s() -> float:
+        return LIMIT_S * (sshd.home / "begun").exists()
+
+    monkeypatch.setattr(remote_command, "time", SimpleNamespace(monotonic=now_s))
+    with pytest.raises(Unreachable, match=r"began no command within .*Which project?") as caught:
+        shell.run(["cat"], input=b"secret\n" * 9999, limit_s=LIMIT_S)
+    assert "ask nothing" in caught.value.remedy
+    assert "secret" not in (sshd.home / "answer").read_text()
+
+
 def test_a_file_is_replaced_whole_and_has_its_mode(shell: Shell, sshd: Sshd) -> None:
     path = sshd.home / "a b'c"
     shell.write(str(path), b"one")
