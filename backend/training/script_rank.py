@@ -13,6 +13,7 @@ import argparse
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -30,7 +31,7 @@ import psutil
 
 from backend.base import prctl, process_signals
 from backend.base.log import suppress
-from backend.base.rendezvous_point import PORT_VARIABLE
+from backend.base.rendezvous_point import PORT_VARIABLE, SECRET_VARIABLE
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
@@ -142,9 +143,9 @@ class Script:
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
-        command = self._command()
+        command, environment = self._command(), self._environment()
         # What really runs, in the log; no number in it is one of the script's.
-        sys.stdout.write(f"── {in_a_line(command)}\n")
+        sys.stdout.write(f"── {in_a_line(command)}\n── {self._surroundings(environment)}\n")
         sys.stdout.flush()
         if self._plan.rank == 0:
             self._reports = Reports(
@@ -156,7 +157,7 @@ class Script:
         child = subprocess.Popen(
             command,
             cwd=self._cwd,
-            env=self._environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
@@ -166,6 +167,20 @@ class Script:
         if self._reports is not None:
             self._reports.close(ended_well=code == 0)
         return code, stop_seen
+
+    def _surroundings(self, environment: Mapping[str, str]) -> str:
+        """Return the folder and the variables that the script gets from its job.
+
+        Those that the job sets are only named: their values may be secrets.
+        """
+        of_job = self._launch.config.environment
+        of_run = [
+            f"{name}={value}"
+            for name, value in sorted(environment.items())
+            if name not in of_job and (name == PORT_VARIABLE or os.environ.get(name) != value)
+        ]
+        names = f"; from the job's settings {', '.join(sorted(of_job))}" if of_job else ""
+        return f"in {shlex.quote(str(self._cwd))} with {in_a_line(of_run)}{names}"
 
     def aborted_after_its_end(self, code: int) -> bool:
         """Return whether the script was done, and only the end of its Python went wrong.
@@ -345,8 +360,9 @@ class Script:
         if folder := os.path.dirname(self._python):
             # What a shell script calls ``python``, and programs of the packages.
             environment["PATH"] = f"{folder}:{environment.get('PATH', os.defpath)}"
-        # Our modules are not the script's.
-        environment.pop("PYTHONPATH", None)
+        # Our modules and the run's secret are not the script's.
+        for name in ("PYTHONPATH", SECRET_VARIABLE):
+            environment.pop(name, None)
         paths = [self._launch.config.environment.get("PYTHONPATH", "")]
         above = (self._work / parent for parent in Path(self._launch.config.entry).parents)
         if self._launch.config.folder or any((path / "__init__.py").exists() for path in above):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from backend.base.rendezvous_point import SECRET_VARIABLE
 from backend.base.room import Room
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
@@ -312,8 +315,30 @@ def test_a_program_runs_in_its_folder_and_the_log_says_what_ran(
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"import package\n{code}")
     assert script.run() == (0, False)
-    command, output = capfd.readouterr().out.splitlines()
+    command, surroundings, output = capfd.readouterr().out.splitlines()
     work = JobFolder(tmp_path / "job").work(1, "cpu01")
     assert output == f"{work / folder} {['--name', argument]}"
     assert command.startswith("── ")
     assert shlex.split(command[3:])[-2:] == ["--name", argument]
+    assert surroundings.startswith(f"── in {work / folder} with ")
+
+
+def test_the_log_says_which_variables_a_script_gets_and_keeps_secrets(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_NODE", "value of the node")
+    monkeypatch.setenv("HF_TOKEN", "value of the job")
+    monkeypatch.setenv(SECRET_VARIABLE, "value of the run")
+    plans = [replace(PLANS[4], rank=rank, local_rank=rank) for rank in (0, 1)]
+    script = script_of(tmp_path, plans[0], *plans, environment={"HF_TOKEN": "value of the job"})
+    (tmp_path / "version/train.py").write_text("import os\nprint(dict(os.environ))\n")
+    assert script.run() == (0, False)
+    _, surroundings, output = capfd.readouterr().out.splitlines()
+    variables = ast.literal_eval(output)
+    shown = dict(re.findall(r"(\w+)=([^\s;]*)", surroundings))
+    assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RINGMASTER_OUTPUT"} <= set(shown)
+    assert shown.items() <= variables.items()
+    assert surroundings.endswith("; from the job's settings HF_TOKEN")
+    assert variables["HF_TOKEN"] == "value of the job"
+    assert "value of" not in surroundings
+    assert SECRET_VARIABLE not in variables
