@@ -74,7 +74,7 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
 
     @property
     def marks(self) -> str:
-        """What sets it apart from the others, such as "latest, best, weights only"."""
+        """Labels that set it apart from the others, such as "latest, best, weights only"."""
         labels = {
             "latest": self.is_latest,
             "best": self.is_best,
