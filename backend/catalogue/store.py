@@ -36,7 +36,6 @@ from sqlalchemy.exc import DBAPIError
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.catalogue import migrate
 from backend.catalogue.location import make_private, make_private_folder
 from backend.catalogue.rows import (
     LINE_COLUMNS,
@@ -47,7 +46,7 @@ from backend.catalogue.rows import (
     row_to_line,
     searched,
 )
-from backend.catalogue.tables import HEAD, ITEMS, JOBS
+from backend.catalogue.tables import FORMAT, ITEMS, JOBS, METADATA
 from backend.node.system.mounts import MOUNTS, network_mount
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
@@ -88,7 +87,7 @@ class Catalogue:
         self._path = path
         self._engine = engine
         self.is_new = is_new
-        """Just created and empty: a rescan fills it."""
+        """Just created or rebuilt: a rescan fills it."""
         self.items_changed: Callable[[Kind], object] = lambda _kind: None
         """Called after each write of datasets, models or loaders, on the thread that wrote."""
 
@@ -250,7 +249,7 @@ class Catalogue:
 
 
 def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
-    """Open the catalogue; create it if it is missing, upgrade it if it is older.
+    """Open the catalogue; create it if it is missing, rebuild it if it is older.
 
     Raises:
         CatalogueError: It lies on a network share, is damaged, belongs to a newer Ringmaster or
@@ -283,9 +282,8 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
             "Choose a file that you may write: --catalogue FILE.",
         ) from error
     with _in_words(path):
-        revision = _revision(path)
-        if revision != HEAD:
-            _upgrade(path, revision)
+        if _format(path) != FORMAT:
+            is_new = _rebuild(path)
         engine = _engine(path)
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1 FROM job LIMIT 1")
@@ -318,7 +316,7 @@ def _make(path: Path) -> None:
         with _in_words(path):
             engine = _engine(fresh, is_shared=False)
             with engine.begin() as connection:
-                migrate.upgrade(connection)
+                _create_tables(connection)
             engine.dispose()
         try:
             os.link(fresh, path)
@@ -346,40 +344,52 @@ def _refuse_garbage(path: Path, head: bytes) -> None:
         raise CatalogueError(f"{path} is not a Ringmaster catalogue.", way_out, is_damaged=True)
 
 
-def _revision(path: Path) -> str:
+def _format(path: Path) -> int:
+    """Return the format of a catalogue; those before 5 have none and are 0."""
     with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-        try:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            row = None
-    if row is None:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        number = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not tables >= {ITEMS.name, JOBS.name}:
         raise CatalogueError(
             f"{path} is a database of another program.",
             "Choose another file: --catalogue FILE.",
         )
-    return str(row[0])
-
-
-def _upgrade(path: Path, revision: str) -> None:
-    if not migrate.is_older(revision):
+    if number > FORMAT:
         raise CatalogueError(
-            f"The catalogue {path} was made by a newer Ringmaster (its format is {revision}; "
-            f"this one reads up to {HEAD}).",
+            f"The catalogue {path} was made by a newer Ringmaster (its format is {number}; "
+            f"this one reads up to {FORMAT}).",
             "Update Ringmaster, or let this one build its own from the data root: "
             "rescan --catalogue ANOTHER-FILE.",
         )
+    return number
+
+
+def _create_tables(connection: Connection) -> None:
+    METADATA.create_all(connection)
+    connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
+
+
+def _rebuild(path: Path) -> bool:
+    """Recreate the tables of an older catalogue in one transaction; a rescan fills in the jobs.
+
+    What it knows of datasets, models and loaders stays: their hashes took long to compute.
+    """
     engine = _engine(path, is_shared=False).execution_options(ringmaster_begin="BEGIN IMMEDIATE")
     try:
         with engine.begin() as connection:
-            # Another window may have upgraded it while this one waited for the lock.
-            found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-            if found == revision:
-                migrate.copy_before(path)
-                migrate.upgrade(connection)
+            # Another window may have done it while this one waited for the lock.
+            if connection.exec_driver_sql("PRAGMA user_version").scalar() == FORMAT:
+                return False
+            rows = connection.exec_driver_sql(f"SELECT * FROM {ITEMS.name}").mappings().all()
+            # Earlier formats were numbered by Alembic.
+            connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+            METADATA.drop_all(connection)
+            _create_tables(connection)
+            if rows:
+                connection.execute(insert(ITEMS), [dict(row) for row in rows])
     finally:
         engine.dispose()
+    return True
 
 
 def _engine(path: Path, *, is_shared: bool = True) -> Engine:

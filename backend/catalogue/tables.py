@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, MetaData, Table, Text
 
-HEAD = "0004"
-"""Newest revision in ``versions``, so that opening a current catalogue imports no Alembic."""
+FORMAT = 5
+"""SQLite's ``user_version`` of the file. One of another format is rebuilt, see `store`."""
 METADATA = MetaData()
 
 

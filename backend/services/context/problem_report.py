@@ -24,7 +24,7 @@ from backend.base.log import swallowed
 if TYPE_CHECKING:
     from backend.services.context.container import Services
 
-_LIBRARIES = ("PySide6", "pyqtgraph", "numpy", "SQLAlchemy", "alembic", "fabric", "paramiko")
+_LIBRARIES = ("PySide6", "pyqtgraph", "numpy", "SQLAlchemy", "fabric", "paramiko")
 _LOG_BYTES = 2**20
 _JOBS = 20
 _HIDDEN = "(left out)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import stat
@@ -17,9 +16,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from backend.catalogue import migrate
 from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
-from backend.catalogue.tables import HEAD, METADATA
+from backend.catalogue.tables import FORMAT, METADATA
 from backend.node.system.mounts import network_mount
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
@@ -98,11 +96,21 @@ def test_f38_a_database_of_another_program_is_refused_and_kept(tmp_path: Path) -
     assert not error.is_damaged
 
 
+def test_f38_a_database_of_another_program_with_a_format_of_its_own_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "places.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE job (url TEXT)")
+        other.execute("PRAGMA user_version = 78")
+    assert "another program" in refusal(path).sentence
+
+
 def test_f39_a_catalogue_of_a_newer_ringmaster_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     open_catalogue(path).close()
     with closing(sqlite3.connect(path)) as newer, newer:
-        newer.execute("UPDATE alembic_version SET version_num = '0999'")
+        newer.execute("PRAGMA user_version = 999")
     error = refusal(path)
     assert "newer Ringmaster" in error.sentence
     assert "rescan --catalogue" in error.remedy
@@ -233,98 +241,77 @@ def test_a_catalogue_that_another_window_made_meanwhile_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "c.sqlite"
-    real = migrate.upgrade
+    create_tables = METADATA.create_all
 
-    def upgrade_slowly(connection: Connection) -> None:
-        monkeypatch.setattr(migrate, "upgrade", real)
+    def create_slowly(connection: Connection) -> None:
+        monkeypatch.setattr(METADATA, "create_all", create_tables)
         with closing(open_catalogue(path)) as other:
             other.put_job(job())
-        real(connection)
+        create_tables(connection)
 
-    monkeypatch.setattr(migrate, "upgrade", upgrade_slowly)
+    monkeypatch.setattr(METADATA, "create_all", create_slowly)
     with closing(open_catalogue(path)) as opened:
         assert opened.jobs() == (job(),)
     assert os.listdir(tmp_path) == ["c.sqlite"]
 
 
-PRESENT = OLD / f"v{int(HEAD)}.sqlite"
+PRESENT = OLD / f"v{FORMAT}.sqlite"
 EARLIER = sorted(path for path in OLD.glob("v*.sqlite") if path != PRESENT)
 
 
 def test_a_catalogue_of_the_present_format_opens_as_it_is(tmp_path: Path) -> None:
     shutil.copy(PRESENT, tmp_path / "c.sqlite")
     with closing(open_catalogue(tmp_path / "c.sqlite")) as opened:
+        assert not opened.is_new
         assert opened.items(Kind.DATASET) == (item(version=2), item())
         assert opened.jobs() == (job(2), job(1))
     assert os.listdir(tmp_path) == ["c.sqlite"]
 
 
 @pytest.mark.parametrize("old", EARLIER, ids=lambda path: path.stem)
-def test_a_catalogue_of_every_earlier_ringmaster_opens_and_is_copied_first(
+def test_a_catalogue_of_every_earlier_ringmaster_is_rebuilt_with_the_hashes_it_knows(
     tmp_path: Path, old: Path
 ) -> None:
     path = tmp_path / "c.sqlite"
     shutil.copy(old, path)
-    (tmp_path / f"c.sqlite.before-{HEAD}").write_text("an earlier copy is not replaced")
-    opened = open_catalogue(path)
-    assert opened.items(Kind.DATASET) == (item(version=2), item())
-    # They ran twice, and the number of GPUs of the first run was not recorded.
-    second, first = (job(number, earlier_gpu_s=None) for number in (2, 1))
-    assert opened.jobs() == (second, first)
-    assert opened.jobs("GRÖSSE -000002") == (second,)
-    opened.close()
-    copy = tmp_path / f"c.sqlite.before-{HEAD}-2"
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
-    with closing(sqlite3.connect(copy)) as before, closing(sqlite3.connect(old)) as original:
-        assert list(before.iterdump()) == list(original.iterdump())
-    open_catalogue(path).close()
-    assert len(list(tmp_path.glob("*.before-*"))) == 2
+    with closing(open_catalogue(path)) as opened:
+        assert opened.is_new, "a rescan fills in the jobs"
+        assert opened.items(Kind.DATASET) == (item(version=2), item())
+        assert opened.jobs() == ()
+        opened.put_jobs((job(1), job(2)))
+        assert opened.jobs("GRÖSSE -000002") == (job(2),)
+    with closing(open_catalogue(path)) as opened:
+        assert not opened.is_new
+        assert opened.count_jobs() == 2
+    with closing(sqlite3.connect(path)) as rebuilt, closing(sqlite3.connect(PRESENT)) as present:
+        schema = "SELECT sql FROM sqlite_master ORDER BY name"
+        assert rebuilt.execute(schema).fetchall() == present.execute(schema).fetchall()
 
 
-def test_a_migration_that_fails_leaves_the_catalogue_as_it_was(
+def test_what_an_earlier_ringmaster_verified_is_not_hashed_again(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    shutil.copy(OLD / "v4.sqlite", path)
+    with closing(sqlite3.connect(path)) as before, before:
+        before.execute("UPDATE library_item SET trusted = 'fingerprint'")
+    with closing(open_catalogue(path)) as opened:
+        assert opened.trusted(Kind.DATASET, item().name, 1) == "fingerprint"
+
+
+def test_a_rebuild_that_fails_leaves_the_catalogue_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "c.sqlite"
     shutil.copy(OLD / "v1.sqlite", path)
     with closing(sqlite3.connect(path)) as before:
         dump = list(before.iterdump())
-    real = migrate.upgrade
+    create_tables = METADATA.create_all
 
-    def upgrade_then_fail(connection: Connection) -> None:
-        real(connection)
+    def create_then_fail(connection: Connection) -> None:
+        create_tables(connection)
         raise MemoryError
 
-    monkeypatch.setattr(migrate, "upgrade", upgrade_then_fail)
+    monkeypatch.setattr(METADATA, "create_all", create_then_fail)
     with pytest.raises(MemoryError):
         open_catalogue(path)
     with closing(sqlite3.connect(path)) as after:
         assert list(after.iterdump()) == dump
-
-
-def test_the_migrations_lead_to_just_the_tables_in_the_code(tmp_path: Path) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    opened = open_catalogue(tmp_path / "c.sqlite")
-    with opened._engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-    opened.close()
-    assert ScriptDirectory.from_config(migrate._config()).get_current_head() == HEAD
-
-
-def test_a_migration_stands_alone() -> None:
-    for step in Path(migrate.__file__).with_name("versions").glob("v*.py"):
-        assert not re.search(r"^\s*(from|import) (backend|app|widgets)", step.read_text(), re.M)
-
-
-def test_opening_a_current_catalogue_imports_no_alembic(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    open_catalogue(path).close()
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from backend.catalogue.store import open_catalogue\n"
-        "open_catalogue(Path(sys.argv[1])).jobs()\n"
-        "sys.exit('alembic' in sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True)

@@ -114,7 +114,7 @@ def wave(
     del sys.modules[f"{commands.__name__}.greet"]
 
 
-HEAVY = ("alembic", "fabric", "keyring", "numpy", "paramiko", "sqlalchemy.orm", "tqdm")
+HEAVY = ("fabric", "keyring", "numpy", "paramiko", "sqlalchemy.orm", "tqdm")
 RULES = "backend.node.diagnosis.explainer"
 SERVICES = ("backend.provisioning", "backend.services.preflight", "backend.services.jobs.service")
 
