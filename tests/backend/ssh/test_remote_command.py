@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.provisioning import cluster_key
-from backend.ssh.remote_command import in_any_shell
+from backend.ssh.remote_command import Stream, in_any_shell
 from tests.waiting import LIMIT_S
 
 SHELLS = [one for one in ("sh", "bash", "zsh", "tcsh", "csh", "fish") if shutil.which(one)]
@@ -66,3 +67,24 @@ def test_sh_reads_the_command_of_mpirun_under_any_login_shell(shell: str) -> Non
         check=True,
     )
     assert done.stdout == b"x;yb@0(2) /bin/sh\n"
+
+
+MARK = b"0123456789abcdef"
+
+
+@given(
+    before=st.binary(max_size=40).filter(lambda text: MARK not in text),
+    content=st.text(st.sampled_from("01\n é"), max_size=60).map(str.encode),
+    code=st.integers(0, 255),
+    cuts=st.lists(st.integers(0, 200), max_size=30),
+)
+def test_output_is_read_alike_in_whatever_pieces_it_arrives(
+    before: bytes, content: bytes, code: int, cuts: list[int]
+) -> None:
+    sent = before + MARK + b"\n" + content + MARK + b"%d\n" % code + b"of the login shell"
+    lines: list[str] = []
+    stream = Stream(MARK, lines.append)
+    for start, end in itertools.pairwise((0, *sorted(cuts), len(sent))):
+        stream.feed(sent[start:end])
+    assert (stream.before, stream.content, stream.code) == (before, content, code)
+    assert "\n".join(lines) == content.decode().removesuffix("\n")
