@@ -136,7 +136,7 @@ def row_to_line(row: RowMapping) -> JobSummary:
     state = JobState(row["state"])
     settings = json.loads(row["config"])
     best_name, best_value = row["best_name"], row["best_value"]
-    reason = _sentence(row["error"]) if row["error"] else ""
+    reason = _error_message(row["error"]) if row["error"] else ""
     share = _share(row["step"], row["total_steps"])
     nodes, count, uses_gpus = _placement(_json(settings.get("placement", [])))
     return make_line(
@@ -168,7 +168,7 @@ def row_to_line(row: RowMapping) -> JobSummary:
 
 
 @lru_cache(maxsize=4096)
-def _sentence(error: str) -> str:
+def _error_message(error: str) -> str:
     return intern(str(json.loads(error).get("sentence", "")))
 
 
@@ -180,13 +180,14 @@ def _share(step: int, total: int) -> float:
 @lru_cache(maxsize=4096)
 def _placement(text: str) -> tuple[tuple[str, ...], int, bool]:
     """Return the nodes, the number of GPUs or processes, and whether these are GPUs."""
-    placement = json.loads(text)
-    nodes = tuple(intern(str(one["node"])) for one in placement)
-    gpus = [len(one.get("gpus", ())) for one in placement]
+    placements = json.loads(text)
+    nodes = tuple(intern(str(placement["node"])) for placement in placements)
+    gpu_counts = [len(placement.get("gpus", ())) for placement in placements]
     count = sum(
-        own or int(one.get("processes", 0)) for own, one in zip(gpus, placement, strict=True)
+        gpu_count or int(placement.get("processes", 0))
+        for gpu_count, placement in zip(gpu_counts, placements, strict=True)
     )
-    return nodes, count, any(gpus)
+    return nodes, count, any(gpu_counts)
 
 
 @lru_cache(maxsize=4096)

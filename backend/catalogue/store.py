@@ -100,15 +100,15 @@ class Catalogue:
 
     # Datasets, models, loaders.
 
-    def put_item(self, item: LibraryItem, trusted: str = "") -> None:
+    def put_item(self, item: LibraryItem, fingerprint: str = "") -> None:
         """Add or replace one version. ``trusted``: see `trusted`; "" keeps the stored one."""
-        wanted = {**item_to_row(item), **({"trusted": trusted} if trusted else {})}
+        row = {**item_to_row(item), **({"trusted": fingerprint} if fingerprint else {})}
         query = select(ITEMS).where(*_is_item(item.kind, item.name, item.version))
         with self._reading() as connection:
-            known = connection.execute(query).mappings().one_or_none()
-        if known is None or any(known[key] != value for key, value in wanted.items()):
+            stored_row = connection.execute(query).mappings().one_or_none()
+        if stored_row is None or any(stored_row[key] != value for key, value in row.items()):
             with self._writing() as connection:
-                _put_item(connection, item, trusted)
+                _put_item(connection, item, fingerprint)
             self.items_changed(item.kind)
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
@@ -133,14 +133,14 @@ class Catalogue:
             return connection.scalar(query) or ""
 
     def sync_items(
-        self, kind: Kind, found: Iterable[LibraryItem], gone: Iterable[tuple[str, int]]
+        self, kind: Kind, items: Iterable[LibraryItem], removed_keys: Iterable[tuple[str, int]]
     ) -> None:
         """Add what was found in the data root and remove what is gone, in one transaction."""
-        gone = list(gone)
+        removed_keys = list(removed_keys)
         with self._writing() as connection:
-            for item in found:
+            for item in items:
                 _put_item(connection, item, "")
-            for batch in _batches(gone):
+            for batch in _batches(removed_keys):
                 connection.execute(
                     delete(ITEMS).where(
                         ITEMS.c.kind == kind.value,
@@ -156,8 +156,8 @@ class Catalogue:
         row = job_to_row(view)
         query = select(JOBS).where(JOBS.c.id == view.id)
         with self._reading() as connection:
-            known = connection.execute(query).mappings().one_or_none()
-        if known is None or dict(known) != row:
+            stored_row = connection.execute(query).mappings().one_or_none()
+        if stored_row is None or dict(stored_row) != row:
             with self._writing() as connection:
                 _put_jobs(connection, [row])
 
@@ -197,15 +197,21 @@ class Catalogue:
         column = _ORDERS[order]
         # A loss cannot be compared with an accuracy: jobs of one metric are kept together.
         metric = (JOBS.c.best_name.is_(None), JOBS.c.best_name) if order == "best" else ()
-        by = (*metric, column.desc() if descending else column.asc(), JOBS.c.id.desc())
-        wanted = _matches(text, states)
-        query = select(JOBS).order_by(*by)
+        sort_keys = (*metric, column.desc() if descending else column.asc(), JOBS.c.id.desc())
+        conditions = _matches(text, states)
+        query = select(JOBS).order_by(*sort_keys)
         with self._reading() as connection:
             if limit is None:
-                query = query.where(*wanted).offset(offset)
+                query = query.where(*conditions).offset(offset)
             else:
                 # Sorting whole rows of 100,000 jobs took 0.4 s, sorting their ids 0.07 s.
-                ids = select(JOBS.c.id).where(*wanted).order_by(*by).limit(limit).offset(offset)
+                ids = (
+                    select(JOBS.c.id)
+                    .where(*conditions)
+                    .order_by(*sort_keys)
+                    .limit(limit)
+                    .offset(offset)
+                )
                 query = query.where(JOBS.c.id.in_(connection.scalars(ids).all()))
             rows = connection.execute(query).mappings().all()
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
@@ -236,7 +242,7 @@ class Catalogue:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with _in_words(self._path), self._engine.connect() as connection:
+        with _explained(self._path), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -244,7 +250,7 @@ class Catalogue:
         # SQLite refuses at once a transaction that reads first and writes after another one wrote
         # in between, whatever its timeout. One that begins as a writer waits.
         engine = self._engine.execution_options(ringmaster_begin="BEGIN IMMEDIATE")
-        with _in_words(self._path), engine.begin() as connection:
+        with _explained(self._path), engine.begin() as connection:
             yield connection
 
 
@@ -281,7 +287,7 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
             f"The catalogue {path} cannot be opened: {error.strerror or error}.",
             "Choose a file that you may write: --catalogue FILE.",
         ) from error
-    with _in_words(path):
+    with _explained(path):
         if _format(path) != FORMAT:
             is_new = _rebuild(path)
         engine = _engine(path)
@@ -293,55 +299,55 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
 def set_aside(path: Path) -> Path:
     """Rename a catalogue that cannot be used, so that a new one can be built; nothing is lost."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.name}.damaged-{stamp}-{token_hex(2)}")
+    renamed = path.with_name(f"{path.name}.damaged-{stamp}-{token_hex(2)}")
     try:
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
-                os.rename(f"{path}{suffix}", f"{aside}{suffix}")
-        os.rename(path, aside)
+                os.rename(f"{path}{suffix}", f"{renamed}{suffix}")
+        os.rename(path, renamed)
     except OSError as error:
         raise CatalogueError(
             f"The catalogue {path} cannot be renamed: {error.strerror or error}.",
             "Choose another file: --catalogue FILE.",
         ) from error
-    return aside
+    return renamed
 
 
 def _make(path: Path) -> None:
     """Create an empty catalogue in one step: other processes see none, or a usable one."""
     make_private_folder(path.parent)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.new")
-    make_private(fresh)
+    new_path = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.new")
+    make_private(new_path)
     try:
-        with _in_words(path):
-            engine = _engine(fresh, is_shared=False)
+        with _explained(path):
+            engine = _engine(new_path, is_shared=False)
             with engine.begin() as connection:
                 _create_tables(connection)
             engine.dispose()
         try:
-            os.link(fresh, path)
+            os.link(new_path, path)
         except FileExistsError:
             return
         except OSError:
             # This file system has no hard links: the last of two writers wins, with the same file.
-            os.replace(fresh, path)
+            os.replace(new_path, path)
     finally:
-        fresh.unlink(missing_ok=True)
+        new_path.unlink(missing_ok=True)
 
 
 def _refuse_garbage(path: Path, head: bytes) -> None:
-    way_out = (
+    remedy = (
         f"The file is kept: rename {path.name}, or choose another file with --catalogue FILE; "
         "then “rescan” builds a new one from the data root."
     )
     if not head:
         raise CatalogueError(
             f"The catalogue {path} is empty (0 bytes); its content was lost.",
-            way_out,
+            remedy,
             is_damaged=True,
         )
     if head != _MAGIC:
-        raise CatalogueError(f"{path} is not a Ringmaster catalogue.", way_out, is_damaged=True)
+        raise CatalogueError(f"{path} is not a Ringmaster catalogue.", remedy, is_damaged=True)
 
 
 def _format(path: Path) -> int:
@@ -414,26 +420,30 @@ def _engine(path: Path, *, is_shared: bool = True) -> Engine:
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        words = connection.get_execution_options().get("ringmaster_begin", "BEGIN")
-        connection.exec_driver_sql(words)
+    def begin_transaction(connection: Connection) -> None:
+        statement = connection.get_execution_options().get("ringmaster_begin", "BEGIN")
+        connection.exec_driver_sql(statement)
 
     return engine
 
 
-def _put_item(connection: Connection, item: LibraryItem, trusted: str) -> None:
+def _put_item(connection: Connection, item: LibraryItem, fingerprint: str) -> None:
     row = item_to_row(item)
-    if trusted:
-        row["trusted"] = trusted
-    fresh = insert(ITEMS).values(**row)
-    changes = {key: fresh.excluded[key] for key in row if key not in _ITEM_KEY}
-    connection.execute(fresh.on_conflict_do_update(index_elements=list(_ITEM_KEY), set_=changes))
+    if fingerprint:
+        row["trusted"] = fingerprint
+    statement = insert(ITEMS).values(**row)
+    changes = {key: statement.excluded[key] for key in row if key not in _ITEM_KEY}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=list(_ITEM_KEY), set_=changes)
+    )
 
 
 def _put_jobs(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    fresh = insert(JOBS)
-    changes = {key: fresh.excluded[key] for key in rows[0] if key != "id"}
-    connection.execute(fresh.on_conflict_do_update(index_elements=["id"], set_=changes), list(rows))
+    statement = insert(JOBS)
+    changes = {key: statement.excluded[key] for key in rows[0] if key != "id"}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["id"], set_=changes), list(rows)
+    )
 
 
 def _is_item(kind: Kind, name: str, version: int) -> tuple[Any, ...]:
@@ -445,10 +455,10 @@ def _is_item(kind: Kind, name: str, version: int) -> tuple[Any, ...]:
 
 
 def _matches(text: str, states: Sequence[JobState]) -> list[Any]:
-    found = [JOBS.c.search.contains(word, autoescape=True) for word in searched(text).split()]
+    conditions = [JOBS.c.search.contains(word, autoescape=True) for word in searched(text).split()]
     if states:
-        found.append(JOBS.c.state.in_([state.value for state in states]))
-    return found
+        conditions.append(JOBS.c.state.in_([state.value for state in states]))
+    return conditions
 
 
 def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -458,23 +468,23 @@ def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 @contextmanager
-def _in_words(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors about the file into `CatalogueError`; errors in a query stay."""
     try:
         yield
     except DBAPIError as error:
-        sentence = _sentence(path, error.orig)
-        if sentence is None:
+        refusal = _refusal(path, error.orig)
+        if refusal is None:
             raise
-        raise sentence from error
+        raise refusal from error
     except sqlite3.DatabaseError as error:
-        sentence = _sentence(path, error)
-        if sentence is None:
+        refusal = _refusal(path, error)
+        if refusal is None:
             raise
-        raise sentence from error
+        raise refusal from error
 
 
-def _sentence(path: Path, error: BaseException | None) -> CatalogueError | None:
+def _refusal(path: Path, error: BaseException | None) -> CatalogueError | None:
     # The lowest byte of an extended code is the kind of error.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -144,7 +144,7 @@ def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
 
 def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int]) -> list[str]:
     try:
-        subnets = ",".join(str(ipaddress.ip_network(one)) for one in network.cidr.split(","))
+        subnets = ",".join(str(ipaddress.ip_network(subnet)) for subnet in network.cidr.split(","))
     except ValueError as error:
         raise BackendError(
             f"“{network.cidr}” is not a subnet that mpirun accepts.",

@@ -31,81 +31,94 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
     Raises:
         BackendError: A node has no address of its own.
     """
-    by_node = {node: _interfaces(found) for node, found in addresses.items()}
+    by_node = {node: _interfaces(interfaces) for node, interfaces in addresses.items()}
     first = next(iter(by_node.values()))
     for candidate in first:
         subnet = candidate.network
         hosts = {
-            node: next((str(one.ip) for one in found if one.network == subnet), "")
-            for node, found in by_node.items()
+            node: next(
+                (str(interface.ip) for interface in interfaces if interface.network == subnet), ""
+            )
+            for node, interfaces in by_node.items()
         }
         if subnet.num_addresses > 1 and _are_apart(hosts):
             return str(subnet), hosts
-    hosts = _alone(by_node) or _known(by_node)
+    hosts = _single_hosts(by_node) or _unique_hosts(by_node)
     if _are_apart(hosts):
-        return _around(hosts, addresses), hosts
-    listed = "; ".join(
-        f"{node} has {', '.join(map(str, found)) or 'none'}" for node, found in by_node.items()
+        return _networks_of(hosts, addresses), hosts
+    listing = "; ".join(
+        f"{node} has {', '.join(map(str, interfaces)) or 'none'}"
+        for node, interfaces in by_node.items()
     )
     raise BackendError(
         "The nodes have no common subnet for their ranks, and not each an address of its own: "
-        f"{listed}.",
+        f"{listing}.",
         "Choose nodes that are connected to one network.",
     )
 
 
-def alone(found: Sequence[str]) -> tuple[str, ...]:
+def single_hosts(addresses: Sequence[str]) -> tuple[str, ...]:
     """Return addresses without a subnet (/32), which other nodes can still reach."""
-    return tuple(str(one.ip) for one in _interfaces(found) if one.network.num_addresses == 1)
+    return tuple(
+        str(interface.ip)
+        for interface in _interfaces(addresses)
+        if interface.network.num_addresses == 1
+    )
 
 
 def _are_apart(hosts: Mapping[str, str]) -> bool:
     return all(hosts.values()) and len(set(hosts.values())) == len(hosts)
 
 
-def _alone(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
+def _single_hosts(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
     """Of addresses without a subnet, return the first node's best and the others' nearest to it."""
-    stand_alone = {
-        node: [one.ip for one in found if one.network.num_addresses == 1]
-        for node, found in by_node.items()
+    ips_by_node = {
+        node: [interface.ip for interface in interfaces if interface.network.num_addresses == 1]
+        for node, interfaces in by_node.items()
     }
-    for candidate in next(iter(stand_alone.values())):
-        alike = {
+    for candidate in next(iter(ips_by_node.values())):
+        same_version = {
             node: [ip for ip in ips if ip.version == candidate.version]
-            for node, ips in stand_alone.items()
+            for node, ips in ips_by_node.items()
         }
         hosts = {
             node: str(min(ips, key=lambda ip: int(ip) ^ int(candidate), default=""))
-            for node, ips in alike.items()
+            for node, ips in same_version.items()
         }
         if _are_apart(hosts):
             return hosts
     return {}
 
 
-def _known(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
+def _unique_hosts(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
     """Return the first address of each node that no other node has."""
-    counts = Counter(ip for found in by_node.values() for ip in {one.ip for one in found})
+    counts = Counter(
+        ip for interfaces in by_node.values() for ip in {interface.ip for interface in interfaces}
+    )
     return {
-        node: next((str(one.ip) for one in found if counts[one.ip] == 1), "")
-        for node, found in by_node.items()
+        node: next((str(interface.ip) for interface in interfaces if counts[interface.ip] == 1), "")
+        for node, interfaces in by_node.items()
     }
 
 
-def _around(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]]) -> str:
+def _networks_of(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]]) -> str:
     """Return one network around all addresses if it contains no other, otherwise each separately.
 
     mpirun warns on each node about each network in which it has no address.
     """
     networks = [ipaddress.ip_network(host) for host in hosts.values()]
     wide = networks[0]
-    while wide.prefixlen and not all(_is_in(one, wide) for one in networks):
+    while wide.prefixlen and not all(_is_in(network, wide) for network in networks):
         wide = wide.supernet()
-    for node, found in addresses.items():
-        ips = {str(one.ip) for one in map(_interface, (*found, "127.0.0.1/8")) if one}
+    for node, texts in addresses.items():
+        ips = {str(network.ip) for network in map(_interface, (*texts, "127.0.0.1/8")) if network}
         if any(_is_in(ipaddress.ip_network(ip), wide) for ip in ips - {hosts[node]}):
             return ",".join(map(str, networks))
-    return str(wide) if all(_is_in(one, wide) for one in networks) else ",".join(map(str, networks))
+    return (
+        str(wide)
+        if all(_is_in(network, wide) for network in networks)
+        else ",".join(map(str, networks))
+    )
 
 
 def _is_in(inner: Subnet, outer: Subnet) -> bool:
@@ -119,9 +132,11 @@ def _interface(text: str) -> Interface | None:
         return None
 
 
-def _interfaces(found: Sequence[str]) -> list[Interface]:
+def _interfaces(addresses: Sequence[str]) -> list[Interface]:
     """Return the usable ones, IPv4 first: Open MPI's TCP transport prefers it."""
     usable = [
-        one for one in map(_interface, found) if one and not (one.is_loopback or one.is_link_local)
+        interface
+        for interface in map(_interface, addresses)
+        if interface and not (interface.is_loopback or interface.is_link_local)
     ]
-    return sorted(usable, key=lambda one: one.version)
+    return sorted(usable, key=lambda interface: interface.version)

@@ -56,94 +56,98 @@ def this_computer(
     return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
 
 
-def require_one_kind(rooms: Sequence[NodeRoom]) -> None:
+def require_one_kind(capacities: Sequence[NodeRoom]) -> None:
     """Check that all of ``rooms`` see the data root, or none does.
 
     Raises:
         BackendError: They differ; the sentence names two of them.
     """
-    blind = [room.node for room in rooms if room.no_share]
-    sees = [room.node for room in rooms if not room.no_share]
-    if blind and sees:
+    unmounted = [capacity.node for capacity in capacities if capacity.no_share]
+    mounted = [capacity.node for capacity in capacities if not capacity.no_share]
+    if unmounted and mounted:
         raise BackendError(
-            f"{sees[0]} sees the data root and {blind[0]} does not, so they cannot train together.",
-            f"Choose nodes of one kind, or mount the data root on {blind[0]} and add it again.",
+            f"{mounted[0]} sees the data root and {unmounted[0]} does not, so they cannot train "
+            "together.",
+            f"Choose nodes of one kind, or mount the data root on {unmounted[0]} and add it again.",
         )
 
 
-def one_site(rooms: Sequence[NodeRoom]) -> NodePaths:
+def one_site(capacities: Sequence[NodeRoom]) -> NodePaths:
     """Return the paths that all of ``rooms`` have in common.
 
     Raises:
         BackendError: A node was not set up, or two of them differ; the sentence names them.
     """
-    first = rooms[0]
-    for room in rooms:
-        if room.site is None:
-            raise BackendError(f"{room.node} is not set up.", f"Set up {room.node} first.")
-        if not room.site.data_root:
+    first = capacities[0]
+    for capacity in capacities:
+        if capacity.site is None:
+            raise BackendError(f"{capacity.node} is not set up.", f"Set up {capacity.node} first.")
+        if not capacity.site.data_root:
             raise BackendError(
-                f"{room.node} does not see the data root.",
-                f"Mount it on {room.node} at the same path as on the others, then check the node.",
+                f"{capacity.node} does not see the data root.",
+                f"Mount it on {capacity.node} at the same path as on the others, then check the "
+                "node.",
             )
-        for what, of_first, here in _sights(first, room):
-            if of_first != here:
+        for subject, first_value, value in _site_values(first, capacity):
+            if first_value != value:
                 raise BackendError(
-                    f"{first.node} and {room.node} cannot train together: {what} is {of_first} "
-                    f"on {first.node} and {here} on {room.node}.",
-                    f"Set up {room.node} again, or choose nodes with the same paths.",
+                    f"{first.node} and {capacity.node} cannot train together: {subject} is "
+                    f"{first_value} on {first.node} and {value} on {capacity.node}.",
+                    f"Set up {capacity.node} again, or choose nodes with the same paths.",
                 )
     assert first.site is not None
     return first.site
 
 
-def _sights(first: NodeRoom, room: NodeRoom) -> tuple[tuple[str, str, str], ...]:
-    one, other = first.site, room.site
-    assert one is not None
-    assert other is not None
+def _site_values(first: NodeRoom, capacity: NodeRoom) -> tuple[tuple[str, str, str], ...]:
+    first_site, site = first.site, capacity.site
+    assert first_site is not None
+    assert site is not None
     return (
-        ("the data root", one.data_root, other.data_root),
-        ("Python", one.python, other.python),
-        ("the program", one.code_root, other.code_root),
-        ("Open MPI", one.mpi_version, other.mpi_version),
-        ("mpirun", one.mpirun, other.mpirun),
+        ("the data root", first_site.data_root, site.data_root),
+        ("Python", first_site.python, site.python),
+        ("the program", first_site.code_root, site.code_root),
+        ("Open MPI", first_site.mpi_version, site.mpi_version),
+        ("mpirun", first_site.mpirun, site.mpirun),
     )
 
 
-def rank_plans(config: JobConfig, rooms: Sequence[NodeRoom]) -> tuple[RankPlan, ...]:
+def rank_plans(config: JobConfig, capacities: Sequence[NodeRoom]) -> tuple[RankPlan, ...]:
     """Return the ranks in the order in which mpirun numbers them: node by node, as in the job.
 
     Raises:
         BackendError: A node or GPU does not exist, or has no room; all reasons at once.
     """
-    known = {room.node: room for room in rooms}
-    reasons = [reason for one in config.placement for reason in _reasons(one, known)]
+    by_node = {capacity.node: capacity for capacity in capacities}
+    reasons = [reason for placement in config.placement for reason in _reasons(placement, by_node)]
     if reasons:
         raise BackendError(" ".join(reasons), "Change where the job runs.")
     plans: list[RankPlan] = []
-    for one in config.placement:
-        room = known[one.node]
-        for local_rank in range(count := config.processes_on(one)):
+    for placement in config.placement:
+        capacity = by_node[placement.node]
+        for local_rank in range(count := config.processes_on(placement)):
             # Every process has one GPU, or a single one for the node all of them.
-            gpu = ",".join(one.gpus[local_rank::count])
-            plans.append(RankPlan(len(plans), local_rank, one.node, room.host, gpu))
+            gpu = ",".join(placement.gpus[local_rank::count])
+            plans.append(RankPlan(len(plans), local_rank, placement.node, capacity.host, gpu))
     return tuple(plans)
 
 
-def _reasons(one: Placement, known: dict[str, NodeRoom]) -> list[str]:
-    room = known.get(one.node)
-    if room is None:
-        names = ", ".join(sorted(known)) or "none"
-        return [f"Unknown node “{one.node}”. Known nodes: {names}."]
-    missing = [gpu for gpu in one.gpus if gpu not in room.gpus]
+def _reasons(placement: Placement, by_node: dict[str, NodeRoom]) -> list[str]:
+    capacity = by_node.get(placement.node)
+    if capacity is None:
+        names = ", ".join(sorted(by_node)) or "none"
+        return [f"Unknown node “{placement.node}”. Known nodes: {names}."]
+    missing = [gpu for gpu in placement.gpus if gpu not in capacity.gpus]
     if missing:
-        has = f"has {', '.join(room.gpus)}" if room.gpus else "has no GPU"
-        return [f"GPU {gpu} does not exist on {one.node}, which {has}." for gpu in missing]
-    slots = room.cores * PROCESSES_PER_CORE
-    if one.processes > slots:
-        cores = "1 core" if room.cores == 1 else f"{room.cores} cores"
+        equipment = f"has {', '.join(capacity.gpus)}" if capacity.gpus else "has no GPU"
         return [
-            f"{one.node} has {cores}, enough for {slots} processes; "
-            f"the job asks for {one.processes}."
+            f"GPU {gpu} does not exist on {placement.node}, which {equipment}." for gpu in missing
+        ]
+    slots = capacity.cores * PROCESSES_PER_CORE
+    if placement.processes > slots:
+        cores = "1 core" if capacity.cores == 1 else f"{capacity.cores} cores"
+        return [
+            f"{placement.node} has {cores}, enough for {slots} processes; "
+            f"the job asks for {placement.processes}."
         ]
     return []

@@ -55,8 +55,8 @@ class ClusterKey:
 class Peer:
     """A node as the others reach it; ``address`` is the IP of its ranks, without a prefix.
 
-    ``alone`` are its other addresses that are unique (`backend.launch.network.alone`). ``host_key``
-    is a known-hosts line without the name; port 0 and user "" are OpenSSH's defaults.
+    ``alone`` are its other addresses that are unique (`backend.launch.network.single_hosts`).
+    ``host_key`` is a known-hosts line without the name; port 0 and user "" are OpenSSH's defaults.
     """
 
     name: str

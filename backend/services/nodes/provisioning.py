@@ -26,7 +26,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.datastore.queue import files as queue_files
-from backend.launch.network import alone
+from backend.launch.network import single_hosts
 from backend.node.system import wording
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
@@ -218,7 +218,7 @@ class ProvisioningService:
         def cancelled() -> bool:
             return progress.is_cancelled
 
-        def alone(key: str) -> AbstractContextManager[None]:
+        def exclusive_access(key: str) -> AbstractContextManager[None]:
             path = self._places.wheels / f"{name}{key}.lock"
             return locked(path, lambda _: say("Waiting for another job, which makes it"), cancelled)
 
@@ -240,7 +240,7 @@ class ProvisioningService:
                 made = NodeEnvironments(shell, home, steps)
                 if relay is not None and takes and entry is not None:
                     made.bring = partial(relay.bring, shell, steps, entry.data_root)
-                with alone("" if is_shared else f"-{node}"):
+                with exclusive_access("" if is_shared else f"-{node}"):
                     fetch = gather(steps.line)
                     steps.do(lambda: make_environment(shell, steps, made, python, name, fetch))
 
@@ -372,7 +372,7 @@ class ProvisioningService:
                 one.address.port,
                 one.address.user or (one.facts.user if one.facts else ""),
                 key,
-                tuple(ip for ip in alone(one.addresses) if ip != own),
+                tuple(ip for ip in single_hosts(one.addresses) if ip != own),
             )
             for one in self._entries()
             if one.ranks_address
